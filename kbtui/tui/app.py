@@ -20,7 +20,7 @@ from kbtui.errors import KbtuiError
 from kbtui.text import cut_to_width, one_line, sanitize, set_sanitize_policy
 from kbtui.tui.commands import read_keymap
 from kbtui.tui.framework.garbage_collection import IdleGarbageCollector, configure_garbage_collector
-from kbtui.tui.framework.key_queue import KeyHandled, KeyQueue
+from kbtui.tui.framework.key_press_queue import KeyHandled, KeyPressQueue
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.screen import MainScreen
 from kbtui.tui.terminal import StderrRedirect, detect_background, exit_on_hangup, exit_on_sigterm
@@ -92,7 +92,7 @@ class KbtuiApp(App[None]):
         super().__init__()
         for theme in self._own_themes.values():
             self.register_theme(theme)
-        self._key_queue = KeyQueue(self)
+        self._key_queue = KeyPressQueue(self)
         self._idle_collector = IdleGarbageCollector(self)
         self._stderr_redirect = redirect
         self._open_ref = open_ref
@@ -142,28 +142,28 @@ class KbtuiApp(App[None]):
         return screen
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle an event; queue a key while the previous key is still being handled (`KeyQueue`)."""
+        """Handle an event; queue a key while the previous key is still being handled (`KeyPressQueue`)."""
         if isinstance(event, InputEvent):
             self._idle_collector.record_user_activity()
             own_keys = ",".join(self.keys.values()).split(",")
             if isinstance(event, Key) and event.key == "ctrl+j" and "ctrl+j" not in own_keys:
                 # Enter arrives as a line feed if it is pressed before the terminal is in raw mode.
                 event = Key("enter", "\r")
-        if self._key_queue.hold_key_if_busy(event):
+        if self._key_queue.queue_key_if_busy(event):
             return
         is_new_key = isinstance(event, Key) and not event.is_forwarded
         if is_new_key and self.screen_stack and isinstance(self.screen, StyledScreen):
-            self.screen.clear_refusal()
+            self.screen.clear_refused_key_message()
         await super().on_event(event)
 
     def on_key_handled(self, event: KeyHandled) -> None:
         """Deliver the next queued key, because the previous key has been handled."""
-        self._key_queue.resume_after_handled_key(event)
+        self._key_queue.resume_keys_after_handled_key(event)
 
     def pop_screen(self) -> AwaitComplete:
         """Close the top screen; keys that are still queued go to the screen below it."""
         closed = super().pop_screen()
-        self._key_queue.resume_after_closed_screen()
+        self._key_queue.resume_keys_after_closed_screen()
         return closed
 
     def on_ready(self) -> None:
@@ -177,7 +177,7 @@ class KbtuiApp(App[None]):
     async def action_quit(self) -> None:
         """Quit, or return to a screen that must first ask about unsaved changes."""
         for screen in reversed(self.screen_stack):
-            if isinstance(screen, StyledScreen) and not screen.can_leave():
+            if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:
                     await self.pop_screen()
                 return

@@ -13,11 +13,11 @@ from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.command import format_key_hints
 from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import TextLine
+from kbtui.tui.framework.tui_command import format_key_hints
 from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.userdata import UserData
 
@@ -67,7 +67,7 @@ class BookmarksScreen(StyledScreen):
         pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "back")]
         if self._removed:
             pairs.insert(0, ("u", f"undo: {self._removed.ref} removed"))
-        self._hints.set_text(format_key_hints(pairs))
+        self._hints.set_edge_texts(format_key_hints(pairs))
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait because the bookmarks are still being read or changed."""

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from kbtui.citations.citation_classes import Citation
     from kbtui.conversations.conversation_classes import Conversation
     from kbtui.library import Library
-    from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.document_view import DocumentView
+    from kbtui.tui.reader.reader_document import ReaderDocument
 
 
 USE_NAMES = {"learn": "learned", "search": "found", "grep": "found"}
@@ -96,7 +96,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     # looking up
 
-    def show_document(self, document: Document, place: NavigationTarget) -> None:
+    def show_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
         """Show the citations of a document; after a reload, keep the old ones until the new ones are loaded."""
         before, known = self._target, self._conversation
         ref, record = place.ref, document.record
@@ -107,8 +107,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
         elif ref and record and ref.kind == "subject":
             self._target = make_subject_ref(record.topic, record.slug)
         if self._target is None or self._target != before:
-            self._used_worker.discard_results()
-            self._using_worker.discard_results()
+            self._used_worker.discard_pending_results()
+            self._using_worker.discard_pending_results()
             self._used, self._using, self._why_not_used = None, [], WAITING
         if self._conversation is not None and self._conversation is not known:
             self._used_worker.submit(
@@ -140,7 +140,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if self._turn_timer is not None:
             self._turn_timer.stop()
             self._turn_timer = None
-        if self._reader.viewport.current_turn != self._turn:
+        if self._reader.viewport.current_turn_number != self._turn:
             self._turn_timer = self.set_timer(TURN_DELAY_SECONDS, self._update_rows)
 
     def _receive_used_citations(self, citations: list[Citation]) -> None:
@@ -168,7 +168,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def _update_rows(self) -> None:
         self._turn_timer = None
-        self._turn = self._reader.viewport.current_turn
+        self._turn = self._reader.viewport.current_turn_number
         rows: list[ListRow] = []
         if self._conversation is not None:
             turn, used = self._shown_turn, self._used_in_turn
@@ -196,8 +196,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
             for number, cite in reversed(list(enumerate(used, 1)))
             if cite.call is not None
         }
-        if numbers and self._reader.viewport.set_citation_numbers(numbers):
-            self._reader._repaint_changes()
+        if numbers and self._reader.viewport.set_citation_numbers_of_calls(numbers):
+            self._reader._repaint_changed_lines()
 
     def _make_explanation_rows(self, key: str, text: str) -> list[ListRow]:
         width = max(12, self.list.scrollable_content_region.width - 2)

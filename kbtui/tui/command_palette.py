@@ -14,10 +14,10 @@ from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.text import one_line
 from kbtui.tui.commands import ALL_COMMANDS, SCOPES, list_commands
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.command import TuiCommand, apply_keymap
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
-from kbtui.tui.framework.text_widgets import SafeInput
+from kbtui.tui.framework.text_widgets import SanitizedInput
+from kbtui.tui.framework.tui_command import TuiCommand, apply_keymap_to_commands
 from kbtui.tui.navigation_target import (
     TypedReference,
     make_navigation_target,
@@ -144,7 +144,7 @@ def find_command_palette_items(
         return items[:ITEMS_MOST]
     most = ITEMS_MOST
     if words[0].startswith("id:"):
-        commands = apply_keymap(ALL_COMMANDS, keymap)
+        commands = apply_keymap_to_commands(ALL_COMMANDS, keymap)
         items = [_make_command_item(f"id: {command.id}", command) for command in commands]
         most = len(items)
     ranked: list[tuple[float, int]] = []
@@ -187,7 +187,7 @@ class CommandPaletteScreen(StyledScreen):
         self._find_targets = find_targets
         self._targets_worker = LatestOnlyWorker(self)
         self._search_worker = LatestOnlyWorker(self)
-        self.input = SafeInput(
+        self.input = SanitizedInput(
             id="palette-input", placeholder="Type a command or a name", compact=True
         )
         self.list = RowList("palette-list")

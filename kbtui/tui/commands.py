@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
-from kbtui.tui.framework.command import (
+from kbtui.tui.framework.tui_command import (
     KEY_LABELS,
     MOVE_COMMANDS,
     PUNCTUATION_KEYS,
     TuiCommand,
-    apply_keymap,
+    apply_keymap_to_commands,
     define_command,
-    format_key,
-    make_bindings,
+    format_key_label,
+    make_textual_bindings,
 )
 
 if TYPE_CHECKING:
@@ -242,17 +242,19 @@ COMMANDS_BY_ID = {command.id: command for command in ALL_COMMANDS}
 
 def list_commands(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[TuiCommand]:
     """Return the commands of the given scopes in table order, with the keys of a keymap."""
-    return apply_keymap((command for command in ALL_COMMANDS if command.scope in scopes), keymap)
+    return apply_keymap_to_commands(
+        (command for command in ALL_COMMANDS if command.scope in scopes), keymap
+    )
 
 
 def make_scope_bindings(*scopes: Scope) -> list[Binding]:
     """Return the key bindings of the given scopes, for the `BINDINGS` of a class."""
-    return make_bindings(list_commands(*scopes))
+    return make_textual_bindings(list_commands(*scopes))
 
 
 def find_key_label(name: str, keymap: Mapping[str, str]) -> str:
     """Return the label of a command's first key, or "" if the command has no key."""
-    (command,) = apply_keymap([COMMANDS_BY_ID[name]], keymap)
+    (command,) = apply_keymap_to_commands([COMMANDS_BY_ID[name]], keymap)
     return next(iter(command.key_labels), "")
 
 
@@ -367,7 +369,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
         other = next(command for command in commands if command is not loser)
         default = " ".join(loser.key_labels) or "no key"
         owner = f"{other.id} ({other.label}), so {loser.id} keeps {default}"
-        keymap.problems.append(f"{loser.id}: {format_key(key)} is already the key of {owner}")
+        keymap.problems.append(f"{loser.id}: {format_key_label(key)} is already the key of {owner}")
         del keymap.keys[loser.id]
 
 
@@ -390,5 +392,5 @@ def _find_shadowed_keys(keymap: Keymap) -> list[str]:
                 shared, f"in the {shared}"
             )
             instead = f"{first.id} ({first.label}) {where} instead"
-            problems.append(f"{second.id}: {format_key(key)} runs {instead}")
+            problems.append(f"{second.id}: {format_key_label(key)} runs {instead}")
     return problems

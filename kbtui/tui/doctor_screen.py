@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.reader.document_blocks import HeadingBlock, ParagraphBlock
+from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
 
 if TYPE_CHECKING:
@@ -30,14 +30,18 @@ class DoctorFindingBlock(ParagraphBlock):
 
     state: FindingState
 
-    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
-        lines = ParagraphBlock.layout(self, max(8, width - 2), found, opened)
+    def lay_out_content(
+        self, width: int, found: MatchHighlight | None, opened: bool
+    ) -> list[StyledLine]:
+        lines = ParagraphBlock.lay_out_content(self, max(8, width - 2), found, opened)
         for number, line in enumerate(lines):
             line.spans.insert(0, ("  ", "") if number else STATE_SIGNS[self.state])
         return lines
 
 
-def build_doctor_document(findings: list[DiagnosticFinding], checking: str | None) -> Document:
+def build_doctor_document(
+    findings: list[DiagnosticFinding], checking: str | None
+) -> ReaderDocument:
     """Return a page with the findings of each area.
 
     `checking` is the area being checked, or None when all checks are done.
@@ -48,7 +52,7 @@ def build_doctor_document(findings: list[DiagnosticFinding], checking: str | Non
         if not own and area != checking:
             continue
         counts = [
-            format_count(count, noun)
+            format_counted_noun(count, noun)
             for noun, count in _count_errors_and_notes(own).items()
             if count
         ]
@@ -61,7 +65,7 @@ def build_doctor_document(findings: list[DiagnosticFinding], checking: str | Non
             blocks.append(DoctorFindingBlock(key, spans, finding.state, link=finding.ref))
         if area == checking:
             blocks.append(ParagraphBlock(f"checking:{area}", [("… checking", "dim")]))
-    return Document("doctor", "Doctor", blocks)
+    return ReaderDocument("doctor", "Doctor", blocks)
 
 
 def _count_errors_and_notes(findings: list[DiagnosticFinding]) -> dict[str, int]:
@@ -127,7 +131,11 @@ class DoctorScreen(SecondaryScreen):
         show_findings_so_far(None)
 
     def _show_findings(
-        self, run: int, findings: list[DiagnosticFinding], checking: str | None, document: Document
+        self,
+        run: int,
+        findings: list[DiagnosticFinding],
+        checking: str | None,
+        document: ReaderDocument,
     ) -> None:
         if run != self._run:
             return
@@ -136,11 +144,11 @@ class DoctorScreen(SecondaryScreen):
         counts = _count_errors_and_notes(findings)
         left: Spans = []
         if counts["error"]:
-            left = [STATE_SIGNS["wrong"], (format_count(counts["error"], "error"), "strong")]
+            left = [STATE_SIGNS["wrong"], (format_counted_noun(counts["error"], "error"), "strong")]
         elif checking is None:
             left = [STATE_SIGNS["ok"], ("No errors", "strong")]
         if counts["note"]:
-            left += [("  · ", "warning"), (format_count(counts["note"], "note"), "strong")]
+            left += [("  · ", "warning"), (format_counted_noun(counts["note"], "note"), "strong")]
         right: Spans = [(f"checking {checking} …", "dim")] if checking else []
         self.show_totals_line(left, right)
 

@@ -9,7 +9,6 @@ from kbtui.text import describe_missing_words, one_line, sanitize
 from kbtui.tui.commands import SCOPES, SCREENS, find_key_label, list_commands
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.library_snapshot import get_activity_sort_key, get_last_activity_time
-from kbtui.tui.reader.document import Document, format_count, format_token_cost
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
     FactTableBlock,
@@ -18,6 +17,7 @@ from kbtui.tui.reader.document_blocks import (
     ParagraphBlock,
     make_message_blocks,
 )
+from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun, format_token_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ def build_home_document(
     notices: Sequence[str],
     keymap: Mapping[str, str],
     note: str,
-) -> Document:
+) -> ReaderDocument:
     """Return the home page with the most important keys, topics, recent conversations and problems.
 
     `contents` is None while the lists are being read. `notices` are problems with the settings.
@@ -88,14 +88,14 @@ def build_home_document(
     blocks.append(FactTableBlock("keys", keys, above=1, name_role="key"))
     if contents is None:
         blocks.append(_make_paragraph("loading", "Reading the workspace …", "dim", above=1))
-        return Document("home", "Home", blocks)
+        return ReaderDocument("home", "Home", blocks)
     if contents.listings:
         blocks += _make_topic_blocks(contents)
     else:
         blocks += _make_missing_topics_blocks(contents, find_key_label("first", keymap))
     blocks += _make_conversation_blocks(contents, now)
     blocks += _make_problem_blocks([*contents.failures, *contents.problems, *notices])
-    return Document("home", "Home", blocks)
+    return ReaderDocument("home", "Home", blocks)
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
@@ -116,7 +116,7 @@ def _has_unreadable_topics(contents: LibrarySnapshot) -> bool:
 def _make_topic_blocks(contents: LibrarySnapshot) -> list[DocumentBlock]:
     total = sum(listing.visible_subject_count for listing in contents.listings)
     hidden = sum(len(listing.subjects) for listing in contents.listings) - total
-    count = f"{format_count(len(contents.listings), 'topic')}, {format_count(total, 'subject')}"
+    count = f"{format_counted_noun(len(contents.listings), 'topic')}, {format_counted_noun(total, 'subject')}"
     count += f", {hidden:,} hidden" if hidden else ""
     blocks: list[DocumentBlock] = [_make_heading("topics", "Topics", count)]
     for listing in contents.listings:
@@ -146,7 +146,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
         hint = "They appear after your first `jp query`."
         heading = _make_heading("talks", "No conversations yet")
         return [heading, _make_paragraph("no-talks", hint, "dim")]
-    count = format_count(len(contents.conversations), "conversation")
+    count = format_counted_noun(len(contents.conversations), "conversation")
     blocks: list[DocumentBlock] = [_make_heading("talks", "Recent conversations", count)]
     live = [info for info in contents.conversations if not info.archived]
     for info in sorted(live, key=get_activity_sort_key)[:RECENT_CONVERSATIONS]:
@@ -168,7 +168,7 @@ def _make_problem_blocks(problems: Iterable[object]) -> list[DocumentBlock]:
 # topics and errors
 
 
-def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> Document:
+def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderDocument:
     """Return the page of a topic: a table of facts, followed by what `learn` returns for it."""
     topic, subjects = listing.topic, listing.subjects
     counts = {
@@ -176,7 +176,7 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> Documen
         "pre-loaded": sum(subject.learned for subject in subjects),
         "disabled": sum(subject.disabled for subject in subjects),
     }
-    visible = format_count(listing.visible_subject_count, "subject")
+    visible = format_counted_noun(listing.visible_subject_count, "subject")
     others = [f"{count:,} {word}" for word, count in counts.items() if count]
     texts = {
         "id": topic.id,
@@ -196,21 +196,25 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> Documen
         blocks.append(MarkdownBlock("listing", learn_text, above=1, lead=[("▎ ", "rule")]))
     badges: Spans = [] if topic.enable else [("switched off", "warning")]
     name = one_line(topic.name)
-    return Document(f"topic:{topic.id}", name, blocks, ref=topic.id, badges=badges, record=topic)
+    return ReaderDocument(
+        f"topic:{topic.id}", name, blocks, ref=topic.id, badges=badges, record=topic
+    )
 
 
 def build_problem_document(
     key: str, title: str, message: str, where: str | None = None, hint: str | None = None
-) -> Document:
+) -> ReaderDocument:
     """Return the page that replaces a document that cannot be read."""
     spans: Spans = [(f"! {sanitize(message)}", "error")]
-    return Document(key, one_line(title), make_message_blocks(spans, where, hint))
+    return ReaderDocument(key, one_line(title), make_message_blocks(spans, where, hint))
 
 
 # help
 
 
-def build_main_help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str]) -> Document:
+def build_main_help_document(
+    scopes: tuple[Scope, ...], keymap: Mapping[str, str]
+) -> ReaderDocument:
     """Return the help page of the main screen, with the keys of the given scopes first."""
     first: list[Scope] = [scope for scope in scopes if scope != "everywhere"]
     blocks: list[DocumentBlock] = []
@@ -226,17 +230,17 @@ def build_main_help_document(scopes: tuple[Scope, ...], keymap: Mapping[str, str
         FactTableBlock("marks", marks),
         _make_paragraph("input", text, "dim", above=1),
     ]
-    return Document("help", "Help", blocks)
+    return ReaderDocument("help", "Help", blocks)
 
 
 def build_screen_help_document(
     scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[DocumentBlock]
-) -> Document:
+) -> ReaderDocument:
     """Return the help page of a secondary screen: its keys, the blocks in `more`, and the notes."""
     heading = _make_heading("head", SCREENS[scope], above=0)
     keys = _make_key_table("keys", scope, keymap)
     last = [_make_paragraph(f"note:{n}", note, "dim", above=1) for n, note in enumerate(notes)]
-    return Document("help", "Help", [heading, keys, *more, *last])
+    return ReaderDocument("help", "Help", [heading, keys, *more, *last])
 
 
 def _make_key_table(key: str, scope: Scope, keymap: Mapping[str, str]) -> FactTableBlock:
@@ -250,7 +254,7 @@ def _make_key_table(key: str, scope: Scope, keymap: Mapping[str, str]) -> FactTa
 # explanations
 
 
-def build_rank_explanation_document(explanation: RankExplanation, query: str) -> Document:
+def build_rank_explanation_document(explanation: RankExplanation, query: str) -> ReaderDocument:
     """Return the page that explains the rank of a passage, or why the search did not find it."""
     what: Facts = [("Passage", [(explanation.ref, "")]), ("Query", [(one_line(query), "")])]
     blocks: list[DocumentBlock] = [
@@ -268,7 +272,7 @@ def build_rank_explanation_document(explanation: RankExplanation, query: str) ->
         blocks += _make_search_leg_blocks(explanation)
     blocks += _make_matching_term_blocks(explanation)
     blocks += _make_embedded_text_blocks(explanation)
-    return Document("explanation", "Why", blocks)
+    return ReaderDocument("explanation", "Why", blocks)
 
 
 def _make_search_leg_blocks(explanation: RankExplanation) -> list[DocumentBlock]:

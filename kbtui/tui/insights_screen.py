@@ -13,8 +13,8 @@ from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine
-from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.reader.document_blocks import DocumentBlock, HeadingBlock, ParagraphBlock
+from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.userdata import UserData
 from kbtui.userdata.usage_insights import collect_usage_insights, draw_daily_usage_chart
@@ -47,26 +47,28 @@ class DailyActivityChartBlock(DocumentBlock):
 
     insights: UsageInsightsReport
 
-    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
+    def lay_out_content(
+        self, width: int, found: MatchHighlight | None, opened: bool
+    ) -> list[StyledLine]:
         # The two bars of a line share the width that is left beside the date and the numbers.
         bar_width = max(4, min(36, (width - 28) // 2))
         return [
             StyledLine([(line, "")]) for line in draw_daily_usage_chart(self.insights, bar_width)
         ]
 
-    def estimate_height(self, width: int) -> int:
+    def estimate_line_count(self, width: int) -> int:
         return self.above + 1 + self.insights.days
 
 
-def build_insights_document(found: UsageInsightsReport, create_key: str) -> Document:
+def build_insights_document(found: UsageInsightsReport, create_key: str) -> ReaderDocument:
     """Return a page with a section for each list, followed by the chart.
 
     `create_key` is the label of the key that creates an entry for a query.
     """
-    searches, days = found.searches, format_count(found.days, "day")
+    searches, days = found.searches, format_counted_noun(found.days, "day")
     create: Span = ("create an entry", "link")
     hint = f"{create_key} creates the entry" if create_key else ""
-    stale_heading = f"Cited, unchanged for {format_count(found.stale_days, 'day')}"
+    stale_heading = f"Cited, unchanged for {format_counted_noun(found.stale_days, 'day')}"
     top = [
         _make_query_block("top:", query, _describe_query_results(query)) for query in searches.top
     ]
@@ -83,7 +85,7 @@ def build_insights_document(found: UsageInsightsReport, create_key: str) -> Docu
         HeadingBlock("head:chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
         DailyActivityChartBlock("days", found),
     ]
-    return Document("insights", f"The last {days}", blocks)
+    return ReaderDocument("insights", f"The last {days}", blocks)
 
 
 def _make_insights_section(
@@ -156,7 +158,7 @@ class InsightsScreen(SecondaryScreen):
     def action_reload(self) -> None:
         self.run_in_thread(self._read_insights, self._show_insights)
 
-    def _read_insights(self) -> tuple[UsageInsightsReport, Document]:
+    def _read_insights(self) -> tuple[UsageInsightsReport, ReaderDocument]:
         """Collect the insights and build their page. Called in a background thread."""
         library = self.library
         found = collect_usage_insights(
@@ -171,12 +173,14 @@ class InsightsScreen(SecondaryScreen):
         create_key = find_key_label("insights.open", self.configured_keys)
         return found, build_insights_document(found, create_key)
 
-    def _show_insights(self, made: tuple[UsageInsightsReport, Document]) -> None:
+    def _show_insights(self, made: tuple[UsageInsightsReport, ReaderDocument]) -> None:
         self.insights, document = made
         self.show_document(document)
         searches, citations = self.insights.searches, self.insights.citations
-        counts = f"{_format_search_count(searches.total)}, {format_count(citations, 'citation')}"
-        period = f" in {format_count(self.insights.days, 'day')}"
+        counts = (
+            f"{_format_search_count(searches.total)}, {format_counted_noun(citations, 'citation')}"
+        )
+        period = f" in {format_counted_noun(self.insights.days, 'day')}"
         origins = [
             f"{count:,} {ORIGIN_LABELS.get(name, name)}"
             for name, count in searches.by_origin.items()

@@ -24,7 +24,7 @@ from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, WrappedParagraphs
 from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects, get_last_activity_time
 from kbtui.tui.navigation_target import NavigationTarget, OpenRequested
-from kbtui.tui.reader.document import format_count
+from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -357,7 +357,7 @@ def _make_sort_label(
     """Return what a row shows at the right: the number of turns or an age (`5 min`, `31 Jul`)."""
     if sort == "turns":
         turns = contents.count_turns(info)
-        return "…" if turns < 0 else format_count(turns, "turn")
+        return "…" if turns < 0 else format_counted_noun(turns, "turn")
     return format_age_or_day(_get_sort_time(info, sort), present)
 
 
@@ -454,7 +454,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         if contents is None:
             return
         self.border_subtitle = "hidden shown" if self.state.hidden else ""
-        self._worker.discard_results()
+        self._worker.discard_pending_results()
         present = self._shown_at = self._clock()
         if contents.entry_count <= ROWS_AT_ONCE:
             self.list.set_rows(make_library_rows(contents, self.state, present), select=select)

@@ -28,7 +28,7 @@ from kbtui.tui.framework.styled_widget import (
     make_plain_content,
 )
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine, WrappedParagraphs
-from kbtui.tui.reader.document import format_count
+from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -141,7 +141,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self.answer = None
         self.border_title = "Results"
         self.list.set_rows([], [(reason, "dim")])
-        self._summary.set_text([])
+        self._summary.set_edge_texts([])
         self._notice.set_paragraphs([])
 
     def show_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
@@ -152,7 +152,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         """
         self.answer, self._is_refining = answer, refining
         self.border_title = "Results"
-        is_untouched = self.list.is_at_start and not self.list.has_focus
+        is_untouched = self.list.is_at_list_start and not self.list.has_focus
         select_first = answer.hits and (is_untouched or not same_query)
         empty = self._explain_empty_results(answer)
         if refining and not answer.mistakes:
@@ -167,12 +167,12 @@ class ResultsPane(BorderOnlyPane, Vertical):
         if self.answer:
             rows = [self._make_hit_row(hit) for hit in self.answer.hits]
             self.list.set_rows(rows, empty, select=select)
-            self._summary.set_text(*self._summarize_answer(self.answer))
+            self._summary.set_edge_texts(*self._summarize_answer(self.answer))
             self._request_more_hits_at_end()
 
     def _request_more_hits_at_end(self) -> None:
         """Ask the screen for more hits if the user is close to the end of the list."""
-        if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_end:
+        if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_list_end:
             self.post_message(self.MoreHitsRequested())
 
     def show_wait_reason(self, reason: str) -> None:
@@ -202,7 +202,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
             return [(f"{NOTHING_INDEXED.capitalize()}.", "dim")]
         text = "No results. Try fewer words or ask a question."
         if answer.omitted:
-            hits = format_count(answer.omitted, "result")
+            hits = format_counted_noun(answer.omitted, "result")
             text = f"{hits} hidden, because the text was deleted. {text}"
         spans = [(text, "dim")]
         if key := find_key_label("results.why", get_configured_keys(self)):
@@ -211,7 +211,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
 
     def _summarize_answer(self, answer: SearchAnswer) -> tuple[Spans, Spans]:
         shown = len(answer.hits)
-        left: Spans = [(format_count(shown, "hit"), "")]
+        left: Spans = [(format_counted_noun(shown, "hit"), "")]
         if shown < answer.total:
             left = [(f"Top {shown} of {answer.total:,}", ""), (" · ↓ for more", "dim")]
         if answer.omitted:
@@ -238,8 +238,8 @@ class ResultsPane(BorderOnlyPane, Vertical):
         """Rebuild the excerpts for the new width."""
         self._show_hits()
 
-    @on(RowList.SelectionChanged)
-    def _preview_selected_hit(self, event: RowList.SelectionChanged) -> None:
+    @on(RowList.SelectedRowChanged)
+    def _preview_selected_hit(self, event: RowList.SelectedRowChanged) -> None:
         if event.row is not None:
             self.post_message(self.HitOpened(event.row.data, preview=True))
 
@@ -256,9 +256,9 @@ def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
     if hit.role not in ("tool-call", "tool-result"):
         # Removing Markdown from a long text is slow, so stop soon after the part that is shown.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300
-        from kbtui.tui.reader.markdown import strip_markdown
+        from kbtui.tui.reader.markdown_layout import strip_markdown_marks
 
-        text, matches = strip_markdown(text, matches, reach)
+        text, matches = strip_markdown_marks(text, matches, reach)
     spans: Spans = []
     position = 0
     for start, end in matches:

@@ -12,13 +12,13 @@ from textual.widgets import Input
 from kbtui.errors import format_error_on_one_line
 from kbtui.tui.commands import find_key_label, list_commands, make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.command import format_command_hints, format_key_hints
 from kbtui.tui.framework.styled_widget import (
     ALWAYS_AVAILABLE_ACTIONS,
     StyledScreen,
     make_plain_content,
 )
 from kbtui.tui.framework.text_widgets import MessageLine, PaneInput, TextLine
+from kbtui.tui.framework.tui_command import format_command_hints, format_key_hints
 from kbtui.tui.home_and_help_pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentOverlayScreen, DocumentView
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     from kbtui.library import Library
     from kbtui.tui.commands import Scope
-    from kbtui.tui.framework.command import TuiCommand
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.reader.document import Document
+    from kbtui.tui.framework.tui_command import TuiCommand
     from kbtui.tui.reader.document_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_document import ReaderDocument
 
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class SecondaryScreen(StyledScreen):
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait until the screen has loaded its data."""
-        return not self.is_loaded and self._find_action(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
+        return not self.is_loaded and self._find_key_action(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
 
     def run_in_thread(
         self,
@@ -140,11 +140,11 @@ class SecondaryScreen(StyledScreen):
         """Show hints for the keys that work now, or for the keys of the focused input."""
         bar = self.query_one("#keys", TextLine)
         if isinstance(self.focused, Input):
-            bar.set_text(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))
+            bar.set_edge_texts(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))
             return
         commands, width = self.list_hinted_commands(), bar.content_size.width
         met = [need for need, is_met in self.met_command_needs.items() if is_met]
-        bar.set_text(format_command_hints(commands, width, met))
+        bar.set_edge_texts(format_command_hints(commands, width, met))
 
     def on_descendant_focus(self) -> None:
         self.show_key_hints()
@@ -169,13 +169,13 @@ class SecondaryScreen(StyledScreen):
         self.show_message(text, "warning")
         self._is_refusal = True
 
-    def clear_refusal(self) -> None:
+    def clear_refused_key_message(self) -> None:
         """Remove the message of `refuse_key` if it is still shown."""
         if self._is_refusal:
             self.show_message()
 
     def show_totals_line(self, left: Spans, right: Spans | None = None) -> None:
-        self.query_one("#totals", TextLine).set_text(left, right)
+        self.query_one("#totals", TextLine).set_edge_texts(left, right)
 
     def format_error_on_one_line(self, error: Exception) -> str:
         """Return an error on one line, with paths relative to the workspace."""
@@ -190,10 +190,10 @@ class SecondaryScreen(StyledScreen):
         port = self.reader.viewport
         return port.document.blocks[port.cursor.block] if port.document.blocks else None
 
-    def show_document(self, document: Document) -> None:
+    def show_document(self, document: ReaderDocument) -> None:
         """Show a document; if it is a new version of the shown one, keep the position."""
         if self.reader.document.key == document.key:
-            self.reader.reload_document(document)
+            self.reader.show_reloaded_document(document)
         else:
             self.reader.show_document(document)
 
@@ -207,11 +207,11 @@ class SecondaryScreen(StyledScreen):
         for number in beyond:
             if is_wanted(blocks[number]):
                 port.go_to_block_line(number, blocks[number].above, lead)
-                self.reader.update_view()
+                self.reader.update_after_viewport_change()
                 return
 
     def action_leave(self) -> None:
-        if self.can_leave():
+        if self.can_close_screen():
             self.dismiss(None)
 
 
@@ -253,7 +253,7 @@ class ListDetailScreen(SecondaryScreen):
         with Vertical(id="detail", classes="pane"):
             yield self.reader
 
-    def show_document(self, document: Document) -> None:
+    def show_document(self, document: ReaderDocument) -> None:
         """Show a document in the right pane."""
         super().show_document(document)
         self.query_one("#detail", Vertical).border_title = make_plain_content(document.title)

@@ -14,7 +14,7 @@ from support import Builder, asked, called, said
 from tui_support import Tui, running
 
 from kbtui.conversations.conversation_classes import Conversation
-from kbtui.tui.reader.document import MANY_BLOCKS, Document
+from kbtui.tui.reader.reader_document import MANY_BLOCKS, ReaderDocument
 
 pytestmark = pytest.mark.slow
 
@@ -110,18 +110,18 @@ async def test_folds_and_views_keep_the_current_line(big: Path) -> None:
         reader = tui.main.reader_pane.document_view
         await tui.open(TALK)
         await tui.until(lambda: not reader.document.is_partial)
-        tui.main.reader_pane.go_to_number("600")
-        assert reader.viewport.current_line is not None
-        line = reader.viewport.current_line.plain
+        tui.main.reader_pane.go_to_turn_or_line_number("600")
+        assert reader.viewport.current_styled_line is not None
+        line = reader.viewport.current_styled_line.plain
         for key in ("t", "r", "t"):
             await tui.press(key)
-            assert reader.viewport.current_line is not None
-            assert reader.viewport.current_line.plain == line
+            assert reader.viewport.current_styled_line is not None
+            assert reader.viewport.current_styled_line.plain == line
         await tui.pilot.resize_terminal(70, 20)
         await tui.until(
             lambda: (
-                reader.viewport.current_line is not None
-                and "turn 600" in reader.viewport.current_line.plain
+                reader.viewport.current_styled_line is not None
+                and "turn 600" in reader.viewport.current_styled_line.plain
             )
         )
         # The scroll bar is about half way down.
@@ -147,7 +147,7 @@ async def test_a_hit_in_a_huge_turn_is_searched_for_in_a_thread(
     unmarked = [event for event in events if event["type"] != "turn_start"]
     (folder / "events.json").write_text(json.dumps(unmarked, indent=2) + "\n")
     looked = []
-    found = reader_pane.find_start_block
+    found = reader_pane.find_start_block_and_match
 
     def remembered(*args):  # type: ignore[no-untyped-def]
         looked.append(threading.current_thread())
@@ -156,10 +156,10 @@ async def test_a_hit_in_a_huge_turn_is_searched_for_in_a_thread(
     async with running(builder.root, size=(100, 30)) as tui:
         ref = make_conversation_ref("jp-c17800000001", 1)
         passage = "Question 1777?"
-        with mock.patch.object(reader_pane, "find_start_block", remembered):
+        with mock.patch.object(reader_pane, "find_start_block_and_match", remembered):
             tui.main.open_target(NavigationTarget(TALK, ref=ref, words=("1777",), text=passage))
             await tui.until("Question 1777?")
-        assert tui.main.reader_pane.document_view.viewport.current_turn == 1
+        assert tui.main.reader_pane.document_view.viewport.current_turn_number == 1
         assert looked
         assert threading.current_thread() not in looked
 
@@ -174,7 +174,7 @@ async def test_an_unchanged_conversation_is_not_read_again(big: Path) -> None:
 
         with mock.patch.object(Library, "load_conversation", side_effect=AssertionError):
             tui.main.navigator.reload_shown_document()
-            await tui.until(lambda: not tui.main.navigator._reload_worker.is_busy)
+            await tui.until(lambda: not tui.main.navigator._reload_worker.has_running_call)
             await tui.pilot.pause()
         assert reader.document is document
         (events,) = big.glob(".jp/conversations/*/events.json")
@@ -186,14 +186,14 @@ async def test_an_unchanged_conversation_is_not_read_again(big: Path) -> None:
 
 
 @contextmanager
-def noted() -> Iterator[list[weakref.ref[Document]]]:
+def noted() -> Iterator[list[weakref.ref[ReaderDocument]]]:
     """Yield a list that gets each conversation document built from now on."""
     from kbtui.tui.reader import conversation_document as conversation
 
     make = conversation.build_conversation_document
-    made: list[weakref.ref[Document]] = []
+    made: list[weakref.ref[ReaderDocument]] = []
 
-    def noting(*values: Any, **named: Any) -> Document:
+    def noting(*values: Any, **named: Any) -> ReaderDocument:
         document = make(*values, **named)
         made.append(weakref.ref(document))
         return document
@@ -213,7 +213,7 @@ async def test_a_document_that_was_never_shown_is_freed_without_the_collector(bi
                 await tui.until(lambda: bool(made))
                 tui.main.open_target(HOME)
                 await tui.until(
-                    lambda: len(made) == 2 and not tui.main.navigator._open_worker.is_busy
+                    lambda: len(made) == 2 and not tui.main.navigator._open_worker.has_running_call
                 )
                 await tui.until(lambda: all(one() is None for one in made))
             finally:
@@ -235,7 +235,7 @@ async def test_however_often_it_changes_nothing_is_read_for_nobody(big: Path) ->
                     for _ in range(5):
                         tui.main.navigator.reload_shown_document()
                 await tui.until("A third one?")
-                await tui.until(lambda: not tui.main.navigator._reload_worker.is_busy)
+                await tui.until(lambda: not tui.main.navigator._reload_worker.has_running_call)
                 assert len(made) <= 2
             finally:
                 events.write_text(said)

@@ -64,6 +64,9 @@ async def test_a_subject_of_a_megabyte_is_laid_out_section_by_section(
         assert max(len(block.get_searchable_text()) for block in viewport.document.blocks) <= 12_200
         await tui.press("G")
         await tui.until(
-            lambda: viewport.current_line is not None and last in viewport.current_line.plain
+            lambda: (
+                viewport.current_styled_line is not None
+                and last in viewport.current_styled_line.plain
+            )
         )
         assert viewport.layout_count < 80

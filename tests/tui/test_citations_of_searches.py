@@ -63,7 +63,10 @@ async def test_what_an_assistant_found_stands_in_the_sidebar_and_opens_at_its_pa
         reader = tui.main.reader_pane.document_view
         await tui.until(lambda: reader.document.key == "project/long")
         await tui.until(
-            lambda: (line := reader.viewport.current_line) is not None and "pangolin" in line.plain
+            lambda: (
+                (line := reader.viewport.current_styled_line) is not None
+                and "pangolin" in line.plain
+            )
         )
         # The other direction: the turn that used the subject.
         await tui.until(lambda: any("On pangolins" in row for row in tui.rows("citations-list")))
@@ -85,7 +88,10 @@ async def test_a_passage_is_found_after_its_subject_was_written_anew(wide: Build
         reader = tui.main.reader_pane.document_view
         await tui.until(lambda: reader.document.key == "project/long")
         await tui.until(
-            lambda: (line := reader.viewport.current_line) is not None and "pangolin" in line.plain
+            lambda: (
+                (line := reader.viewport.current_styled_line) is not None
+                and "pangolin" in line.plain
+            )
         )
 
 

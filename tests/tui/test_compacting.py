@@ -58,9 +58,9 @@ def seen(root: Path, *compactions: dict[str, Any]) -> str:
         viewport.toggle_folds_of_kind(kind)
     whole = [line.plain for _, line in viewport.rows]
     assert sum("Question" in line for line in whole) == 5
-    viewport.show_as_model_sees(True)
+    viewport.set_model_view(True)
     text = "\n".join(line.plain.rstrip() for _, line in viewport.rows)
-    viewport.show_as_model_sees(False)
+    viewport.set_model_view(False)
     assert [line.plain for _, line in viewport.rows] == whole
     return text
 
@@ -116,12 +116,12 @@ async def test_a_key_shows_what_the_model_sees_at_the_current_line(workspace_roo
         await tui.open(TALK)
         viewport = tui.main.reader_pane.document_view.viewport
         assert "compacted for the model: turns 2–3, replaced by a summary" in tui.text
-        tui.main.reader_pane.go_to_number("4")
-        assert viewport.current_line is not None
-        line = viewport.current_line.plain
+        tui.main.reader_pane.go_to_turn_or_line_number("4")
+        assert viewport.current_styled_line is not None
+        line = viewport.current_styled_line.plain
         await tui.press("c")
         assert "as the model sees it" in tui.text
-        assert viewport.current_line.plain == line
+        assert viewport.current_styled_line.plain == line
         await tui.press("k")
         assert "What went before." in tui.text
         await tui.press("j")
@@ -129,10 +129,10 @@ async def test_a_key_shows_what_the_model_sees_at_the_current_line(workspace_roo
         assert "turn 1 of 5" in tui.text  # turns 2 and 3 are not there
         await tui.press("c")
         assert "as the model sees it" not in tui.text
-        tui.main.reader_pane.go_to_number("3")
+        tui.main.reader_pane.go_to_turn_or_line_number("3")
         await tui.press("c")
-        assert viewport.current_line is not None
-        assert "What went before." in viewport.current_line.plain
+        assert viewport.current_styled_line is not None
+        assert "What went before." in viewport.current_styled_line.plain
         await tui.press("f")
         await tui.type("question")
         await tui.until("of 3")

@@ -10,22 +10,27 @@ from tui_support import PRESENT
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.tui.reader.conversation_document import (
     build_conversation_document,
-    format_value,
+    format_json_value_as_text,
     summarize_tool_arguments,
 )
-from kbtui.tui.reader.document import Document, format_count, format_size, format_token_cost
 from kbtui.tui.reader.document_blocks import FoldHeadingBlock
 from kbtui.tui.reader.document_view import DocumentViewport
+from kbtui.tui.reader.reader_document import (
+    ReaderDocument,
+    format_counted_noun,
+    format_size,
+    format_token_cost,
+)
 
 
-def build(root: Path, turns: list, **more: object) -> Document:  # type: ignore[type-arg]
+def build(root: Path, turns: list, **more: object) -> ReaderDocument:  # type: ignore[type-arg]
     builder = Builder(root)
     builder.conversation(1, turns, **more)  # type: ignore[arg-type]
     info = find_conversation(builder.workspace, "jp-c17800000001")
     return build_conversation_document(load_conversation(info), PRESENT)
 
 
-def shown(document: Document, *kinds: str, width: int = 90) -> str:
+def shown(document: ReaderDocument, *kinds: str, width: int = 90) -> str:
     viewport = DocumentViewport()
     viewport.resize(width, 400)
     viewport.show_document(document)
@@ -197,10 +202,10 @@ def test_a_result_of_many_megabytes_is_many_small_blocks(workspace_root: Path) -
     viewport.resize(80, 40)
     viewport.show_document(document)
     viewport.toggle_folds_of_kind("tool")
-    viewport.go_to_end()
+    viewport.go_to_last_line()
     assert viewport.layout_count < 40
-    assert viewport.current_line is not None
-    assert "line 59999" in viewport.current_line.plain
+    assert viewport.current_styled_line is not None
+    assert "line 59999" in viewport.current_styled_line.plain
     assert max(len(block.get_searchable_text()) for block in document.blocks) < 13_000
 
 
@@ -209,15 +214,15 @@ def test_calls_can_be_found_and_numbered(workspace_root: Path) -> None:
         workspace_root,
         [[asked("x"), *called("a", "one", "1"), *called("b", "two", "2"), said("y")]],
     )
-    position = document.find_block("call:1.2")
+    position = document.find_block_index("call:1.2")
     assert position is not None
     block = document.blocks[position]
     assert isinstance(block, FoldHeadingBlock)
     viewport = DocumentViewport()
     viewport.resize(60, 30)
     viewport.show_document(document)
-    assert viewport.set_citation_numbers({"call:1.2": 7, "call:9.9": 1})
-    assert not viewport.set_citation_numbers({"call:1.2": 7})
+    assert viewport.set_citation_numbers_of_calls({"call:1.2": 7, "call:9.9": 1})
+    assert not viewport.set_citation_numbers_of_calls({"call:1.2": 7})
     assert any(line.plain.rstrip().endswith("[7]") for _, line in viewport.rows)
 
 
@@ -241,7 +246,10 @@ def test_a_call_is_summarized_by_its_main_argument(arguments: dict | None, wante
 
 def test_arguments_read_as_text() -> None:
     value = {"a": 1, "text": "x\ny", "list": ["p", {"q": None}], "empty": []}
-    assert format_value(value) == "a: 1\ntext:\n  x\n  y\nlist:\n  - p\n  -\n    q: null\nempty: []"
+    assert (
+        format_json_value_as_text(value)
+        == "a: 1\ntext:\n  x\n  y\nlist:\n  - p\n  -\n    q: null\nempty: []"
+    )
 
 
 def test_sizes_are_short_and_costs_exact() -> None:
@@ -249,7 +257,7 @@ def test_sizes_are_short_and_costs_exact() -> None:
         "0", "999", "1.0k", "12.3k", "99.9k", "100k", "999k", "1.2M",
     ]  # fmt: skip
     assert format_token_cost(4000) == "4,000 characters ≈ 1,000 tokens"
-    assert [format_count(n, "turn") for n in (0, 1, 2)] == ["0 turns", "1 turn", "2 turns"]
+    assert [format_counted_noun(n, "turn") for n in (0, 1, 2)] == ["0 turns", "1 turn", "2 turns"]
 
 
 def test_escape_sequences_in_a_tools_output_are_removed_wherever_it_is_split(

@@ -99,7 +99,10 @@ async def test_n_goes_from_finding_to_finding_past_what_is_well(ailing: Builder)
         seen = []
         while not seen or viewport.cursor != seen[-1][0]:
             seen.append(
-                (viewport.cursor, viewport.current_line.plain if viewport.current_line else "")
+                (
+                    viewport.cursor,
+                    viewport.current_styled_line.plain if viewport.current_styled_line else "",
+                )
             )
             await tui.press("n")
         assert len(seen) > 4

@@ -79,7 +79,7 @@ async def test_filters_combine_and_totals_follow(shelf: Builder) -> None:
 async def test_letters_of_a_filter_do_not_wait_for_the_list(
     shelf: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbtui.tui.framework.key_queue.MAX_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr("kbtui.tui.framework.key_press_queue.MAX_WAIT_SECONDS", 60.0)
     async with paged(shelf, "E", EntriesScreen) as (tui, screen, library):
         await read(tui, screen)
         is_read = threading.Event()

@@ -50,7 +50,7 @@ async def test_at_the_end_every_flush_of_a_turn_is_followed(book: Builder) -> No
             talk.flush(event)
             await again(tui)
             assert words in tui.text
-            assert viewport.cursor == viewport.last_position
+            assert viewport.cursor == viewport.last_line_position
             assert "new event" not in tui.text
 
 
@@ -59,7 +59,7 @@ async def test_scrolled_up_one_stays_put_and_is_told_that_there_is_more(book: Bu
     async with running(book.root, size=(100, 24)) as tui:
         await tui.open(TALK)
         viewport = tui.main.reader_pane.document_view.viewport
-        tui.main.reader_pane.go_to_number("4")
+        tui.main.reader_pane.go_to_turn_or_line_number("4")
         rows = [line.plain for _, line in viewport.rows]
         talk.flush({"type": "turn_start"}, asked("Question 13"))
         await again(tui)
@@ -85,7 +85,8 @@ async def test_what_is_unfolded_stays_so_and_a_half_written_file_breaks_nothing(
         await tui.open(TALK)
         await tui.press("F")
         while (
-            "shell" not in (line := tui.main.reader_pane.document_view.viewport.current_line).plain
+            "shell"
+            not in (line := tui.main.reader_pane.document_view.viewport.current_styled_line).plain
         ):  # type: ignore[union-attr]
             assert line is not None
             await tui.press("k")

@@ -16,7 +16,7 @@ from kbtui.tui.commands import SCOPES, list_commands
 from kbtui.tui.external_programs import build_editor_command
 from kbtui.tui.framework.clipboard import find_clipboard_command
 from kbtui.tui.main.jump_labels import LETTERS, JumpLabelScreen
-from kbtui.tui.reader.document_links import DocumentLink, find_links, resolve_subject_link
+from kbtui.tui.reader.document_links import DocumentLink, find_markdown_links, resolve_subject_link
 from kbtui.userdata import UserData
 
 TALK = "jp-c17800000001"
@@ -227,7 +227,7 @@ def test_links_are_found_where_they_are_meant_and_nowhere_else() -> None:
         "See [the style](style.md) and [it][ref], ![a picture](pic.png), <https://a.example/x>.\n"
         "Bare https://b.example/y(1). And `https://not.example`\n\n```\ncurl https://c.example/z\n```\n\n[ref]: https://d.example\n"
     )
-    assert [link.href for link in find_links(text)] == [
+    assert [link.href for link in find_markdown_links(text)] == [
         "style.md",
         "https://d.example",
         "pic.png",
@@ -236,12 +236,14 @@ def test_links_are_found_where_they_are_meant_and_nowhere_else() -> None:
         "https://not.example",
         "https://c.example/z",
     ]
-    assert find_links(text)[0].text == "the style"
+    assert find_markdown_links(text)[0].text == "the style"
 
 
 def test_addresses_that_only_a_terminal_would_obey_are_no_links() -> None:
     hidden = "\x1b]8;;https://hidden.example/\x1b\\a link\x1b]8;;\x1b\\"
-    found = find_links(f"{hidden} and https://seen.example/ \x1b]0;https://title.example/\x07")
+    found = find_markdown_links(
+        f"{hidden} and https://seen.example/ \x1b]0;https://title.example/\x07"
+    )
     assert [link.href for link in found] == ["https://seen.example/"]
 
 
@@ -282,7 +284,7 @@ def test_a_relative_address_is_a_subject_of_the_same_topic(
 
 @given(st.text(max_size=200))
 def test_no_text_makes_finding_links_fail(text: str) -> None:
-    for link in find_links(text):
+    for link in find_markdown_links(text):
         assert link.href or link.text
 
 

@@ -10,7 +10,7 @@ from tui_support import Tui, WithoutEngine, running, with_keys
 
 from kbtui.tui import citations_pane
 from kbtui.tui.app import TuiStartOptions
-from kbtui.tui.framework import key_queue
+from kbtui.tui.framework import key_press_queue
 from kbtui.workspace import load_settings
 
 KEYS = {
@@ -80,7 +80,7 @@ async def test_a_key_after_a_dialog_was_closed_waits_for_nothing_else(
     book: Builder, dialog: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The follow-up of the key that closes a dialog is lost with the dialog.
-    monkeypatch.setattr(key_queue, "FOLLOW_UP_TIMEOUT_SECONDS", 3_600.0)
+    monkeypatch.setattr(key_press_queue, "FOLLOW_UP_TIMEOUT_SECONDS", 3_600.0)
     async with running(book.root) as tui:
         await at_once(tui, dialog)
         await tui.until(lambda: tui.app.screen is not tui.main)

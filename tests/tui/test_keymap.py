@@ -9,7 +9,7 @@ from support import Builder
 from tui_support import WithoutEngine, running, with_keys
 
 from kbtui.tui.commands import ALL_COMMANDS, NO_KEY, SCOPES, SCREEN_COMMANDS, SCREENS, read_keymap
-from kbtui.tui.framework.command import apply_keymap, format_key
+from kbtui.tui.framework.tui_command import apply_keymap_to_commands, format_key_label
 from kbtui.workspace import load_settings
 
 
@@ -115,7 +115,9 @@ keys = st.sampled_from([*"abcdefgnxyzN/?;", "f5", "ctrl+f", "Enter", "", "nokey"
 def test_whatever_is_asked_no_place_has_a_key_twice(table: dict[str, str]) -> None:
     found = read_keymap(table)
     for scope in (*SCOPES, *SCREENS):
-        commands = apply_keymap((one for one in ALL_COMMANDS if one.scope == scope), found.keys)
+        commands = apply_keymap_to_commands(
+            (one for one in ALL_COMMANDS if one.scope == scope), found.keys
+        )
         used = [key for command in commands for key in command.keys.split(",") if key]
         assert len(used) == len(set(used))
     assert set(found.keys) <= set(table)
@@ -124,7 +126,7 @@ def test_whatever_is_asked_no_place_has_a_key_twice(table: dict[str, str]) -> No
 def test_keys_are_shown_as_they_can_be_written() -> None:
     for command in ALL_COMMANDS:
         for key in command.keys.split(","):
-            written = format_key(key).replace("⇧", "shift+")
+            written = format_key_label(key).replace("⇧", "shift+")
             found = read_keymap({"citations.open": written})
             assert found.keys == {"citations.open": key} or "is already" in found.problems[0]
 

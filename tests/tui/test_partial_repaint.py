@@ -28,7 +28,7 @@ async def test_reading_on_lays_out_nothing_and_keeps_bar_and_border_right(book: 
         seen = layouts(tui)
         for key in ("pagedown", "n", "j", "pageup", "pagedown", "k"):
             await tui.press(key)
-            assert reader.virtual_size.height == reader.viewport.total_lines
+            assert reader.virtual_size.height == reader.viewport.total_line_count
             bar = reader.vertical_scrollbar
             assert bar.window_virtual_size == reader.virtual_size.height
             assert bar.position == reader.scroll_y

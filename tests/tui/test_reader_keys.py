@@ -12,7 +12,7 @@ TALK = "jp-c17800000001"
 
 
 def line(tui: Tui) -> str:
-    found = tui.main.reader_pane.document_view.viewport.current_line
+    found = tui.main.reader_pane.document_view.viewport.current_styled_line
     return found.plain if found else ""
 
 
@@ -126,9 +126,11 @@ async def test_a_reference_to_what_does_not_exist_goes_to_the_last_one_and_says_
         assert "turn 3 of 3" in tui.text
         await go(tui, "project/long:9999")
         await tui.until(said_of_line)
-        assert viewport.is_at_end
+        assert viewport.is_last_line_visible
         await go(tui, "project/long:2")
-        await tui.until(lambda: viewport.current_line and "Long" in viewport.current_line.plain)
+        await tui.until(
+            lambda: viewport.current_styled_line and "Long" in viewport.current_styled_line.plain
+        )
         assert "no line" not in tui.text
         # In the document that is already shown.
         await tui.open(f"{TALK}:1")
@@ -191,7 +193,7 @@ async def test_the_reference_of_a_turn_and_a_call_is_what_kbtui_show_takes(book:
     async with running(book.root, size=(100, 40)) as tui:
         await tui.open(TALK)
         for where, words in (("2", "And the tests?"), ("1.2", "Makefile")):
-            tui.main.reader_pane.go_to_number(where)
+            tui.main.reader_pane.go_to_turn_or_line_number(where)
             await tui.press("y")
             assert tui.app.clipboard == f"{TALK}:{where}"
             assert words in tui.app.library.read(tui.app.clipboard)
@@ -200,7 +202,7 @@ async def test_the_reference_of_a_turn_and_a_call_is_what_kbtui_show_takes(book:
 async def test_jps_own_link_can_be_copied_and_leads_back(book: Builder) -> None:
     async with running(book.root, size=(100, 40)) as tui:
         await tui.open(TALK)
-        tui.main.reader_pane.go_to_number("2")
+        tui.main.reader_pane.go_to_turn_or_line_number("2")
         await tui.press("Y")
         await tui.until("JP link")
         await tui.press("j")
@@ -243,7 +245,7 @@ async def test_showing_the_details_keeps_the_current_line(book: Builder) -> None
     book.conversation(9, turns, title="Long")
     async with running(book.root, size=(100, 30)) as tui:
         await tui.open("jp-c17800000009")
-        tui.main.reader_pane.go_to_number("15")
+        tui.main.reader_pane.go_to_turn_or_line_number("15")
         before = line(tui)
         for _ in range(2):
             await tui.press("a")

@@ -8,7 +8,7 @@ TALK = "jp-c17800000001"
 
 
 def line(tui: Tui) -> str:
-    found = tui.main.reader_pane.document_view.viewport.current_line
+    found = tui.main.reader_pane.document_view.viewport.current_styled_line
     return found.plain.strip() if found else ""
 
 

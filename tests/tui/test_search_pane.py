@@ -53,11 +53,13 @@ async def test_enter_opens_a_conversation_at_the_turn_with_the_match_marked(book
         await tui.press("enter")
         await tui.until("Beware of the jabberwock")
         viewport = tui.main.reader_pane.document_view.viewport
-        assert viewport.current_turn == 21
-        assert viewport.current_line is not None
-        assert "jabberwock" in viewport.current_line.plain
+        assert viewport.current_turn_number == 21
+        assert viewport.current_styled_line is not None
+        assert "jabberwock" in viewport.current_styled_line.plain
         assert any(
-            "found" in role for text, role in viewport.current_line.spans if text == "jabberwock"
+            "found" in role
+            for text, role in viewport.current_styled_line.spans
+            if text == "jabberwock"
         )
         assert tui.app.focused is tui.main.reader_pane.document_view
 
@@ -76,8 +78,8 @@ async def test_enter_opens_the_call_whose_result_has_the_match(book: Builder) ->
         )
         reader = tui.main.reader_pane.document_view
         assert reader.viewport.current_reference == "jp-c17800000008:1.3"
-        assert reader.viewport.current_line is not None
-        assert "snark" in reader.viewport.current_line.plain
+        assert reader.viewport.current_styled_line is not None
+        assert "snark" in reader.viewport.current_styled_line.plain
 
 
 async def test_enter_opens_a_subject_at_the_lines(book: Builder) -> None:
@@ -87,7 +89,7 @@ async def test_enter_opens_a_subject_at_the_lines(book: Builder) -> None:
         await search(tui, "quokka")
         await tui.press("enter")
         await tui.until("A quokka smiles.")
-        line = tui.main.reader_pane.document_view.viewport.current_line
+        line = tui.main.reader_pane.document_view.viewport.current_styled_line
         assert line is not None
         assert "quokka" in line.plain
 
@@ -266,7 +268,7 @@ async def test_all_that_is_similar_is_listed(book: Builder) -> None:
 async def test_the_same_question_ranks_as_it_does_for_the_command(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "make tests")
-        await tui.until(lambda: not tui.main.search._full_worker.is_busy)
+        await tui.until(lambda: not tui.main.search._full_worker.has_running_call)
         answer = tui.app.library.search(SearchRequest("make tests"))
         assert hits(tui) == [found.ref for found in answer.hits]
         assert answer.hits

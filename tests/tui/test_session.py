@@ -64,7 +64,7 @@ async def test_keys_reach_the_reader_where_the_library_was_left_folded(book: Bui
         reader = tui.main.reader_pane.document_view
         await tui.until(lambda: reader.document.key == "jp-c17800000001")
         await tui.press("n")
-        await tui.until(lambda: reader.viewport.current_turn == 1)
+        await tui.until(lambda: reader.viewport.current_turn_number == 1)
         assert tui.main.panes.folded_panes == ["library"]
         await tui.press("slash", "escape")
         assert tui.main.panes.focused_pane == "reader"

@@ -10,25 +10,25 @@ from rich.cells import cell_len
 
 from kbtui.tui.framework.styled_text import (
     MatchHighlight,
-    align_to_edges,
-    capitalize_message,
+    align_spans_to_edges,
+    capitalize_unless_name,
     highlight_matches,
     measure_cell_width,
-    slice_ranges,
+    slice_span_ranges,
     slice_spans,
     truncate_spans,
     truncate_text_start,
-    wrap_code,
+    wrap_code_line,
     wrap_spans,
 )
-from kbtui.tui.reader.markdown import (
+from kbtui.tui.reader.markdown_layout import (
     SECTION_CHARACTERS,
     find_link_definitions,
     fit_column_widths,
-    highlight_source,
-    layout_markdown,
-    split_markdown,
-    split_source_text,
+    highlight_source_code,
+    lay_out_markdown,
+    split_markdown_into_sections,
+    split_source_text_into_sections,
 )
 
 # Nothing here is about time, and the machine may be busy.
@@ -55,7 +55,7 @@ def test_wrapped_lines_fit_and_lose_only_spaces(given_spans: list, width: int) -
 @RELAXED
 @given(spans, st.integers(4, 60))
 def test_wrapped_code_fits_and_loses_nothing(given_spans: list, width: int) -> None:  # type: ignore[type-arg]
-    lines = wrap_code(given_spans, width)
+    lines = wrap_code_line(given_spans, width)
     assert all(measure_cell_width(line.spans) <= width for line in lines)
     whole = "".join(text for text, _ in given_spans)
     assert "".join(text if not n else text[2:] for n, text in enumerate(plain(lines))) == whole
@@ -66,7 +66,7 @@ def test_wrapped_code_fits_and_loses_nothing(given_spans: list, width: int) -> N
 def test_slicing_many_ranges_equals_slicing_each(given_spans: list, cuts: list[int]) -> None:  # type: ignore[type-arg]
     cuts = sorted(cuts)
     bounds = list(itertools.pairwise(cuts))
-    assert list(slice_ranges(given_spans, bounds)) == [
+    assert list(slice_span_ranges(given_spans, bounds)) == [
         slice_spans(given_spans, a, b) for a, b in bounds
     ]
 
@@ -75,7 +75,7 @@ def test_slicing_many_ranges_equals_slicing_each(given_spans: list, cuts: list[i
 @given(spans, st.integers(0, 60), spans)
 def test_truncated_and_aligned_spans_fit(left: list, width: int, right: list) -> None:  # type: ignore[type-arg]
     assert measure_cell_width(truncate_spans(left, width)) <= width
-    assert measure_cell_width(align_to_edges(left, right, width)) <= width
+    assert measure_cell_width(align_spans_to_edges(left, right, width)) <= width
     text = "".join(part for part, _ in left)
     assert cell_len(truncate_text_start(text, max(1, width))) <= max(1, width)
 
@@ -130,7 +130,7 @@ def f(x):
 
 
 def test_markdown_is_laid_out_for_reading() -> None:
-    lines = plain(layout_markdown(MARKDOWN, 60))
+    lines = plain(lay_out_markdown(MARKDOWN, 60))
     text = "\n".join(lines)
     assert lines[0] == "Title with code"
     assert set(lines[1]) == {"━"}
@@ -150,7 +150,7 @@ def test_markdown_is_laid_out_for_reading() -> None:
 
 
 def test_every_line_knows_the_line_of_its_source() -> None:
-    lines = layout_markdown(MARKDOWN, 60, first_line=10)
+    lines = lay_out_markdown(MARKDOWN, 60, first_line=10)
     source = MARKDOWN.split("\n")
     for wanted in ("A paragraph", "def f(x)", "return x", "html stays", "four"):
         line = next(line for line in lines if wanted in line.plain)
@@ -161,8 +161,8 @@ def test_every_line_knows_the_line_of_its_source() -> None:
 @given(st.text(max_size=300), st.integers(8, 80))
 def test_any_text_is_laid_out_without_control_characters(text: str, width: int) -> None:
     for lines in (
-        layout_markdown(text, width),
-        [line for s in highlight_source(text, "python") for line in wrap_code(s, width)],
+        lay_out_markdown(text, width),
+        [line for s in highlight_source_code(text, "python") for line in wrap_code_line(s, width)],
     ):
         for line in lines:
             assert not CONTROL.search(line.plain)
@@ -171,18 +171,18 @@ def test_any_text_is_laid_out_without_control_characters(text: str, width: int) 
 
 def test_line_breaks_after_short_lines_of_a_message_are_kept() -> None:
     short = "first\nsecond\nthird"
-    assert plain(layout_markdown(short, 80, breaks=True)) == ["first", "second", "third"]
-    assert plain(layout_markdown(short, 80)) == ["first second third"]
+    assert plain(lay_out_markdown(short, 80, breaks=True)) == ["first", "second", "third"]
+    assert plain(lay_out_markdown(short, 80)) == ["first second third"]
     broken = "This line was broken by the margin of an editor, not\non purpose."
-    assert len(layout_markdown(broken, 100, breaks=True)) == 1
+    assert len(lay_out_markdown(broken, 100, breaks=True)) == 1
 
 
 def test_code_keeps_its_indentation_and_gets_roles() -> None:
-    lines = highlight_source("if x:\n\treturn 'a'\n", "python")
+    lines = highlight_source_code("if x:\n\treturn 'a'\n", "python")
     assert "".join(text for text, _ in lines[1]) == "    return 'a'"
     assert ("return", "keyword") in lines[1]
     assert len(lines) == 3
-    assert highlight_source("a\nb", "no-such-language") == [[("a", "")], [("b", "")]]
+    assert highlight_source_code("a\nb", "no-such-language") == [[("a", "")], [("b", "")]]
 
 
 @RELAXED
@@ -208,7 +208,10 @@ def test_code_keeps_its_indentation_and_gets_roles() -> None:
 )
 def test_sections_contain_the_whole_text_in_order(lines: list[str], most: int) -> None:
     text = "\n".join(lines)
-    for pieces in (list(split_markdown(text, most)), list(split_source_text(text, most))):
+    for pieces in (
+        list(split_markdown_into_sections(text, most)),
+        list(split_source_text_into_sections(text, most)),
+    ):
         position = 0
         for piece in pieces:
             assert piece.start >= position
@@ -223,16 +226,16 @@ def test_a_section_never_ends_inside_a_fence_or_a_short_list() -> None:
     fence = "```rust\n" + "let a = 1;\n\n" * 40 + "```\n"
     items = "".join(f"{n}. item\n\n   more\n\n" for n in range(20))
     text = ("para " * 100 + "\n\n" + fence + "\n" + items + "\n") * 10
-    pieces = list(split_markdown(text, 2000))
+    pieces = list(split_markdown_into_sections(text, 2000))
     assert len(pieces) > 4
     for piece in pieces:
         part = text[piece.start : piece.end]
         assert part.count("```") % 2 == 0
-    whole = [line for line in plain(layout_markdown(text, 70)) if line.strip()]
+    whole = [line for line in plain(lay_out_markdown(text, 70)) if line.strip()]
     parts = [
         line
         for piece in pieces
-        for line in plain(layout_markdown(text[piece.start : piece.end], 70))
+        for line in plain(lay_out_markdown(text[piece.start : piece.end], 70))
         if line.strip()
     ]
     assert parts == whole
@@ -242,7 +245,7 @@ def test_a_long_fence_is_split_into_sections_of_code() -> None:
     text = (
         "intro\n\n```rust\n" + "".join(f"let x{n} = {n};\n" for n in range(5000)) + "```\n\nend\n"
     )
-    pieces = list(split_markdown(text))
+    pieces = list(split_markdown_into_sections(text))
     code = [piece for piece in pieces if piece.code]
     assert len(code) > 5
     assert {piece.language for piece in code} == {"rust"}
@@ -254,7 +257,7 @@ def test_a_long_fence_is_split_into_sections_of_code() -> None:
 
 def test_links_defined_elsewhere_in_the_text_still_work() -> None:
     links = find_link_definitions("[RFD 1]: https://example.org/1\n\n[b]: <x y>\n")
-    lines = layout_markdown("See [RFD 1].", 80, links=links)
+    lines = lay_out_markdown("See [RFD 1].", 80, links=links)
     assert any("link" in role for _, role in lines[0].spans)
     assert plain(lines) == ["See RFD 1 (https://example.org/1)."]
 
@@ -285,4 +288,4 @@ def test_columns_fit_if_they_can(wanted: list[int], width: int) -> None:
     ],
 )
 def test_messages_begin_with_a_capital_unless_with_a_name(text: str, shown: str) -> None:
-    assert capitalize_message(text) == shown
+    assert capitalize_unless_name(text) == shown

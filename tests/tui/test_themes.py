@@ -18,7 +18,7 @@ from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 from tui_support import running
 
-from kbtui.tui.framework.styled_widget import TEXT_STYLES, resolve_style
+from kbtui.tui.framework.styled_widget import TEXT_STYLES, resolve_style_roles
 from kbtui.tui.terminal import is_dark_color
 from kbtui.tui.theme import (
     READABLE_CONTRAST,
@@ -128,11 +128,11 @@ async def test_every_theme_draws_with_the_colours_that_were_tested(book: Builder
 def test_what_was_found_can_be_read_in_whatever_text_it_was_found() -> None:
     colours = derive_colors(THEMES[0].to_color_system().generate())
     for found in ("found", "found-here"):
-        alone = resolve_style(found, colours)
+        alone = resolve_style_roles(found, colours)
         for role in TEXT_STYLES:
             for both in (f"{found} {role}", f"{role} {found}"):
                 if not role.startswith("found"):
-                    style = resolve_style(both, colours)
+                    style = resolve_style_roles(both, colours)
                     assert (style.color, style.bgcolor) == (alone.color, alone.bgcolor), both
 
 

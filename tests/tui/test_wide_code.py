@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from support import Builder
 from tui_support import running
 
-from kbtui.tui.framework.styled_text import wrap_code
+from kbtui.tui.framework.styled_text import wrap_code_line
 from kbtui.tui.reader.document_links import resolve_file_link
 
 LONG = "value = " + " + ".join(f"part_{number}" for number in range(40)) + " + THE_END"
@@ -26,7 +26,7 @@ PAGE = f"# Code\n\nBefore.\n\n```python\n{LONG}\nshort = 1\n```\n\nAfter.\n"
 def test_scrolled_code_is_one_line_that_fits_and_keeps_the_whole(
     text: str, width: int, shift: int
 ) -> None:
-    (line,) = wrap_code([(text, "code")] if text else [], width, 3, shift)
+    (line,) = wrap_code_line([(text, "code")] if text else [], width, 3, shift)
     assert cell_len(line.plain) <= width
     assert (line.full_text or line.plain) == text
     assert line.source_line == 3
@@ -37,7 +37,7 @@ def test_scrolled_code_is_one_line_that_fits_and_keeps_the_whole(
 def test_going_right_shows_every_character_once(text: str, width: int) -> None:
     seen, shift = "", 0
     while True:
-        (line,) = wrap_code([(text, "")], width, 0, shift)
+        (line,) = wrap_code_line([(text, "")], width, 0, shift)
         part = line.plain
         if shift and part:
             part = part[1:]

@@ -116,7 +116,7 @@ async def running(
             await tui.until(lambda: tui.main.navigator.shown is not None)
             if open_ref is None:
                 document = tui.main.reader_pane.document_view
-                await tui.until(lambda: document.document.find_block("loading") is None)
+                await tui.until(lambda: document.document.find_block_index("loading") is None)
             yield tui
     finally:
         library.close()

@@ -80,7 +80,7 @@ class Shop:
             await self.press("slash")
         screen.pattern_bar.input.value = text
         await self.tui.until(lambda: screen.pattern_result.text == text)
-        await self.tui.until(lambda: not screen.pattern_worker.is_busy)
+        await self.tui.until(lambda: not screen.pattern_worker.has_running_call)
         await self.tui.pilot.pause()
         if screen.pattern_result.is_valid_pattern:
             title = screen.pattern_result.shell_arguments
@@ -101,7 +101,7 @@ async def workshop(
         await tui.until(lambda: shop.is_open)
         screen = shop.screen
         await tui.until(lambda: screen.list.rows)
-        await tui.until(lambda: not screen.count_worker.is_busy)
+        await tui.until(lambda: not screen.count_worker.has_running_call)
         await tui.until(lambda: screen.page is not None)
         yield shop
 

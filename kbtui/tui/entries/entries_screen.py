@@ -30,7 +30,7 @@ from kbtui.tui.entries.entry_table import (
 from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 from kbtui.tui.external_programs import open_web_address
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.clipboard import copy_text
+from kbtui.tui.framework.clipboard import copy_text_to_clipboards
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
     MatchHighlight,
@@ -39,13 +39,13 @@ from kbtui.tui.framework.styled_text import (
     wrap_spans,
 )
 from kbtui.tui.framework.text_widgets import LabeledInput, TextLine
-from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.reader.document_blocks import (
     FactTableBlock,
     FoldHeadingBlock,
     HeadingBlock,
     ParagraphBlock,
 )
+from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import ListDetailScreen
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow
     from kbtui.library import Library
     from kbtui.refs import Ref
-    from kbtui.tui.framework.command import TuiCommand
     from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.framework.tui_command import TuiCommand
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
 
@@ -92,8 +92,10 @@ class FoldablePassageBlock(FoldHeadingBlock):
 
     text: str = ""
 
-    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
-        lines = FoldHeadingBlock.layout(self, width, found, opened)
+    def lay_out_content(
+        self, width: int, found: MatchHighlight | None, opened: bool
+    ) -> list[StyledLine]:
+        lines = FoldHeadingBlock.lay_out_content(self, width, found, opened)
         is_whole = opened or len(self.text) <= PREVIEW_CHARACTERS
         text = self.text if is_whole else f"{self.text[:PREVIEW_CHARACTERS]}…"
         margin: Spans = [("  ", "")]
@@ -101,14 +103,14 @@ class FoldablePassageBlock(FoldHeadingBlock):
             lines += wrap_spans([(part, "" if opened else "dim")], width, margin, margin)
         return lines
 
-    def estimate_height(self, width: int) -> int:
+    def estimate_line_count(self, width: int) -> int:
         return self.above + 2 + min(len(self.text), PREVIEW_CHARACTERS) // max(8, width)
 
     def get_searchable_text(self) -> str:
         return self.text
 
 
-def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Document:
+def build_entry_document(library: Library, row: EntryRow, now: datetime) -> ReaderDocument:
     """Return a page with the facts, recent citations and passages of an entry.
 
     Called in a background thread.
@@ -121,16 +123,16 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Docu
     if problem := row.error or problem:
         blocks.append(ParagraphBlock("error", [(f"! {one_line(problem)}", "error")], above=1))
     blocks += _make_citation_blocks(library, row, now)
-    count = format_count(len(chunks), "passage")
+    count = format_counted_noun(len(chunks), "passage")
     blocks.append(HeadingBlock("chunks", [("Passages", "h2")], [(count, "dim")], above=1))
     for number, chunk in enumerate(chunks, 1):
-        size = format_count(chunk["characters"], "character")
+        size = format_counted_noun(chunk["characters"], "character")
         origin = _describe_passage_origin(chunk)
         left: Spans = [(f"{number} ", "number"), (size, ""), (origin, "dim")]
         right = (chunk["model"], "dim") if chunk["model"] else ("no vector", "warning")
         key, text = f"chunk:{chunk['chunk_id']}", chunk["text"]
         blocks.append(FoldablePassageBlock(key, left, [right], kind="chunk", text=text))
-    return Document(f"entry:{row.id}", one_line(row.ref), blocks, ref=row.ref, record=row)
+    return ReaderDocument(f"entry:{row.id}", one_line(row.ref), blocks, ref=row.ref, record=row)
 
 
 def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
@@ -251,7 +253,7 @@ class EntriesScreen(ListDetailScreen):
     def _show_column_headings(self) -> None:
         left, right = make_entry_table_headings(self.list.scrollable_content_region.width)
         # The table keeps two cells free for its scroll bar.
-        self.query_one("#columns", TextLine).set_text(left, [*right, ("  ", "")])
+        self.query_one("#columns", TextLine).set_edge_texts(left, [*right, ("  ", "")])
 
     @property
     def met_command_needs(self) -> dict[str, bool]:
@@ -269,7 +271,7 @@ class EntriesScreen(ListDetailScreen):
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait until the list or the details of an entry are loaded."""
-        owner, action = self._find_action(key)
+        owner, action = self._find_key_action(key)
         # No widget binds a letter typed into the filter, so the owner of that key is None.
         is_typing = self.focused is self.filter.input and owner in (None, self.filter.input)
         if is_typing or action in ACTIONS_WITHOUT_ENTRY:
@@ -356,7 +358,7 @@ class EntriesScreen(ListDetailScreen):
 
     # the selected entry
 
-    @on(RowList.SelectionChanged)
+    @on(RowList.SelectedRowChanged)
     def _on_row_selected(self) -> None:
         self._show_list_position()
         if self.list.index > len(self.list.rows) - READ_AHEAD_ROWS:
@@ -374,8 +376,8 @@ class EntriesScreen(ListDetailScreen):
         entry = self.list.selected_entry
         self.show_key_hints()
         if entry is None:
-            self._detail_worker.discard_results()
-            self.show_document(Document("entry:", "", []))
+            self._detail_worker.discard_pending_results()
+            self.show_document(ReaderDocument("entry:", "", []))
             return
         build_document = partial(build_entry_document, self.library, entry, self._clock())
         self.run_in_thread(build_document, self.show_document, self._detail_worker)
@@ -395,7 +397,7 @@ class EntriesScreen(ListDetailScreen):
             self.dismiss(parse_ref(block.link))
         elif block and (fold := viewport.find_fold_at_cursor()):
             viewport.toggle_fold(fold)
-            self.reader.update_view()
+            self.reader.update_after_viewport_change()
 
     def action_open_in_reader(self) -> None:
         if (entry := self.list.selected_entry) is not None:
@@ -407,7 +409,7 @@ class EntriesScreen(ListDetailScreen):
 
     def action_copy_reference(self) -> None:
         if (entry := self.list.selected_entry) is not None:
-            copy_text(self.app, entry.ref)
+            copy_text_to_clipboards(self.app, entry.ref)
             self.show_message(f"copied {entry.ref}")
 
     def action_open_web_address(self) -> None:
@@ -418,7 +420,7 @@ class EntriesScreen(ListDetailScreen):
         elif open_web_address(self.app, entry.source_url):
             self.show_message(f"opened {entry.source_url}")
         else:
-            copy_text(self.app, entry.source_url)
+            copy_text_to_clipboards(self.app, entry.source_url)
             self.show_message(f"found no browser; copied {entry.source_url}", "warning")
 
     # the filter

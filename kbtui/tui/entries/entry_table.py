@@ -11,7 +11,7 @@ from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, list_entri
 from kbtui.library.index_access import get_current_cancellation
 from kbtui.text import cut_to_width, measure_text_width, one_line
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.reader.document import format_size
+from kbtui.tui.reader.reader_document import format_size
 
 if TYPE_CHECKING:
     from datetime import datetime

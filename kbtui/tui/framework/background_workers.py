@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     ReportProgress = Callable[[Any], None]
 
 
-class Cancellable(Protocol):
+class CancellableContext(Protocol):
     """A context manager for a call that another thread can cancel."""
 
     def __enter__(self) -> object: ...
@@ -41,7 +41,7 @@ class LatestOnlyWorker:
         owner: MessagePump,
         limit: int = 1,
         *,
-        cancellation: Callable[[], Cancellable] | None = None,
+        cancellation: Callable[[], CancellableContext] | None = None,
         drop: Callable[[Any], None] = lambda answer: None,
     ) -> None:
         self._owner = owner
@@ -56,7 +56,7 @@ class LatestOnlyWorker:
         """Whether the result of the newest call has not been delivered yet."""
 
     @property
-    def is_busy(self) -> bool:
+    def has_running_call(self) -> bool:
         """Whether a call is running or waiting."""
         return self._running_count > 0
 
@@ -73,9 +73,13 @@ class LatestOnlyWorker:
                 with context:
                     answer = work()
             except Exception as error:
-                self._owner.call_later(self._deliver_result, generation, on_error, error)
+                self._owner.call_later(
+                    self._deliver_result_of_newest_call, generation, on_error, error
+                )
             else:
-                self._owner.call_later(self._deliver_result, generation, on_done, answer)
+                self._owner.call_later(
+                    self._deliver_result_of_newest_call, generation, on_done, answer
+                )
 
         with self._lock:
             self._make_earlier_calls_obsolete()
@@ -86,7 +90,7 @@ class LatestOnlyWorker:
                 return
             self._running_count += 1
         threading.Thread(
-            target=self._run_calls, args=(run,), name="kbtui-worker", daemon=True
+            target=self._run_waiting_calls, args=(run,), name="kbtui-worker", daemon=True
         ).start()
 
     def submit_with_progress(
@@ -108,7 +112,7 @@ class LatestOnlyWorker:
 
         self.submit(lambda: work(report_progress), on_done, on_error)
 
-    def _run_calls(self, call: Callable[[], None] | None) -> None:
+    def _run_waiting_calls(self, call: Callable[[], None] | None) -> None:
         while call is not None:
             call()
             with self._lock:
@@ -116,7 +120,7 @@ class LatestOnlyWorker:
                 if call is None:
                     self._running_count -= 1
 
-    def _deliver_result(
+    def _deliver_result_of_newest_call(
         self, generation: int, deliver: Callable[[Any], object], value: Any
     ) -> None:
         if generation == self._generation:
@@ -125,7 +129,7 @@ class LatestOnlyWorker:
         else:
             self._drop(value)
 
-    def discard_results(self) -> None:
+    def discard_pending_results(self) -> None:
         """Discard the results of all calls so far that have not been delivered."""
         with self._lock:
             self._make_earlier_calls_obsolete()

@@ -20,7 +20,7 @@ MAX_TERMINAL_BYTES = 74_000
 COMMAND_TIMEOUT_SECONDS = 2.0
 
 
-def copy_text(app: App[None], text: str) -> str | None:
+def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
     """Copy a sanitized text to both clipboards; return a warning if neither can take it, else None."""
     # The text may be pasted into a shell.
     text = sanitize(text, "strip")

@@ -13,11 +13,11 @@ from textual.widgets import Input
 
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.command import format_key_hints
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, make_plain_content
-from kbtui.tui.framework.text_widgets import MessageLine, SafeInput, TextLine
+from kbtui.tui.framework.text_widgets import MessageLine, SanitizedInput, TextLine
+from kbtui.tui.framework.tui_command import format_key_hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ class TextInputDialog(StyledScreen):
     ) -> None:
         super().__init__()
         self._title, self._hint = title, hint
-        self._input = SafeInput(
+        self._input = SanitizedInput(
             text, placeholder=placeholder, compact=True, select_on_focus=select, id="dialog-input"
         )
 
@@ -62,7 +62,7 @@ class TextInputDialog(StyledScreen):
         self._input.focus()
 
     @on(Input.Submitted)
-    def _accept_text(self, event: Input.Submitted) -> None:
+    def _close_with_entered_text(self, event: Input.Submitted) -> None:
         event.stop()
         self.dismiss(event.value.strip())
 
@@ -100,14 +100,14 @@ class OptionsDialog(StyledScreen):
 
     def on_mount(self) -> None:
         """Show the options."""
-        self._fill_options()
+        self._show_option_rows()
         self.list.focus()
 
     def on_resize(self) -> None:
         """Fit the previews to the new width."""
-        self.call_after_refresh(self._fill_options)
+        self.call_after_refresh(self._show_option_rows)
 
-    def _fill_options(self) -> None:
+    def _show_option_rows(self) -> None:
         # Names are never cut; previews are cut to the remaining width.
         width = self.list.scrollable_content_region.width or self.app.size.width * 9 // 10 - 4
         names = max((measure_cell_width([(one.name, "")]) for one in self._options), default=0)
@@ -127,7 +127,7 @@ class OptionsDialog(StyledScreen):
                 self.dismiss(one.result)
 
     @on(RowList.RowClicked)
-    def _choose_clicked(self, event: RowList.RowClicked) -> None:
+    def _choose_clicked_option(self, event: RowList.RowClicked) -> None:
         event.stop()
         self.action_choose()
 
@@ -305,7 +305,7 @@ class FormDialog(StyledScreen):
                         if field.choices:
                             yield ChoiceField(field)
                         else:
-                            yield SafeInput(field.value, id=f"field-{name}", compact=True)
+                            yield SanitizedInput(field.value, id=f"field-{name}", compact=True)
             yield self._message
             keys = TextLine(id="form-keys")
             hints = [("Enter", "next"), ("^S", self._save_label), ("Esc", "cancel")]
@@ -319,12 +319,12 @@ class FormDialog(StyledScreen):
         texts = [name for name in shown if not self._fields[name].choices]
         self._focus_field((texts or shown)[0])
 
-    def _get_value(self, name: str) -> str:
+    def _get_field_value(self, name: str) -> str:
         widget = self.query_one(f"#field-{name}")
         return widget.value.strip() if isinstance(widget, ChoiceField | Input) else ""
 
     def _list_shown_fields(self) -> list[str]:
-        everything = {name: self._get_value(name) for name in self._fields}
+        everything = {name: self._get_field_value(name) for name in self._fields}
         return [name for name, field in self._fields.items() if field.is_shown(everything)]
 
     def update_shown_fields(self) -> None:
@@ -337,18 +337,18 @@ class FormDialog(StyledScreen):
         self.set_focus(self.query_one(f"#field-{name}"))
 
     @property
-    def _focused_field(self) -> str:
+    def _focused_field_name(self) -> str:
         return (self.focused.id or "").removeprefix("field-") if self.focused else ""
 
     def on_descendant_focus(self) -> None:
         """Show the help of the focused field."""
-        if not self._is_saving and (field := self._fields.get(self._focused_field)):
+        if not self._is_saving and (field := self._fields.get(self._focused_field_name)):
             self._message.set_message(field.help, "dim")
 
     def action_next_field(self) -> None:
         """Go to the next field; on the last field, save the form."""
         shown = self._list_shown_fields()
-        focused = self._focused_field
+        focused = self._focused_field_name
         following = shown[shown.index(focused) + 1 :] if focused in shown else shown
         if following:
             self._focus_field(following[0])
@@ -361,11 +361,11 @@ class FormDialog(StyledScreen):
             return
         self._is_saving = True
         # Text typed before this key may still be in the message queue of the focused field.
-        (self.focused or self).call_later(self._submit_values)
+        (self.focused or self).call_later(self._save_values_in_background)
 
-    def _submit_values(self) -> None:
+    def _save_values_in_background(self) -> None:
         self._message.set_message("…", "dim")
-        values = {name: self._get_value(name) for name in self._list_shown_fields()}
+        values = {name: self._get_field_value(name) for name in self._list_shown_fields()}
         self._save_worker.submit(lambda: self._save(values), self.dismiss, self._show_save_error)
 
     def _show_save_error(self, error: Exception) -> None:

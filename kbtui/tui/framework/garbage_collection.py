@@ -35,7 +35,7 @@ FREE_STEP = 100
 _frozen_count = 0
 
 
-def freeze_objects_if_grown(count: int) -> None:
+def freeze_objects_if_entries_grew(count: int) -> None:
     """Freeze all objects if the number of entries has grown by `MIN_NEW_OBJECTS` since the last time."""
     global _frozen_count
     # Freezing must be rare, because current garbage is then never freed.
@@ -63,23 +63,23 @@ class IdleGarbageCollector:
         """Record a key or mouse event and schedule a collection."""
         self._last_activity = time.monotonic()
         if self._timer is None:
-            self._schedule_collection(IDLE_SECONDS)
+            self._schedule_garbage_collection(IDLE_SECONDS)
 
-    def _schedule_collection(self, seconds: float) -> None:
-        self._timer = self._app.set_timer(seconds, self._collect_if_idle)
+    def _schedule_garbage_collection(self, seconds: float) -> None:
+        self._timer = self._app.set_timer(seconds, self._collect_garbage_if_idle)
 
-    def _collect_if_idle(self) -> None:
+    def _collect_garbage_if_idle(self) -> None:
         left = self._last_activity + IDLE_SECONDS - time.monotonic()
         # While something large is loading, its objects are not frozen yet, so a collection would be slow.
         if _pause_lock.locked() or (left > 0 and self._last_duration > SHORT_COLLECTION_SECONDS):
-            self._schedule_collection(left if left > 0 else IDLE_SECONDS)
+            self._schedule_garbage_collection(left if left > 0 else IDLE_SECONDS)
             return
         began = time.thread_time()
         gc.collect()  # Only a full collection frees the reference cycles of painted strips.
         self._last_duration = time.thread_time() - began
         self._timer = None
         if left > 0:
-            self._schedule_collection(IDLE_SECONDS)
+            self._schedule_garbage_collection(IDLE_SECONDS)
 
 
 _pause_lock = threading.Lock()

@@ -12,9 +12,9 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from kbtui.tui.framework.command import MOVE_BINDINGS
-from kbtui.tui.framework.styled_text import Spans, align_to_edges, wrap_spans
+from kbtui.tui.framework.styled_text import Spans, align_spans_to_edges, wrap_spans
 from kbtui.tui.framework.styled_widget import ScrollViewWithoutRelayout, StyledWidget
+from kbtui.tui.framework.tui_command import MOVE_BINDINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             super().__init__()
             self.list, self.row = within, row
 
-    class SelectionChanged(Message):
+    class SelectedRowChanged(Message):
         """Another row is selected now, or the list is empty now."""
 
         def __init__(self, within: RowList, row: ListRow | None) -> None:
@@ -85,24 +85,26 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         painted = self._list_visible_lines() if self.rows else None
         before = self.selected_row
         offset = self._tops[self.index] - round(self.scroll_y) if before else 0
-        was_top = self.index <= self._find_next_selectable(-1, 1)
+        was_top = self.index <= self._find_next_selectable_row(-1, 1)
         self.rows = list(rows)
         self._tops = [0, *accumulate(1 + len(row.below) for row in self.rows)]
         if empty is not None:
             self.empty_text = empty
         wanted = select or (before.key if before else None)
-        found = self._find_row(wanted)
+        found = self._find_row_index(wanted)
         if found is None:
-            found = self._find_nearest_selectable(0 if before is None or was_top else self.index)
+            found = self._find_nearest_selectable_row(
+                0 if before is None or was_top else self.index
+            )
         self.index = found
         self.set_content_size(Size(1, self._tops[-1]))
         if self.index >= 0 and before:
-            self._scroll_to_line(max(0, self._tops[self.index] - offset))
-        self._scroll_into_view()
-        self._repaint_changes(painted)
+            self._scroll_to_list_line(max(0, self._tops[self.index] - offset))
+        self._scroll_to_selected_row()
+        self._repaint_changed_lines(painted)
         after = self.selected_row
         if (before and before.key) != (after and after.key):
-            self.post_message(self.SelectionChanged(self, after))
+            self.post_message(self.SelectedRowChanged(self, after))
 
     @property
     def selected_row(self) -> ListRow | None:
@@ -110,63 +112,63 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return self.rows[self.index] if 0 <= self.index < len(self.rows) else None
 
     @property
-    def is_at_start(self) -> bool:
+    def is_at_list_start(self) -> bool:
         """Whether the first row is selected and the list is scrolled to the top."""
-        return self.index <= self._find_next_selectable(-1, 1) and not round(self.scroll_y)
+        return self.index <= self._find_next_selectable_row(-1, 1) and not round(self.scroll_y)
 
     @property
-    def is_near_end(self) -> bool:
+    def is_near_list_end(self) -> bool:
         """Whether at most `NEAR_END_LINES` lines follow the visible lines."""
         height = self.scrollable_content_region.height
         return height > 0 and self._tops[-1] <= round(self.scroll_y) + height + NEAR_END_LINES
 
     def select_row(self, key: str) -> bool:
         """Select the row with this key; return whether the row exists."""
-        index = self._find_row(key)
+        index = self._find_row_index(key)
         if index is not None:
-            self._select_index(index)
+            self._select_row_at_index(index)
         return index is not None
 
-    def _find_row(self, key: str | None) -> int | None:
+    def _find_row_index(self, key: str | None) -> int | None:
         return next(
             (n for n, row in enumerate(self.rows) if row.key == key and row.selectable), None
         )
 
-    def _find_nearest_selectable(self, index: int) -> int:
+    def _find_nearest_selectable_row(self, index: int) -> int:
         index = min(max(index, 0), len(self.rows) - 1)
-        after = self._find_next_selectable(index - 1, 1)
-        return after if after >= 0 else self._find_next_selectable(index + 1, -1)
+        after = self._find_next_selectable_row(index - 1, 1)
+        return after if after >= 0 else self._find_next_selectable_row(index + 1, -1)
 
-    def _find_next_selectable(self, index: int, step: int) -> int:
+    def _find_next_selectable_row(self, index: int, step: int) -> int:
         """Return the index of the next selectable row after `index` in direction `step`, or -1."""
         indices = range(max(0, index + 1), len(self.rows)) if step > 0 else range(index - 1, -1, -1)
         return next((index for index in indices if self.rows[index].selectable), -1)
 
-    def _select_index(self, index: int) -> None:
+    def _select_row_at_index(self, index: int) -> None:
         if index < 0:
             return
         changed = index != self.index
         painted = self._list_visible_lines()
         self.index = index
-        self._scroll_into_view()
-        self._repaint_changes(painted)
+        self._scroll_to_selected_row()
+        self._repaint_changed_lines(painted)
         if changed:
-            self.post_message(self.SelectionChanged(self, self.selected_row))
+            self.post_message(self.SelectedRowChanged(self, self.selected_row))
 
-    def _scroll_to_line(self, y: float) -> None:
+    def _scroll_to_list_line(self, y: float) -> None:
         self.scroll_to(y=y, animate=False, force=True)
 
-    def _scroll_into_view(self) -> None:
+    def _scroll_to_selected_row(self) -> None:
         height = self.scrollable_content_region.height
         if self.index < 0 or height <= 0:
             return
         # For the first selectable row, also show the headings above it.
-        top = 0 if self._find_next_selectable(self.index, -1) < 0 else self._tops[self.index]
+        top = 0 if self._find_next_selectable_row(self.index, -1) < 0 else self._tops[self.index]
         bottom = self._tops[self.index + 1]
         if bottom - self.scroll_y > height:
-            self._scroll_to_line(bottom - height)
+            self._scroll_to_list_line(bottom - height)
         elif top < self.scroll_y:
-            self._scroll_to_line(top)
+            self._scroll_to_list_line(top)
 
     def _find_row_at_line(self, line: int) -> tuple[int, int]:
         """Return the index of the row at a line of the list, and the line within the row."""
@@ -183,7 +185,9 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             lines.append((self.rows[index], depth, index == self.index) if is_row else None)
         return lines
 
-    def _repaint_changes(self, painted: list[tuple[ListRow, int, bool] | None] | None) -> None:
+    def _repaint_changed_lines(
+        self, painted: list[tuple[ListRow, int, bool] | None] | None
+    ) -> None:
         """Repaint the lines that differ from `painted`; None repaints all of them."""
         now, changed = self._list_visible_lines(), None
         if now and self.rows and painted is not None and len(painted) == len(now):
@@ -209,33 +213,35 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         row, chosen = self.rows[index], index == self.index
         base = ("cursor" if self.has_focus else "cursor-off") if chosen else row.role
         lead = ("▎", "accent") if chosen else (" ", "")
-        spans = row.below[depth - 1] if depth else align_to_edges(row.left, row.right, width - 2)
+        spans = (
+            row.below[depth - 1] if depth else align_spans_to_edges(row.left, row.right, width - 2)
+        )
         return self.render_spans([lead, *spans], width, base)
 
     def on_resize(self) -> None:
         """Keep the selected row visible."""
-        self._scroll_into_view()
+        self._scroll_to_selected_row()
 
     # moving
 
     def action_down(self) -> None:
         """Select the next row."""
-        self._select_index(self._find_next_selectable(self.index, 1))
+        self._select_row_at_index(self._find_next_selectable_row(self.index, 1))
 
     def action_up(self) -> None:
         """Select the previous row."""
-        before = self._find_next_selectable(self.index, -1)
+        before = self._find_next_selectable_row(self.index, -1)
         if before < 0:
-            self._scroll_to_line(0)
-        self._select_index(before)
+            self._scroll_to_list_line(0)
+        self._select_row_at_index(before)
 
     def action_top(self) -> None:
         """Select the first row."""
-        self._select_index(self._find_next_selectable(-1, 1))
+        self._select_row_at_index(self._find_next_selectable_row(-1, 1))
 
     def action_bottom(self) -> None:
         """Select the last row."""
-        self._select_index(self._find_next_selectable(len(self.rows), -1))
+        self._select_row_at_index(self._find_next_selectable_row(len(self.rows), -1))
 
     def action_scroll_pages(self, pages: float) -> None:
         """Move the selection down by half a page or a page (one line less than the height), or up if negative."""
@@ -243,11 +249,13 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:
             line = min(max(0, self._tops[max(0, self.index)] + lines), self._tops[-1] - 1)
-            self._select_index(self._find_nearest_selectable(self._find_row_at_line(line)[0]))
+            self._select_row_at_index(
+                self._find_nearest_selectable_row(self._find_row_at_line(line)[0])
+            )
 
     def on_click(self, event: events.Click) -> None:
         """Select the clicked row and post `RowClicked`."""
         index, _ = self._find_row_at_line(event.y + round(self.scroll_y))
         if index < len(self.rows) and self.rows[index].selectable:
-            self._select_index(index)
+            self._select_row_at_index(index)
             self.post_message(self.RowClicked(self, self.rows[index]))

@@ -36,20 +36,20 @@ class StyledLine:
     @property
     def plain(self) -> str:
         """The text without roles."""
-        return join_text(self.spans)
+        return join_span_texts(self.spans)
 
 
-def join_text(spans: Iterable[Span]) -> str:
+def join_span_texts(spans: Iterable[Span]) -> str:
     """Return the text of `spans` without roles."""
     return "".join(text for text, _ in spans)
 
 
 def measure_cell_width(spans: Iterable[Span]) -> int:
     """Return the width of `spans` in cells."""
-    return sum(_measure_text(text) for text, _ in spans)
+    return sum(_measure_text_width(text) for text, _ in spans)
 
 
-def _measure_text(text: str) -> int:
+def _measure_text_width(text: str) -> int:
     # Rich counts no cells for a tab or a line break, which `render_spans` draws as a space.
     return len(text) if text.isascii() else cell_len(text)
 
@@ -61,10 +61,10 @@ def add_style_role(spans: Iterable[Span], role: str) -> Spans:
 
 def slice_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
     """Return the characters from `start` to `end` (exclusive) of `spans`."""
-    return next(slice_ranges(spans, [(start, end)]))
+    return next(slice_span_ranges(spans, [(start, end)]))
 
 
-def slice_ranges(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
+def slice_span_ranges(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
     """Yield `slice_spans` for many ranges in ascending order, in one pass."""
     number, position = 0, 0
     for start, end in bounds:
@@ -88,16 +88,16 @@ def truncate_spans(spans: Sequence[Span], width: int) -> Spans:
         return []
     if measure_cell_width(spans) <= width:
         return list(spans)
-    end = _find_fitting_end(join_text(spans), 0, width - 1)
+    end = _find_fitting_end(join_span_texts(spans), 0, width - 1)
     return [*slice_spans(spans, 0, end), ("…", spans[-1][1])]
 
 
 def truncate_text_start(text: str, width: int) -> str:
     """Cut the beginning of `text` so that the rest has at most `width` cells; `…` marks the cut."""
-    if _measure_text(text) <= width:
+    if _measure_text_width(text) <= width:
         return text
     text = text[max(0, len(text) - width + 1) :]
-    while _measure_text(text) > width - 1:
+    while _measure_text_width(text) > width - 1:
         text = text[1:]
     return "…" + text
 
@@ -105,7 +105,7 @@ def truncate_text_start(text: str, width: int) -> str:
 _PLAIN_WORD = re.compile(r"(?!(?:kbtui|jp)\b)[a-z]+(?=[ ,;]|\.?$)")
 
 
-def capitalize_message(text: str) -> str:
+def capitalize_unless_name(text: str) -> str:
     """Return a message that begins with a capital letter, unless its first word is a name.
 
     Errors begin with a small letter, because the command line shows them after a colon. References,
@@ -114,7 +114,7 @@ def capitalize_message(text: str) -> str:
     return text[0].upper() + text[1:] if _PLAIN_WORD.match(text) else text
 
 
-def align_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
+def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
     """Align `left` and `right` to the edges; if both do not fit, cut `left`, or leave out a long `right`."""
     right_width = measure_cell_width(right)
     if right_width and right_width + 4 > width:
@@ -140,14 +140,16 @@ def _find_fitting_end(text: str, start: int, width: int) -> int:
 _WORD = re.compile(r"\s*(?P<word>\S+)")
 
 
-def _find_line_bounds(text: str, width: int, first: int, hang: int) -> list[tuple[int, int]]:
+def _find_wrapped_line_bounds(
+    text: str, width: int, first: int, hang: int
+) -> list[tuple[int, int]]:
     """Return the start and end of each line of prose; `first` and `hang` are the widths of their indents."""
     lines: list[tuple[int, int]] = []
     start = end = 0
     room = width - first
     used = 0
     for match in _WORD.finditer(text):
-        size = _measure_text(match[0])
+        size = _measure_text_width(match[0])
         if used + size <= room:
             used += size
             end = match.end()
@@ -163,7 +165,7 @@ def _find_line_bounds(text: str, width: int, first: int, hang: int) -> list[tupl
             room = width - hang
             start = reach
         end = match.end()
-        used = _measure_text(text[start:end])
+        used = _measure_text_width(text[start:end])
     lines.append((start, end))
     return lines
 
@@ -176,27 +178,29 @@ def wrap_spans(
     source: int = 0,
 ) -> list[StyledLine]:
     """Wrap prose at `width` cells; put `first` before the first line and `hang` before each further line."""
-    text = join_text(spans)
+    text = join_span_texts(spans)
     width = max(width, measure_cell_width(first) + 1, measure_cell_width(hang) + 1)
-    bounds = _find_line_bounds(text, width, measure_cell_width(first), measure_cell_width(hang))
+    bounds = _find_wrapped_line_bounds(
+        text, width, measure_cell_width(first), measure_cell_width(hang)
+    )
     return [
         StyledLine([*(hang if number else first), *part], source)
-        for number, part in enumerate(slice_ranges(spans, bounds))
+        for number, part in enumerate(slice_span_ranges(spans, bounds))
     ]
 
 
-def wrap_code(
+def wrap_code_line(
     spans: Sequence[Span], width: int, source: int = 0, code_offset: int | None = None
 ) -> list[StyledLine]:
     """Wrap a line of code at `width` cells; keep white space, and indent further lines by two cells.
 
     With a `code_offset`, do not wrap the line, but scroll it left by this number of cells.
     """
-    text = join_text(spans)
+    text = join_span_texts(spans)
     width = max(width, 4)
     if code_offset is not None:
         return [_scroll_code_line(spans, text, width, code_offset, source)]
-    if _measure_text(text) <= width:
+    if _measure_text_width(text) <= width:
         return [StyledLine(list(spans), source)]
     bounds: list[tuple[int, int]] = []
     start = 0
@@ -210,7 +214,7 @@ def wrap_code(
         start = end
     return [
         StyledLine([("  ", ""), *part] if number else part, source)
-        for number, part in enumerate(slice_ranges(spans, bounds))
+        for number, part in enumerate(slice_span_ranges(spans, bounds))
     ]
 
 
@@ -251,7 +255,7 @@ def highlight_matches(spans: Sequence[Span], found: MatchHighlight | None) -> Sp
     """Add the role `found` to each match in `spans`, and `found-here` to the current match."""
     if found is None:
         return list(spans)
-    text = join_text(spans)
+    text = join_span_texts(spans)
     marked: Spans = []
     position = 0
     for match in found.pattern.finditer(text):

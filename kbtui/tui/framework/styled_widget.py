@@ -21,8 +21,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kbtui.text import one_line, sanitize
-from kbtui.tui.framework.command import PUNCTUATION_KEYS
 from kbtui.tui.framework.styled_text import truncate_spans
+from kbtui.tui.framework.tui_command import PUNCTUATION_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -70,7 +70,7 @@ _ROLES: dict[TextStyle, str] = {
 TEXT_STYLES = {role: style for style, roles in _ROLES.items() for role in roles.split()}
 
 
-def resolve_style(roles: str, colours: Mapping[str, str]) -> Style:
+def resolve_style_roles(roles: str, colours: Mapping[str, str]) -> Style:
     """Return the style of roles, given a theme's variables; later roles win, unknown roles are ignored.
 
     Highlighted matches (`found…`) win over all other roles.
@@ -149,25 +149,25 @@ class StyledScreen(Screen[Any]):
         """Return whether a key must wait because it depends on data that is still loading."""
         return False
 
-    def clear_refusal(self) -> None:
+    def clear_refused_key_message(self) -> None:
         """Remove a message that says why the last key did nothing; called for every key."""
 
-    def _find_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
+    def _find_key_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
         """Return the innermost node that binds a key, and the binding; (None, None) if the key is unbound."""
         for node, bindings in self._binding_chain:
             for binding in bindings.key_to_bindings.get(key, ()):
                 return node, binding
         return None, None
 
-    def _find_action(self, key: str) -> tuple[DOMNode | None, str]:
+    def _find_key_action(self, key: str) -> tuple[DOMNode | None, str]:
         """Return the innermost node that binds a key, and the action; (None, "") if the key is unbound."""
-        node, binding = self._find_binding(key)
+        node, binding = self._find_key_binding(key)
         return node, binding.action if binding else ""
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
         """Handle the engine's `changed` event. Every open screen receives it."""
 
-    def can_leave(self) -> bool:
+    def can_close_screen(self) -> bool:
         """Return whether the screen can close now; if changes would be lost, ask the user and return False."""
         return True
 
@@ -175,7 +175,7 @@ class StyledScreen(Screen[Any]):
         """Return the style of one or more roles; later roles win."""
         key = (self.app.theme, roles)
         if key not in self._role_styles:
-            self._role_styles[key] = resolve_style(roles, self.app.get_css_variables())
+            self._role_styles[key] = resolve_style_roles(roles, self.app.get_css_variables())
         return self._role_styles[key]
 
 

@@ -14,9 +14,9 @@ from kbtui.text import one_line
 from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLine,
-    align_to_edges,
-    capitalize_message,
-    join_text,
+    align_spans_to_edges,
+    capitalize_unless_name,
+    join_span_texts,
     wrap_spans,
 )
 from kbtui.tui.framework.styled_widget import StyledWidget
@@ -40,7 +40,7 @@ class TextLine(StyledWidget):
         self.left: Spans = []
         self.right: Spans = []
 
-    def set_text(self, left: Spans, right: Spans | None = None) -> None:
+    def set_edge_texts(self, left: Spans, right: Spans | None = None) -> None:
         """Set the text of both edges."""
         if (left, right or []) != (self.left, self.right):
             self.left, self.right = left, right or []
@@ -49,13 +49,13 @@ class TextLine(StyledWidget):
     def render_line(self, y: int) -> Strip:
         """Render the line."""
         width = self.content_size.width
-        spans = align_to_edges(self.left, self.right, width) if y == 0 else []
+        spans = align_spans_to_edges(self.left, self.right, width) if y == 0 else []
         return self.render_spans(spans, width)
 
     @property
     def text(self) -> str:
         """The text without styles."""
-        return join_text([*self.left, *self.right])
+        return join_span_texts([*self.left, *self.right])
 
 
 class WrappedParagraphs(StyledWidget):
@@ -112,7 +112,7 @@ class MessageLine(StyledWidget):
     def set_message(self, text: str, role: str) -> None:
         """Set the message."""
         # A key is named as it is typed.
-        self.text = one_line(text) if role == "key" else capitalize_message(one_line(text))
+        self.text = one_line(text) if role == "key" else capitalize_unless_name(one_line(text))
         self._role = role
         self._wrap_message()
 
@@ -133,7 +133,7 @@ class MessageLine(StyledWidget):
         return self.render_spans(spans, self.content_size.width)
 
 
-class SafeInput(Input):
+class SanitizedInput(Input):
     """An input that sanitizes pasted text and joins it to one line."""
 
     def _on_paste(self, event: events.Paste) -> None:
@@ -142,7 +142,7 @@ class SafeInput(Input):
         self.insert_text_at_cursor(one_line(event.text, "strip"))
 
 
-class PaneInput(SafeInput):
+class PaneInput(SanitizedInput):
     """An input in a pane; Esc always leaves it, even if the user gave the pane's commands other keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]

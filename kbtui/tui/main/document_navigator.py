@@ -15,8 +15,8 @@ from kbtui.tui.home_and_help_pages import (
 )
 from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 from kbtui.tui.navigation_target import HOME, make_navigation_target, may_be_reference
-from kbtui.tui.reader.document import Document, has_start_block
 from kbtui.tui.reader.document_blocks import TextBlock
+from kbtui.tui.reader.reader_document import ReaderDocument, has_loaded_start_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ class DocumentNavigator:
         clock: Clock,
         pane: ReaderPane,
         status: StatusBar,
-        on_opened: Callable[[Document, NavigationTarget, bool], None],
+        on_opened: Callable[[ReaderDocument, NavigationTarget, bool], None],
         open_in_front: Callable[[NavigationTarget], None],
     ) -> None:
         self._library = library
@@ -113,7 +113,7 @@ class DocumentNavigator:
         """Store the reading position in the history, unless the reader shows a preview."""
         current, history = self.history.current_target, self.history
         if current is not None and current.is_same_document(self.shown):
-            mark = self._pane.document_view.viewport.make_anchor()
+            mark = self._pane.document_view.viewport.make_scroll_anchor()
             history.targets[history.at] = current._replace(mark=mark)
 
     def go_through_history(self, by: int) -> None:
@@ -139,7 +139,7 @@ class DocumentNavigator:
 
     def show_target(self, target: NavigationTarget) -> None:
         """Show a target without adding it to the history."""
-        self._open_worker.discard_results()
+        self._open_worker.discard_pending_results()
         self.is_opening = False
         if target.key.startswith("problem:"):
             document = build_problem_document(target.key, "A problem", target.text)
@@ -148,7 +148,7 @@ class DocumentNavigator:
         shown, is_position = self._pane.document_view.document, target.ref and target.mark is None
         if is_position and target.is_same_document(self.shown) and not shown.is_partial:
             self.shown = target
-            self._pane.go_to_place(target)
+            self._pane.go_to_place_in_document(target)
             self._on_opened(shown, target, False)
             return
         self._status.set_activity("open", f"opening {target.key} …")
@@ -161,14 +161,14 @@ class DocumentNavigator:
             self._report_open_failure,
         )
 
-    def _show_document_beginning(self, target: NavigationTarget, document: Document) -> None:
+    def _show_document_beginning(self, target: NavigationTarget, document: ReaderDocument) -> None:
         """Show the beginning of a large document, if it contains the position of the target."""
-        if has_start_block(document, target):
+        if has_loaded_start_block(document, target):
             self._show_document(target, document)
         self._status.set_activity("open", f"reading the rest of {target.key} …")
 
     def _show_opened_document(
-        self, contents: LibrarySnapshot | None, target: NavigationTarget, document: Document
+        self, contents: LibrarySnapshot | None, target: NavigationTarget, document: ReaderDocument
     ) -> None:
         restoring, self._restoring = self._restoring, None
         if document.is_missing and target == restoring == self.history.current_target:
@@ -188,7 +188,7 @@ class DocumentNavigator:
         if target.key == "home" and contents is not self.contents:
             self.reload_shown_document()
 
-    def _show_document(self, target: NavigationTarget, document: Document) -> None:
+    def _show_document(self, target: NavigationTarget, document: ReaderDocument) -> None:
         self._status.set_activity("open", None)
         self.is_opening = False
         self.shown = target
@@ -215,7 +215,7 @@ class DocumentNavigator:
         self._reloading, self._must_reload_again = target, False
         contents, shown = self.contents, self._pane.document_view.document
 
-        def replace_reloaded_document(document: Document) -> None:
+        def replace_reloaded_document(document: ReaderDocument) -> None:
             if document is not shown:
                 self._replace_document(target, document)
             if self._must_reload_again:
@@ -227,17 +227,17 @@ class DocumentNavigator:
             self._report_open_failure,
         )
 
-    def _replace_document(self, target: NavigationTarget, document: Document) -> None:
+    def _replace_document(self, target: NavigationTarget, document: ReaderDocument) -> None:
         if target.is_same_document(self.shown):
-            self._pane.reload_document(document)
+            self._pane.show_reloaded_document(document)
             self._on_opened(document, target, True)
         else:
             self._free_unwanted_document(document)
 
-    def _free_unwanted_document(self, result: Document | Exception) -> None:
+    def _free_unwanted_document(self, result: ReaderDocument | Exception) -> None:
         """Free a document that the reader will not show."""
         if not isinstance(result, Exception):
-            self._pane.release_document(result)
+            self._pane.free_document_unless_shown(result)
 
     # opening references that the user typed
 
@@ -248,7 +248,7 @@ class DocumentNavigator:
 
     def open_typed_reference(self, text: str) -> None:
         """Go to a turn of the open conversation by its number, or open any other reference."""
-        if self._pane.go_to_number(text):
+        if self._pane.go_to_turn_or_line_number(text):
             return
         document = self._pane.document_view.document
         if document.is_partial and _TURN_NUMBER.fullmatch(text.strip()):
@@ -279,9 +279,9 @@ class DocumentNavigator:
         self,
         target: NavigationTarget,
         contents: LibrarySnapshot | None,
-        show_beginning: Callable[[Document], None] | None,
-        shown: Document | None = None,
-    ) -> Document:
+        show_beginning: Callable[[ReaderDocument], None] | None,
+        shown: ReaderDocument | None = None,
+    ) -> ReaderDocument:
         """Read a target and lay out its first blocks; an error becomes a page with the reason.
 
         `show_beginning` gets the beginning of a large conversation. `shown` is the document in the reader,
@@ -301,7 +301,9 @@ class DocumentNavigator:
         except (OSError, ValueError, RecursionError, MemoryError) as error:
             return build_problem_document(key, key, f"{type(error).__name__}: {error}")
 
-    def _make_page(self, target: NavigationTarget, contents: LibrarySnapshot | None) -> Document:
+    def _make_page(
+        self, target: NavigationTarget, contents: LibrarySnapshot | None
+    ) -> ReaderDocument:
         library, ref = self._library, target.ref
         if target.key == "prompt":
             return _make_prompt_document(library)
@@ -316,9 +318,9 @@ class DocumentNavigator:
     def _make_conversation_document(
         self,
         conversation: str,
-        show_beginning: Callable[[Document], None] | None,
-        shown: Document | None,
-    ) -> Document:
+        show_beginning: Callable[[ReaderDocument], None] | None,
+        shown: ReaderDocument | None,
+    ) -> ReaderDocument:
         from kbtui.tui.reader.conversation_document import build_conversation_document
 
         library, clock = self._library, self._clock
@@ -336,24 +338,26 @@ class DocumentNavigator:
             return build_conversation_document(library.load_conversation(conversation), clock())
 
 
-def _lay_out_beginning(document: Document) -> Document:
+def _lay_out_beginning(document: ReaderDocument) -> ReaderDocument:
     for block in document.blocks[:WARM_BLOCKS]:
         if isinstance(block, TextBlock):
-            block.make_lines(80)
+            block.make_lines_with_lead(80)
     return document
 
 
-def _make_prompt_document(library: Library) -> Document:
-    from kbtui.tui.reader.subject_document import build_text_document
+def _make_prompt_document(library: Library) -> ReaderDocument:
+    from kbtui.tui.reader.subject_document import build_assistant_text_document
 
     text = library.load_knowledge().format_prompt_section()
     if text is not None:
-        return build_text_document("prompt", "The <knowledge> prompt", text, view="prompt")
+        return build_assistant_text_document(
+            "prompt", "The <knowledge> prompt", text, view="prompt"
+        )
     reason = "There is no <knowledge> section, because no topic has a subject to list or pre-load."
     return build_problem_document("prompt", "<knowledge>", reason)
 
 
-def _make_topic_document(library: Library, name: str) -> Document:
+def _make_topic_document(library: Library, name: str) -> ReaderDocument:
     knowledge = library.load_knowledge()
     topic = knowledge.topics.get(name)
     if topic is None:
@@ -363,11 +367,11 @@ def _make_topic_document(library: Library, name: str) -> Document:
     return build_topic_document(listing, knowledge.learn(name).text)
 
 
-def _make_subject_document(library: Library, ref: Ref, view: str) -> Document:
+def _make_subject_document(library: Library, ref: Ref, view: str) -> ReaderDocument:
     from kbtui.tui.reader.subject_document import (
-        VIEWS,
+        SUBJECT_VIEWS,
+        build_assistant_text_document,
         build_subject_document,
-        build_text_document,
         make_subject_badges,
     )
 
@@ -379,8 +383,8 @@ def _make_subject_document(library: Library, ref: Ref, view: str) -> Document:
     if view != "learn":
         return build_subject_document(subject, library.read_subject_text(subject), view)
     text = knowledge.learn(subject.topic, [subject.slug]).text
-    document = build_text_document(name, name, text, ref=name)
-    document.views, document.record = VIEWS, subject
+    document = build_assistant_text_document(name, name, text, ref=name)
+    document.views, document.record = SUBJECT_VIEWS, subject
     document.badges = make_subject_badges(subject)
     return document
 

@@ -78,7 +78,7 @@ def _find_visible_links(panes: PaneLayout, open_link: Callable[[], object]) -> I
         def go_to_link(position: LinePosition = position, is_head: bool = is_head) -> None:
             panes.focus_widget("#document")
             reader.viewport.cursor = position
-            reader.update_view()
+            reader.update_after_viewport_change()
             if is_head:
                 panes.reader.action_fold()
             else:

@@ -14,9 +14,9 @@ from textual.widgets import Input
 from kbtui.refs import Ref, parse_ref
 from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.commands import COMMANDS_BY_ID, SCOPES, SCREENS, find_key_label, make_scope_bindings
-from kbtui.tui.framework.command import TuiCommand
 from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.framework.styled_widget import StyledScreen
+from kbtui.tui.framework.tui_command import TuiCommand
 from kbtui.tui.home_and_help_pages import build_main_help_document
 from kbtui.tui.main.document_navigator import DocumentNavigator, MainScreenContext
 from kbtui.tui.main.jump_labels import JumpLabelScreen
@@ -33,7 +33,7 @@ from kbtui.tui.navigation_target import (
     TypedReference,
     make_navigation_target,
 )
-from kbtui.tui.reader.copy_options import build_search_command, build_show_command
+from kbtui.tui.reader.copyable_texts import build_search_command, build_show_command
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import ResultsPane, SearchBar, SearchInput
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.commands import Scope
     from kbtui.tui.navigation_target import NavigationTarget
-    from kbtui.tui.reader.document import Document
+    from kbtui.tui.reader.reader_document import ReaderDocument
 
 
 class MainScreen(StyledScreen):
@@ -175,9 +175,9 @@ class MainScreen(StyledScreen):
         self.session.stop()
         self.sync.stop()
 
-    def clear_refusal(self) -> None:
+    def clear_refused_key_message(self) -> None:
         """Remove a message that says why the last key did nothing."""
-        self.status.clear_refusal()
+        self.status.clear_refused_key_message()
 
     # size, focus and the borders between panes
 
@@ -208,7 +208,7 @@ class MainScreen(StyledScreen):
         self.panes.show_pane(name)
         input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
-        offers = self.reader_pane.document_view.document.features
+        offers = self.reader_pane.document_view.document.available_features
         if self.reader_pane.is_finding:
             offers |= {"find"}
         self.hints.scopes, self.hints.input_id, self.hints.offers = scopes, input_id, offers
@@ -236,12 +236,12 @@ class MainScreen(StyledScreen):
             # The key belongs to the document or dialog that is about to open.
             return key != "escape"
         is_opening = self.navigator.is_opening
-        reader_waits = is_opening or self.reader_pane.is_searching
+        reader_waits = is_opening or self.reader_pane.is_search_pending
         citations_wait = is_opening or self.citations_pane.is_loading
         library_waits = self.library_pane.is_loading_rows
         if not (reader_waits or citations_wait or library_waits):
             return False
-        owner, binding = self._find_binding(key)
+        owner, binding = self._find_key_binding(key)
         command = COMMANDS_BY_ID.get(binding.id or "") if binding else None
         is_about_item = command is not None and command.about == "item"
         is_in_pane = owner not in (None, self, self.app)
@@ -286,7 +286,7 @@ class MainScreen(StyledScreen):
 
     def open_target(self, target: NavigationTarget) -> None:
         """Show a target in the reader, and focus the reader."""
-        self.status.clear_refusal()
+        self.status.clear_refused_key_message()
         self.search.hide_results()
         self.navigator.open_target(target)
         self.panes.focus_widget("#document")
@@ -297,7 +297,7 @@ class MainScreen(StyledScreen):
             self.open_target(make_navigation_target(ref))
 
     def _update_after_opening(
-        self, document: Document, target: NavigationTarget, is_reload: bool
+        self, document: ReaderDocument, target: NavigationTarget, is_reload: bool
     ) -> None:
         """Update citations, key hints, session and library after the navigator has shown a document."""
         self.citations_pane.show_document(document, target)
@@ -306,7 +306,7 @@ class MainScreen(StyledScreen):
         if not is_reload and target.ref and target == self.navigator.history.current_target:
             self.library_pane.select_target(target)
 
-    @on(ReaderPane.PositionChanged)
+    @on(ReaderPane.CursorPositionChanged)
     def _on_reader_position_changed(self) -> None:
         self.citations_pane.show_citations_at_cursor()
         self._show_selected_command()

@@ -209,8 +209,8 @@ class SearchController:
             self.repeat_search()
 
     def _stop_search(self) -> None:
-        self._full_worker.discard_results()
-        self._keyword_worker.discard_results()
+        self._full_worker.discard_pending_results()
+        self._keyword_worker.discard_pending_results()
         if self._timer:
             self._timer.stop()
 
@@ -273,7 +273,7 @@ class SearchController:
         )
 
     def _show_full_answer(self, answer: SearchAnswer) -> None:
-        self._keyword_worker.discard_results()
+        self._keyword_worker.discard_pending_results()
         self._show_answer(answer, refining=False)
         self._unlogged = None if self._is_logged else answer
         query = self.query
@@ -470,7 +470,7 @@ class SearchController:
         """Suggest completions while the user types: the best one in the input, all of them below."""
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
-            self._suggestion_worker.discard_results()
+            self._suggestion_worker.discard_pending_results()
             self._hints.suggestions = []
             return
         self._suggestion_worker.submit(

@@ -14,7 +14,7 @@ from kbtui.text import one_line
 from kbtui.tui import external_programs
 from kbtui.tui.commands import find_key_label
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.clipboard import copy_text, format_copied_size
+from kbtui.tui.framework.clipboard import copy_text_to_clipboards, format_copied_size
 from kbtui.tui.framework.dialogs import (
     ConfirmDialog,
     DialogOption,
@@ -25,8 +25,7 @@ from kbtui.tui.framework.dialogs import (
 )
 from kbtui.tui.main.jump_labels import LETTERS
 from kbtui.tui.navigation_target import make_navigation_target
-from kbtui.tui.reader.copy_options import CopyOption, list_copy_options
-from kbtui.tui.reader.document import Document, format_count
+from kbtui.tui.reader.copyable_texts import CopyableText, list_copyable_texts
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
     HeadingBlock,
@@ -39,6 +38,7 @@ from kbtui.tui.reader.document_links import (
     resolve_subject_link,
 )
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
+from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.workspace.workspace import check_export_path, write_export_file
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class SelectedItemActions:
 
     def copy_text(self, text: str, name: str) -> None:
         """Copy a text to the clipboard, and show `name` and the size of the text in the status line."""
-        warning = copy_text(self._main.screen.app, text)
+        warning = copy_text_to_clipboards(self._main.screen.app, text)
         size = "" if name == text else f" ({format_copied_size(text)})"
         role = "warning" if warning else "strong"
         self._main.status.flash_message(warning or f"copied {name}{size}", role)
@@ -139,10 +139,10 @@ class SelectedItemActions:
     def choose_what_to_copy(self) -> None:
         """Ask what to copy, such as the line, the turn or the whole document, and copy it."""
         viewport = self._main.panes.reader.document_view.viewport
-        found = list_copy_options(viewport, self.get_selected_reference())
+        found = list_copyable_texts(viewport, self.get_selected_reference())
         options = [DialogOption(one.key, one.name, one.preview, one) for one in found]
 
-        def copy_chosen_option(option: CopyOption | None) -> None:
+        def copy_chosen_option(option: CopyableText | None) -> None:
             if option is not None:
                 copy = partial(self.copy_text, name=option.name)
                 self.run_with_activity_shown("copying …", option.get_text, copy)
@@ -464,13 +464,13 @@ def _count_text_files(directory: Path) -> int:
     return count
 
 
-def make_proposal_page(proposal: FirstTopicProposal, root: Path) -> Document:
+def make_proposal_page(proposal: FirstTopicProposal, root: Path) -> ReaderDocument:
     """Return the page that shows the proposed change of the file, and asks whether to write it."""
     name = proposal.directory.relative_to(root)
     change = proposal.change
     lead = "These lines will be added to " if change.old else "This will be written to "
     if proposal.text_files:
-        count = format_count(proposal.text_files, "text file")
+        count = format_counted_noun(proposal.text_files, "text file")
         about = f"{name}/ has {count}; each becomes a subject."
     elif proposal.directory.is_dir():
         about = f"{name}/ has no text files yet; each one that you add becomes a subject."
@@ -484,4 +484,4 @@ def make_proposal_page(proposal: FirstTopicProposal, root: Path) -> Document:
         HeadingBlock("ask", [("Write it?", "h2")], [("y yes · n no", "key")], above=1),
         ParagraphBlock("later", [(later, "dim")]),
     ]
-    return Document("first", "A first topic", blocks)
+    return ReaderDocument("first", "A first topic", blocks)

@@ -8,9 +8,13 @@ from textual.reactive import reactive
 
 from kbtui.text import one_line
 from kbtui.tui.commands import Scope, find_key_label, list_commands
-from kbtui.tui.framework.command import format_command_hints, format_key_hints
-from kbtui.tui.framework.styled_text import align_to_edges, capitalize_message, measure_cell_width
+from kbtui.tui.framework.styled_text import (
+    align_spans_to_edges,
+    capitalize_unless_name,
+    measure_cell_width,
+)
 from kbtui.tui.framework.styled_widget import StyledWidget
+from kbtui.tui.framework.tui_command import format_command_hints, format_key_hints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +66,7 @@ class StatusBar(StyledWidget):
 
     def flash_message(self, text: str, role: str = "strong") -> None:
         """Show a message for a few seconds."""
-        self._flash, self._is_refusal = [(capitalize_message(one_line(text)), role)], False
+        self._flash, self._is_refusal = [(capitalize_unless_name(one_line(text)), role)], False
         if self._flash_timer:
             self._flash_timer.stop()
         self._flash_timer = self.set_timer(FLASH_SECONDS, self._clear_flashed_message)
@@ -73,7 +77,7 @@ class StatusBar(StyledWidget):
         self.flash_message(text, role)
         self._is_refusal = True
 
-    def clear_refusal(self) -> None:
+    def clear_refused_key_message(self) -> None:
         """Remove a message that `refuse_key` shows."""
         if self._is_refusal:
             self._clear_flashed_message()
@@ -174,7 +178,7 @@ class StatusBar(StyledWidget):
         texts = (self._index_text, self._short_text)
         forms = (*map(self._make_right_spans, texts), self._sign)
         right = next((form for form in forms if measure_cell_width(form) <= room), [])
-        return self.render_spans(align_to_edges(left, right, width) if y == 0 else [], width)
+        return self.render_spans(align_spans_to_edges(left, right, width) if y == 0 else [], width)
 
 
 def _format_duration(seconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.garbage_collection import freeze_objects_if_grown
+from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
 from kbtui.tui.library_snapshot import LibrarySnapshot, LibrarySnapshotReader
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class WorkspaceSync:
 
     def _check_workspace_exists(self) -> None:
         # Check it in a thread, because a file system may be slow to answer.
-        if not self._check_worker.is_busy:
+        if not self._check_worker.has_running_call:
             self._check_worker.submit(
                 self._main.library.workspace.jp_directory.is_dir,
                 self._set_workspace_found,
@@ -109,7 +109,7 @@ class WorkspaceSync:
     def read_library_lists(self) -> None:
         """Read topics, subjects and conversations in a thread, and show them."""
         self._main.status.set_activity("lists", "reading lists …")
-        self._details_worker.discard_results()
+        self._details_worker.discard_pending_results()
 
         def read_snapshot_if_possible() -> LibrarySnapshot | None:
             # If the workspace is gone, empty lists would look as if it had no topics.
@@ -125,7 +125,7 @@ class WorkspaceSync:
         if snapshot is None:
             self._set_workspace_found(False)
         else:
-            freeze_objects_if_grown(snapshot.entry_count)
+            freeze_objects_if_entries_grew(snapshot.entry_count)
             self._show_snapshot(snapshot)
 
     def _show_snapshot(self, snapshot: LibrarySnapshot) -> None:

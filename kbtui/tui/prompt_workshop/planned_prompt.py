@@ -11,7 +11,7 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import read_subject_for_assistant
 from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.knowledge.system_prompt_section import estimate_token_count
-from kbtui.tui.reader.document import format_size
+from kbtui.tui.reader.reader_document import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

@@ -15,7 +15,7 @@ from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.library.index_access import CallCancellation, get_current_cancellation
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.garbage_collection import freeze_objects_if_grown
+from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import make_plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, TextLine
@@ -48,8 +48,8 @@ from kbtui.tui.prompt_workshop.workshop_previews import (
     make_toml_change_preview,
     make_workshop_preview,
 )
-from kbtui.tui.reader.document import format_count
 from kbtui.tui.reader.document_blocks import FactTableBlock, HeadingBlock, ParagraphBlock
+from kbtui.tui.reader.reader_document import format_counted_noun
 from kbtui.tui.secondary_screen import ListDetailScreen
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def on_unmount(self) -> None:
         """Stop counting, and free the rows and the prompt, which may be large."""
-        self.count_worker.discard_results()
+        self.count_worker.discard_pending_results()
         self.planned_prompt = self.list.planned_prompt = None
         self.pattern_result = PatternMatchResult("")
         self.costs.forget_costs()
@@ -193,7 +193,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._show_planned_prompt(planned_prompt)
             knowledge = planned_prompt.written
             slugs = (knowledge.get_topic_slugs(topic).scan.slugs for topic in knowledge.topics)
-            freeze_objects_if_grown(sum(map(len, slugs)))
+            freeze_objects_if_entries_grew(sum(map(len, slugs)))
             self._measure_subjects_with_progress(planned_prompt)
 
         self.run_in_thread(
@@ -300,7 +300,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def _show_matches_of_pattern(self, text: str) -> None:
         """Parse a pattern and list its matches; an empty pattern shows the tree again."""
         if not text.strip():
-            self.pattern_worker.discard_results()
+            self.pattern_worker.discard_pending_results()
             self._set_pattern_result(PatternMatchResult(""))
             self._rebuild_tree_rows()
             return
@@ -318,7 +318,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._show_tree_rows(rows)
             self._set_pattern_result(result)
 
-        self._row_worker.discard_results()
+        self._row_worker.discard_pending_results()
         self.run_in_thread(match_pattern, show_matches, self.pattern_worker)
 
     def _set_pattern_result(self, result: PatternMatchResult) -> None:
@@ -355,7 +355,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         if self.planned_prompt is None:
             return
         text = one_line(describe_tree_node(self.planned_prompt, self.list.selected_tree_node))
-        self.query_one("#particulars", TextLine).set_text([(text, "dim")])
+        self.query_one("#particulars", TextLine).set_edge_texts([(text, "dim")])
         if self._page_timer is not None:
             self._page_timer.stop()
         self._page_timer = self.set_timer(delay, self._build_selected_row_preview)
@@ -385,17 +385,17 @@ class PromptWorkshopScreen(ListDetailScreen):
         before, self.page = self.page, page
         document = page.document
         if before and (before.document.key, before.line) == (document.key, page.line):
-            self.reader.reload_document(document)
+            self.reader.show_reloaded_document(document)
         else:
             self.reader.show_document(document)
             if page.line is not None:
                 self.reader.viewport.go_to_source_line(page.line)
-                self.reader.update_view()
+                self.reader.update_after_viewport_change()
         pane = self.query_one("#detail", Vertical)
         pane.border_title = make_plain_content(document.title)
         pane.border_subtitle = make_plain_content(document.size)
 
-    @on(RowList.SelectionChanged)
+    @on(RowList.SelectedRowChanged)
     def _on_row_selected(self) -> None:
         self._withdraw_proposed_change()
         self._show_selected_row_details(PAGE_DELAY)
@@ -550,7 +550,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.refuse_key("the file already has these settings")
             return
         self._shown_change = change
-        self._page_worker.discard_results()
+        self._page_worker.discard_pending_results()
         state = self.planned_prompt
         growth = format_cost_growth(state.written_cost, state.cost) if state else ""
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
@@ -565,7 +565,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._shown_change = None
             self.show_message()
         if not self._is_writing:
-            self._write_worker.discard_results()
+            self._write_worker.discard_pending_results()
 
     # leaving
 
@@ -588,10 +588,10 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.action_leave()
 
     def action_leave(self) -> None:
-        if self.can_leave():
+        if self.can_close_screen():
             self.dismiss(self._has_written)
 
-    def can_leave(self) -> bool:
+    def can_close_screen(self) -> bool:
         """Return whether no mark would be lost or the user was already asked; otherwise, ask."""
         if self._is_writing:
             self.refuse_key(".jp/kb.toml is being written; try again in a moment")
@@ -599,7 +599,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         if not self.marks or self._is_asking_to_leave:
             return True
         leave, write, back = map(self.get_key_label, ("leave", "write", "back"))
-        changes = format_count(len(self.marks), "unsaved change")
+        changes = format_counted_noun(len(self.marks), "unsaved change")
         self.show_message(f"{changes} · {leave} discard · {write} review · {back} stay", "warning")
         self._is_asking_to_leave = True
         return False

@@ -19,7 +19,7 @@ from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import get_configured_keys
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
 from kbtui.tui.prompt_workshop.planned_prompt import NO_COST, PromptCost
-from kbtui.tui.reader.document import format_count
+from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -276,15 +276,15 @@ class SubjectPatternBar(Vertical):
         count, remark = len(result.matches), result.remark
         right: Spans = []
         if result.is_valid_pattern and not (remark and remark.is_error and not count):
-            right = [(format_count(count, "subject"), "strong"), (f", {outcome}", "")]
+            right = [(format_counted_noun(count, "subject"), "strong"), (f", {outcome}", "")]
         if remark is None:
             command = f"{' ' * self._label_cells}kbtui {one_line(result.shell_arguments)}"
-            self._result_line.set_text([(command, "dim")], right)
+            self._result_line.set_edge_texts([(command, "dim")], right)
             return
         width = self.size.width - sum(measure_text_width(text) + 1 for text, _ in right)
         position = self._label_cells + measure_text_width(result.text[: remark.at])
         column = max(0, position - round(self.input.scroll_x))
-        self._result_line.set_text(_format_remark_with_caret(remark, column, width), right)
+        self._result_line.set_edge_texts(_format_remark_with_caret(remark, column, width), right)
 
 
 def _format_remark_with_caret(remark: PatternProblem, column: int, width: int) -> Spans:

@@ -15,7 +15,7 @@ from kbtui.tui.prompt_workshop.planned_prompt import (
     format_cost_growth,
     measure_text_cost,
 )
-from kbtui.tui.reader.document import format_count
+from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -310,8 +310,8 @@ def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
     if node.kind == "whole":
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]
         slugs = (prompt.knowledge.get_topic_slugs(topic.id) for topic in topics)
-        learned = format_count(sum(len(found.learned) for found in slugs), "subject")
-        return f"{format_count(len(topics), 'topic')} on, {learned} pre-loaded"
+        learned = format_counted_noun(sum(len(found.learned) for found in slugs), "subject")
+        return f"{format_counted_noun(len(topics), 'topic')} on, {learned} pre-loaded"
     if node.kind == "topic" and node.topic in prompt.preloads:
         loaded = prompt.preloads[node.topic]
         cost = loaded.format_cost_without_units()

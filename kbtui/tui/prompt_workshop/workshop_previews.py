@@ -11,15 +11,15 @@ from kbtui.errors import KbtuiError
 from kbtui.knowledge.learn_tool_answers import escape_quotes
 from kbtui.text import one_line
 from kbtui.tui.prompt_workshop.planned_prompt import PromptCost, measure_text_cost
-from kbtui.tui.reader.document import Document
 from kbtui.tui.reader.document_blocks import (
     FactTableBlock,
     HeadingBlock,
     ParagraphBlock,
     make_message_blocks,
-    make_source_blocks,
+    make_source_text_blocks,
 )
-from kbtui.tui.reader.subject_document import build_text_document
+from kbtui.tui.reader.reader_document import ReaderDocument
+from kbtui.tui.reader.subject_document import build_assistant_text_document
 
 if TYPE_CHECKING:
     from kbtui.knowledge import KnowledgeBase
@@ -40,7 +40,7 @@ class DocumentWithCost:
     `line` is the 1-based line to start at, or None for the top.
     """
 
-    document: Document
+    document: ReaderDocument
     cost: PromptCost | None = None
     line: int | None = None
 
@@ -110,7 +110,7 @@ def _make_prompt_preview(title: str, text: str | None) -> DocumentWithCost:
 
 
 def _make_text_preview(key: str, title: str, text: str) -> DocumentWithCost:
-    document = build_text_document(key, one_line(title), text, view="prompt")
+    document = build_assistant_text_document(key, one_line(title), text, view="prompt")
     cost = measure_text_cost(text)
     document.size = cost.format_cost_with_units()
     return DocumentWithCost(document, cost)
@@ -144,17 +144,17 @@ def _make_prompt_fragment_preview(planned_prompt: PlannedPrompt, number: int) ->
     loaders = one_line(", ".join(fragment.loaded_by))
     facts.append(("loaded by", [(loaders or "nothing", "" if loaders else "warning")]))
     blocks: list[DocumentBlock] = [FactTableBlock("facts", facts)]
-    blocks += make_source_blocks("text", fragment.content, above=1)
+    blocks += make_source_text_blocks("text", fragment.content, above=1)
     cost = measure_text_cost(fragment.content)
     key, size = f"fragment:{number}:{fragment.path}", cost.format_cost_with_units()
-    return DocumentWithCost(Document(key, one_line(fragment.name), blocks, size=size), cost)
+    return DocumentWithCost(ReaderDocument(key, one_line(fragment.name), blocks, size=size), cost)
 
 
 def _make_message_preview(
     key: str, message: str, where: str | None = None, hint: str | None = None
 ) -> DocumentWithCost:
     blocks = make_message_blocks([(one_line(message), "")], where, hint)
-    return DocumentWithCost(Document(f"message:{key}", "", blocks))
+    return DocumentWithCost(ReaderDocument(f"message:{key}", "", blocks))
 
 
 def make_toml_change_preview(change: TomlFileChange, heading: str, note: str) -> DocumentWithCost:
@@ -162,6 +162,6 @@ def make_toml_change_preview(change: TomlFileChange, heading: str, note: str) ->
     blocks: list[DocumentBlock] = [
         HeadingBlock("head", [(one_line(heading), "h2")]),
         ParagraphBlock("words", [(note, "dim")]),
-        *make_source_blocks("text", change.diff, language="diff", above=1),
+        *make_source_text_blocks("text", change.diff, language="diff", above=1),
     ]
-    return DocumentWithCost(Document("change", "", blocks))
+    return DocumentWithCost(ReaderDocument("change", "", blocks))

@@ -12,7 +12,6 @@ from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_time_with_date
 from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import cut_to_width, one_line, strip_escape_sequences_before_cutting
-from kbtui.tui.reader.document import Document, format_count, format_size, format_text_length
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
     FactTableBlock,
@@ -20,7 +19,13 @@ from kbtui.tui.reader.document_blocks import (
     HeadingBlock,
     ParagraphBlock,
     make_markdown_blocks,
-    make_source_blocks,
+    make_source_text_blocks,
+)
+from kbtui.tui.reader.reader_document import (
+    ReaderDocument,
+    format_counted_noun,
+    format_size,
+    format_text_length,
 )
 
 if TYPE_CHECKING:
@@ -52,42 +57,46 @@ def summarize_tool_arguments(arguments: dict[str, Any] | None) -> str:
         summary = one_line(f"{arguments['topic']}/{slugs}" if slugs else str(arguments["topic"]))
     else:
         names = [name for name in _MAIN_ARGUMENTS if name in arguments] or list(arguments)
-        summary = next(filter(None, (_summarize_value(arguments[name]) for name in names)), "")
+        summary = next(
+            filter(None, (_summarize_argument_value(arguments[name]) for name in names)), ""
+        )
     return cut_to_width(summary, _MAX_SUMMARY_CHARACTERS)
 
 
-def _summarize_value(value: Any) -> str:
+def _summarize_argument_value(value: Any) -> str:
     if isinstance(value, str):
         return one_line(value[: _MAX_SUMMARY_CHARACTERS * 4])
     if isinstance(value, list):
-        return ", ".join(filter(None, map(_summarize_value, value[:5])))
+        return ", ".join(filter(None, map(_summarize_argument_value, value[:5])))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return str(value) if is_number else ""
 
 
-def format_value(value: Any, pad: str = "") -> str:
+def format_json_value_as_text(value: Any, pad: str = "") -> str:
     """Format a JSON value as text that is indented by `pad`; keep the line breaks of strings."""
     if isinstance(value, dict):
-        return "\n".join(_format_item(f"{pad}{name}:", item, pad) for name, item in value.items())
+        return "\n".join(
+            _format_labeled_json_value(f"{pad}{name}:", item, pad) for name, item in value.items()
+        )
     if isinstance(value, list):
-        return "\n".join(_format_item(f"{pad}-", item, pad) for item in value)
-    return f"{pad}{_format_scalar_value(value)}"
+        return "\n".join(_format_labeled_json_value(f"{pad}-", item, pad) for item in value)
+    return f"{pad}{_format_json_scalar(value)}"
 
 
-def _format_item(head: str, item: Any, pad: str) -> str:
+def _format_labeled_json_value(head: str, item: Any, pad: str) -> str:
     if isinstance(item, str) and "\n" in item:
         return "\n".join([head, *(f"{pad}  {line}" for line in item.rstrip("\n").split("\n"))])
     if isinstance(item, dict | list) and item:
-        return f"{head}\n{format_value(item, pad + '  ')}"
-    return f"{head} {_format_scalar_value(item)}"
+        return f"{head}\n{format_json_value_as_text(item, pad + '  ')}"
+    return f"{head} {_format_json_scalar(item)}"
 
 
-def _format_scalar_value(value: Any) -> str:
+def _format_json_scalar(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
-class CompactedTurn:
+class CompactedTurnParts:
     """The parts of a turn that the model no longer sees after compaction.
 
     If `summary` is set, it replaces the turn; the flags are then meaningless.
@@ -100,7 +109,7 @@ class CompactedTurn:
     lacks_results: bool = False
 
 
-def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]:
+def find_compacted_turn_parts(conversation: Conversation) -> dict[int, CompactedTurnParts]:
     """Map the number of each turn to what compactions removed from it.
 
     If several compactions cover a turn, the latest summary applies, else any removal of reasoning and the
@@ -109,15 +118,15 @@ def find_compacted_turns(conversation: Conversation) -> dict[int, CompactedTurn]
     latest_first = sorted(
         conversation.compactions, key=lambda c: c.timestamp.timestamp() if c.timestamp else 0.0
     )[::-1]
-    compacted: dict[int, CompactedTurn] = {}
+    compacted: dict[int, CompactedTurnParts] = {}
     for turn in conversation.turns:
         covering = [c for c in latest_first if c.first <= turn.number <= c.last]
         summary = next((c for c in covering if c.summary is not None), None)
         policy = next((c.tool_calls for c in covering if c.tool_calls), "")
         compacted[turn.number] = (
-            CompactedTurn(summary)
+            CompactedTurnParts(summary)
             if summary
-            else CompactedTurn(
+            else CompactedTurnParts(
                 lacks_reasoning=any(c.reasoning for c in covering),
                 lacks_calls=policy == "omit",
                 lacks_arguments=policy in ("strip", "strip-request"),
@@ -132,7 +141,7 @@ PRESENCE_LABELS = {
     "user_local": "local only",
     "external": "workspace only",
 }
-MAX_TOOLS = 12
+MAX_NAMED_TOOLS = 12
 """How many of the most used tools the details name."""
 
 
@@ -150,9 +159,9 @@ def list_conversation_facts(
     if conversation.model:
         name = f"{conversation.assistant} · " if conversation.assistant else ""
         facts.append(("assistant", f"{name}{conversation.model}"))
-    sizes = [format_count(len(conversation.turns), "turn")]
+    sizes = [format_counted_noun(len(conversation.turns), "turn")]
     if info.events_count is not None:
-        sizes.append(format_count(info.events_count, "event"))
+        sizes.append(format_counted_noun(info.events_count, "event"))
     facts.append(("size", ", ".join([*sizes, f"{format_size(info.size, ' ')}B"])))
     facts.append(("stored", PRESENCE_LABELS[info.presence]))
     if extras := conversation.describe_unknown_content():
@@ -164,24 +173,27 @@ def list_conversation_facts(
         facts.append(("labels", ", ".join(labels)))
     facts += [("attachment", item) for item in conversation.attachments]
     if not brief:
-        facts += _list_turn_facts(conversation)
+        facts += _list_turn_and_tool_facts(conversation)
         times = [("updated", info.updated_at), ("activated", info.last_activated_at)]
         facts += [(name, format_time_with_date(when, present)) for name, when in times if when]
     return [(name, [(one_line(value), "")]) for name, value in facts]
 
 
-def _list_turn_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
+def _list_turn_and_tool_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
     models = Counter(turn.model for turn in conversation.turns if turn.model)
     if len(models) > 1:
-        yield "models", ", ".join(f"{name} {format_count(n, 'turn')}" for name, n in models.items())
+        yield (
+            "models",
+            ", ".join(f"{name} {format_counted_noun(n, 'turn')}" for name, n in models.items()),
+        )
     events = chain.from_iterable(turn.events for turn in conversation.turns)
     calls = [event for event in events if event.kind == "tool_call_request"]
     if calls:
         failed = sum(bool(event.result and event.result.is_error) for event in calls)
-        total = format_count(len(calls), "tool call")
-        yield "calls", f"{total}, {format_count(failed, 'error')}" if failed else total
+        total = format_counted_noun(len(calls), "tool call")
+        yield "calls", f"{total}, {format_counted_noun(failed, 'error')}" if failed else total
         tools = Counter(event.name or "a tool" for event in calls)
-        named = [f"{name} {number:,}" for name, number in tools.most_common(MAX_TOOLS)]
+        named = [f"{name} {number:,}" for name, number in tools.most_common(MAX_NAMED_TOOLS)]
         more = len(tools) - len(named)
         yield "tools", ", ".join(named) + (f", {more} more" if more > 0 else "")
     for compaction in conversation.compactions:
@@ -209,15 +221,15 @@ def describe_compaction(compaction: ConversationCompaction) -> str:
 
 def build_conversation_document(
     conversation: Conversation, present: datetime, *, partial: bool = False
-) -> Document:
+) -> ReaderDocument:
     """Build the document of a conversation, with dates relative to the time `present`.
 
     `partial` says whether the rest of the conversation is still loading.
     """
     info = conversation.info
     builder = _ConversationDocumentBuilder(conversation, present)
-    blocks = builder.build_blocks()
-    return Document(
+    blocks = builder.build_conversation_blocks()
+    return ReaderDocument(
         key=info.ref,
         title=one_line(info.name),
         blocks=blocks,
@@ -257,8 +269,8 @@ class _ConversationDocumentBuilder:
         self.requests: list[int] = []
         self.errors: list[int] = []
         self.unscanned_characters = MAX_SCANNED_TOTAL
-        self.compacted_turns = find_compacted_turns(conversation)
-        self.compacted = CompactedTurn()
+        self.compacted_turns = find_compacted_turn_parts(conversation)
+        self.compacted = CompactedTurnParts()
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0
@@ -270,66 +282,70 @@ class _ConversationDocumentBuilder:
         self.fold: str | None = None
         self.lead: Spans = []
 
-    def build_blocks(self) -> list[DocumentBlock]:
+    def build_conversation_blocks(self) -> list[DocumentBlock]:
         """Build the blocks of the whole conversation."""
         facts = list_conversation_facts(self.conversation, self.present, brief=True)
         self.blocks.append(FactTableBlock("facts", facts))
         own = self.conversation.info.problem
         problems = dict.fromkeys([*self.conversation.problems, *([own] if own else [])])
         for number, problem in enumerate(problems):
-            self._add_note(f"problem:{number}", f"! {one_line(problem)}", "error")
+            self._add_note_paragraph(f"problem:{number}", f"! {one_line(problem)}", "error")
             self.blocks[-1].above = int(number == 0)
         for event in self.conversation.leading:
-            self._add_event(event)
+            self._add_event_blocks(event)
         for turn in self.conversation.turns:
-            self._add_turn(turn)
+            self._add_turn_blocks(turn)
         if not self.conversation.turns:
-            self._add_note(
+            self._add_note_paragraph(
                 "empty", "This conversation cannot be read." if problems else "No messages.", "dim"
             )
             self.blocks[-1].above = 1
         return self.blocks
 
-    def _add_turn(self, turn: Turn) -> None:
+    def _add_turn_blocks(self, turn: Turn) -> None:
         self.turn, self.speaker = turn.number, ""
         for number, compaction in enumerate(self.conversation.compactions):
             if compaction.first == turn.number:
-                self._add_compaction(f"compaction:{number}", compaction)
+                self._add_compaction_note(f"compaction:{number}", compaction)
         self.after_fold, self.space_above = False, 0
         self.last_time = None
-        self._format_time_change(turn.started_at)
+        self._format_time_if_minute_changed(turn.started_at)
         before = self.compacted.summary
         self.compacted = self.compacted_turns[turn.number]
         if self.compacted.summary:
             if self.compacted.summary is not before:
-                self._add_summary(self.compacted.summary)
+                self._add_compaction_summary(self.compacted.summary)
             self.view = "person"
         model = f"{one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
         head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
-        when: Spans = [(f"{model}{self._format_time(turn.started_at)}", "dim")]
-        self._add_blocks(HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
+        when: Spans = [(f"{model}{self._format_time_or_nothing(turn.started_at)}", "dim")]
+        self._append_document_blocks(
+            HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1)
+        )
         if not turn.events:
-            self._add_note(f"empty:{turn.number}", "Empty turn", "dim")
+            self._add_note_paragraph(f"empty:{turn.number}", "Empty turn", "dim")
         for event in turn.events:
             if event.kind != "tool_call_response" or event.request is None:
-                self._add_event(event)
+                self._add_event_blocks(event)
         self.view = ""
 
-    def _add_compaction(self, key: str, compaction: ConversationCompaction) -> None:
+    def _add_compaction_note(self, key: str, compaction: ConversationCompaction) -> None:
         """Add a note for the user before the first turn that a compaction covers."""
         self.view, self.after_fold = "person", False
         left: Spans = [("compacted ", "accent")]
         left.append((f"for the model: {describe_compaction(compaction)}", "dim"))
-        when: Spans = [(self._format_time(compaction.timestamp), "dim")]
+        when: Spans = [(self._format_time_or_nothing(compaction.timestamp), "dim")]
         if compaction.summary is None:
-            self._add_blocks(HeadingBlock(key, [("≡ ", "accent"), *left], when, above=1))
+            self._append_document_blocks(
+                HeadingBlock(key, [("≡ ", "accent"), *left], when, above=1)
+            )
         else:
-            self._add_fold(key, "compaction", left, when)
-            self._add_markdown(key, compaction.summary)
-        self._leave_fold()
+            self._add_fold_heading(key, "compaction", left, when)
+            self._add_markdown_blocks(key, compaction.summary)
+        self._end_fold()
         self.view = ""
 
-    def _add_summary(self, summary: ConversationCompaction) -> None:
+    def _add_compaction_summary(self, summary: ConversationCompaction) -> None:
         """Add the summary that the model sees in place of this turn and the following turns."""
         self.view = "model"
         last = self.turn
@@ -337,15 +353,15 @@ class _ConversationDocumentBuilder:
             last += 1
         words: Spans = [("≡ ", "accent"), ("summary ", "accent")]
         words.append((f"in place of {format_turn_range(self.turn, last - 1)}", "dim"))
-        when: Spans = [(self._format_time(summary.timestamp), "dim")]
+        when: Spans = [(self._format_time_or_nothing(summary.timestamp), "dim")]
         key = f"summary:{self.turn}"
-        self._add_blocks(HeadingBlock(key, words, when, rule=True, above=1))
-        self._add_markdown(key, summary.summary or "")
+        self._append_document_blocks(HeadingBlock(key, words, when, rule=True, above=1))
+        self._add_markdown_blocks(key, summary.summary or "")
 
-    def _format_time(self, when: datetime | None) -> str:
+    def _format_time_or_nothing(self, when: datetime | None) -> str:
         return format_time_with_date(when, self.present) if when else ""
 
-    def _format_time_change(self, when: datetime | None) -> str:
+    def _format_time_if_minute_changed(self, when: datetime | None) -> str:
         """Format a time within a turn; return "" if the last time shown was in the same minute."""
         if when is None:
             return ""
@@ -354,9 +370,9 @@ class _ConversationDocumentBuilder:
         if local == before:
             return ""
         is_same_day = before is not None and before.date() == local.date()
-        return f"{local:%H:%M}" if is_same_day else self._format_time(when)
+        return f"{local:%H:%M}" if is_same_day else self._format_time_or_nothing(when)
 
-    def _add_event(self, event: ConversationEvent) -> None:
+    def _add_event_blocks(self, event: ConversationEvent) -> None:
         before, key = self.view, f"{self.turn}.{event.index}"
         is_call = event.kind in ("tool_call_request", "tool_call_response")
         is_reasoning = event.kind == "reasoning"
@@ -364,10 +380,12 @@ class _ConversationDocumentBuilder:
             is_reasoning and self.compacted.lacks_reasoning
         ):
             self.view = "person"
-        _RENDERERS.get(event.kind, _ConversationDocumentBuilder._add_folded_text)(self, key, event)
-        self._leave_fold()
+        _BLOCK_ADDERS.get(event.kind, _ConversationDocumentBuilder._add_event_text_fold)(
+            self, key, event
+        )
+        self._end_fold()
         if event.problem:
-            self._add_note(f"{key}:problem", f"! {one_line(event.problem)}", "error")
+            self._add_note_paragraph(f"{key}:problem", f"! {one_line(event.problem)}", "error")
         self._add_secret_warning(key, event.text)
         if event.result is not None:
             self._add_secret_warning(f"{key}:result", event.result.text)
@@ -378,21 +396,21 @@ class _ConversationDocumentBuilder:
         text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
         self.unscanned_characters -= len(text)
         if said := describe_secrets_in_text(text):
-            self._add_note(f"{key}:secret", f"! {said}", "warning")
+            self._add_note_paragraph(f"{key}:secret", f"! {said}", "warning")
 
-    def _add_request(self, key: str, event: ConversationEvent) -> None:
+    def _add_request_blocks(self, key: str, event: ConversationEvent) -> None:
         self.requests.append(len(self.blocks))
         self.lead = [("▌ ", "user")]
         self._add_speaker_heading(key, event.author or "You", "user", event.timestamp)
-        self._add_markdown(key, event.text, breaks=True)
+        self._add_markdown_blocks(key, event.text, breaks=True)
 
-    def _add_message(self, key: str, event: ConversationEvent) -> None:
+    def _add_message_blocks(self, key: str, event: ConversationEvent) -> None:
         name = self.conversation.assistant or "Assistant"
         self._add_speaker_heading(key, name, "assistant", event.timestamp)
         if event.kind == "structured":
-            self._add_source(key, event.text, language="json", panel=True)
+            self._add_source_text_blocks(key, event.text, language="json", panel=True)
         else:
-            self._add_markdown(key, event.text)
+            self._add_markdown_blocks(key, event.text)
 
     def _add_speaker_heading(self, key: str, name: str, role: str, when: datetime | None) -> None:
         who = f"{role}:{name}"
@@ -400,17 +418,24 @@ class _ConversationDocumentBuilder:
         self.space_above = int(who == self.speaker)
         self.after_fold = False
         if who != self.speaker:
-            words, time = [(one_line(name), f"{role} strong")], self._format_time_change(when)
-            self._add_blocks(HeadingBlock(f"{key}:who", words, [(time, "dim")], above=1))
+            words, time = (
+                [(one_line(name), f"{role} strong")],
+                self._format_time_if_minute_changed(when),
+            )
+            self._append_document_blocks(
+                HeadingBlock(f"{key}:who", words, [(time, "dim")], above=1)
+            )
             self.speaker = who
 
-    def _add_reasoning(self, key: str, event: ConversationEvent) -> None:
+    def _add_reasoning_fold(self, key: str, event: ConversationEvent) -> None:
         first = one_line(event.text[:400]) or "(not shown by the provider)"
         size = format_text_length(event.text)
-        self._add_fold(key, "reasoning", [("reasoning ", "emph"), (first, "dim")], [(size, "dim")])
-        self._add_markdown(key, event.text)
+        self._add_fold_heading(
+            key, "reasoning", [("reasoning ", "emph"), (first, "dim")], [(size, "dim")]
+        )
+        self._add_markdown_blocks(key, event.text)
 
-    def _add_tool_call(self, key: str, event: ConversationEvent) -> None:
+    def _add_tool_call_fold(self, key: str, event: ConversationEvent) -> None:
         if event.call:
             key = f"call:{self.turn}.{event.call}"
         self.call = event.call
@@ -425,82 +450,90 @@ class _ConversationDocumentBuilder:
             right = [(f"error, {size}", "error") if failed else (size, "dim")]
         if failed:
             self.errors.append(len(self.blocks))
-        self._add_fold(key, "tool", words, right)
+        self._add_fold_heading(key, "tool", words, right)
         before = self.view
         if event.arguments:
             self.view = "person" if self.compacted.lacks_arguments else before
-            self._add_source(f"{key}:arguments", format_value(event.arguments))
+            self._add_source_text_blocks(
+                f"{key}:arguments", format_json_value_as_text(event.arguments)
+            )
         if result is not None:
             self.view = "person" if self.compacted.lacks_results else before
-            self._add_tool_result(key, result)
+            self._add_tool_result_blocks(key, result)
             if self.compacted.lacks_results and not before:
                 self.view = "model"
                 outcome = "error" if failed else "success"
                 text = f"[compacted] {one_line(event.name or '')}: {outcome}"
-                self._add_note(f"{key}:compacted", text, "dim")
+                self._add_note_paragraph(f"{key}:compacted", text, "dim")
 
-    def _add_tool_result(self, key: str, result: ConversationEvent) -> None:
+    def _add_tool_result_blocks(self, key: str, result: ConversationEvent) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
-        when: Spans = [(self._format_time(result.timestamp), "dim")]
-        self._add_blocks(HeadingBlock(f"{key}:result", [word], when))
-        self._add_source(f"{key}:text", result.text)
+        when: Spans = [(self._format_time_or_nothing(result.timestamp), "dim")]
+        self._append_document_blocks(HeadingBlock(f"{key}:result", [word], when))
+        self._add_source_text_blocks(f"{key}:text", result.text)
         if result.problem:
-            self._add_note(f"{key}:problem", f"! {one_line(result.problem)}", "error")
+            self._add_note_paragraph(f"{key}:problem", f"! {one_line(result.problem)}", "error")
 
-    def _add_result_without_call(self, key: str, event: ConversationEvent) -> None:
+    def _add_fold_for_result_without_call(self, key: str, event: ConversationEvent) -> None:
         words: Spans = [("result without a call  ", "warning"), (one_line(event.text[:200]), "dim")]
-        self._add_fold(key, "tool", words, [(format_text_length(event.text), "dim")])
-        self._add_source(key, event.text)
+        self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
+        self._add_source_text_blocks(key, event.text)
 
-    def _add_unknown_event(self, key: str, event: ConversationEvent) -> None:
+    def _add_unknown_event_fold(self, key: str, event: ConversationEvent) -> None:
         """Add the JSON of an event of an unknown kind, which a newer version of JP may have written."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
-        self._add_fold(key, "tool", words, [(format_text_length(event.text), "dim")])
-        self._add_source(key, event.text, language="json")
+        self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
+        self._add_source_text_blocks(key, event.text, language="json")
 
-    def _add_folded_text(self, key: str, event: ConversationEvent) -> None:
+    def _add_event_text_fold(self, key: str, event: ConversationEvent) -> None:
         """Add a line that unfolds to the text of the event."""
         label = EVENT_KINDS[event.kind].label.lower()
         word = "asks" if event.kind == "inquiry_request" else label
-        self._add_fold(key, "tool", [(f"{word}  ", "tool"), (one_line(event.text[:400]), "dim")])
-        self._add_source(key, event.text)
+        self._add_fold_heading(
+            key, "tool", [(f"{word}  ", "tool"), (one_line(event.text[:400]), "dim")]
+        )
+        self._add_source_text_blocks(key, event.text)
 
-    def _add_fold(self, key: str, kind: str, left: Spans, right: Spans | None = None) -> None:
-        """Add the heading of a fold; blocks that are added until `_leave_fold` belong to the fold."""
+    def _add_fold_heading(
+        self, key: str, kind: str, left: Spans, right: Spans | None = None
+    ) -> None:
+        """Add the heading of a fold; blocks that are added until `_end_fold` belong to the fold."""
         above = 0 if self.after_fold else 1
-        self._add_blocks(FoldHeadingBlock(key, left, right or [], kind=kind, above=above))
+        self._append_document_blocks(
+            FoldHeadingBlock(key, left, right or [], kind=kind, above=above)
+        )
         self.after_fold, self.space_above = True, 0
         self.fold, self.lead = key, [("  │ ", "rule")]
 
-    def _leave_fold(self) -> None:
+    def _end_fold(self) -> None:
         self.fold, self.call, self.lead = None, None, []
 
-    def _add_markdown(self, key: str, text: str, breaks: bool = False) -> None:
+    def _add_markdown_blocks(self, key: str, text: str, breaks: bool = False) -> None:
         text, above = strip_escape_sequences_before_cutting(text), self.space_above
-        self._add_blocks(*make_markdown_blocks(key, text, above=above, breaks=breaks))
+        self._append_document_blocks(*make_markdown_blocks(key, text, above=above, breaks=breaks))
 
-    def _add_source(self, key: str, text: str, **fields: Any) -> None:
-        self._add_blocks(
-            *make_source_blocks(key, strip_escape_sequences_before_cutting(text), **fields)
+    def _add_source_text_blocks(self, key: str, text: str, **fields: Any) -> None:
+        self._append_document_blocks(
+            *make_source_text_blocks(key, strip_escape_sequences_before_cutting(text), **fields)
         )
 
-    def _add_note(self, key: str, text: str, role: str) -> None:
-        self._add_blocks(ParagraphBlock(key, [(text, role)]))
+    def _add_note_paragraph(self, key: str, text: str, role: str) -> None:
+        self._append_document_blocks(ParagraphBlock(key, [(text, role)]))
 
-    def _add_blocks(self, *blocks: DocumentBlock) -> None:
+    def _append_document_blocks(self, *blocks: DocumentBlock) -> None:
         for block in blocks:
             block.turn, block.call, block.view = self.turn or None, self.call, self.view
             block.fold, block.lead = self.fold, self.lead
             self.blocks.append(block)
 
 
-_RENDERERS: dict[str, Callable[[_ConversationDocumentBuilder, str, ConversationEvent], None]] = {
-    "chat_request": _ConversationDocumentBuilder._add_request,
-    "message": _ConversationDocumentBuilder._add_message,
-    "structured": _ConversationDocumentBuilder._add_message,
-    "reasoning": _ConversationDocumentBuilder._add_reasoning,
-    "tool_call_request": _ConversationDocumentBuilder._add_tool_call,
-    "tool_call_response": _ConversationDocumentBuilder._add_result_without_call,
-    "unknown": _ConversationDocumentBuilder._add_unknown_event,
+_BLOCK_ADDERS: dict[str, Callable[[_ConversationDocumentBuilder, str, ConversationEvent], None]] = {
+    "chat_request": _ConversationDocumentBuilder._add_request_blocks,
+    "message": _ConversationDocumentBuilder._add_message_blocks,
+    "structured": _ConversationDocumentBuilder._add_message_blocks,
+    "reasoning": _ConversationDocumentBuilder._add_reasoning_fold,
+    "tool_call_request": _ConversationDocumentBuilder._add_tool_call_fold,
+    "tool_call_response": _ConversationDocumentBuilder._add_fold_for_result_without_call,
+    "unknown": _ConversationDocumentBuilder._add_unknown_event_fold,
 }
-"""Event kind -> the method that adds its blocks; `_add_folded_text` adds all other kinds."""
+"""Event kind -> the method that adds its blocks; `_add_event_text_fold` adds all other kinds."""

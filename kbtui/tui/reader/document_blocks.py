@@ -11,11 +11,11 @@ from kbtui.tui.framework.styled_text import (
     MatchHighlight,
     Spans,
     StyledLine,
-    align_to_edges,
+    align_spans_to_edges,
     highlight_matches,
-    join_text,
+    join_span_texts,
     measure_cell_width,
-    wrap_code,
+    wrap_code_line,
     wrap_spans,
 )
 
@@ -42,21 +42,23 @@ class DocumentBlock:
     view: str = ""
     code_offset: int | None = None
 
-    def make_lines(
+    def make_lines_with_lead(
         self, width: int, found: MatchHighlight | None = None, opened: bool = False
     ) -> list[StyledLine]:
         """Return the lines of the block; `opened` says whether the fold of a fold heading is open."""
-        made = self.layout(max(8, width - measure_cell_width(self.lead)), found, opened)
+        made = self.lay_out_content(max(8, width - measure_cell_width(self.lead)), found, opened)
         if self.lead:
             for line in made:
                 line.spans = [*self.lead, *line.spans]
         return [*(StyledLine() for _ in range(self.above)), *made] if made else []
 
     @abstractmethod
-    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
+    def lay_out_content(
+        self, width: int, found: MatchHighlight | None, opened: bool
+    ) -> list[StyledLine]:
         """Return the lines without `lead` and `above`."""
 
-    def estimate_height(self, width: int) -> int:
+    def estimate_line_count(self, width: int) -> int:
         """Estimate the number of lines without laying the block out."""
         return self.above + 1
 
@@ -83,7 +85,7 @@ class TextBlock(DocumentBlock):
             self.end = len(self.text)
         self.newlines = self.text.count("\n", self.start, self.end)
 
-    def estimate_height(self, width: int) -> int:
+    def estimate_line_count(self, width: int) -> int:
         """Estimate the number of lines from the number of characters and line breaks."""
         width = max(8, width - measure_cell_width(self.lead))
         full_lines = (self.end - self.start) // width
@@ -101,11 +103,13 @@ class MarkdownBlock(TextBlock):
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False
 
-    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
+    def lay_out_content(
+        self, width: int, found: MatchHighlight | None, opened: bool
+    ) -> list[StyledLine]:
         """Lay out the Markdown."""
-        from kbtui.tui.reader.markdown import layout_markdown
+        from kbtui.tui.reader.markdown_layout import lay_out_markdown
 
-        return layout_markdown(
+        return lay_out_markdown(
             self.get_searchable_text(),
             width,
             found=found,
@@ -127,20 +131,22 @@ class SourceTextBlock(TextBlock):
     numbers: int = 0
     panel: bool = False
 
-    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
+    def lay_out_content(
+        self, width: int, found: MatchHighlight | None, opened: bool
+    ) -> list[StyledLine]:
         """Lay out each line, highlighted if the language is known."""
-        from kbtui.tui.reader.markdown import highlight_source, layout_code_panel
+        from kbtui.tui.reader.markdown_layout import highlight_source_code, lay_out_code_panel
 
         text = self.get_searchable_text().removesuffix("\n")
         offset = self.code_offset
         if self.panel:
-            return layout_code_panel(text, self.language, width, self.first_line, found, offset)
+            return lay_out_code_panel(text, self.language, width, self.first_line, found, offset)
         lines: list[StyledLine] = []
         room = width - (self.numbers + 2 if self.numbers else 0)
-        for number, spans in enumerate(highlight_source(text, self.language), self.first_line):
+        for number, spans in enumerate(highlight_source_code(text, self.language), self.first_line):
             source = number if self.first_line else 0
             for index, line in enumerate(
-                wrap_code(highlight_matches(spans, found), room, source, offset)
+                wrap_code_line(highlight_matches(spans, found), room, source, offset)
             ):
                 if self.numbers:
                     label = "" if index else number
@@ -157,18 +163,22 @@ class HeadingBlock(DocumentBlock):
     right: Spans = field(default_factory=list)
     rule: bool = False
 
-    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
+    def lay_out_content(
+        self, width: int, found: MatchHighlight | None, opened: bool
+    ) -> list[StyledLine]:
         """Return the line."""
         if not self.rule:
             left = highlight_matches(self.left, found)
-            return [StyledLine(align_to_edges(left, self.right, width))]
+            return [StyledLine(align_spans_to_edges(left, self.right, width))]
         end: Spans = [(" ", ""), *self.right] if self.right else []
         dashes = max(0, width - measure_cell_width([*self.left, *end]))
-        return [StyledLine(align_to_edges([*self.left, ("─" * dashes, "rule"), *end], [], width))]
+        return [
+            StyledLine(align_spans_to_edges([*self.left, ("─" * dashes, "rule"), *end], [], width))
+        ]
 
     def get_searchable_text(self) -> str:
         """Return the text at the left."""
-        return join_text(self.left)
+        return join_span_texts(self.left)
 
 
 @dataclass(slots=True, eq=False)
@@ -181,11 +191,13 @@ class FoldHeadingBlock(HeadingBlock):
     kind: str = "tool"
     citation_number: int | None = None
 
-    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
+    def lay_out_content(
+        self, width: int, found: MatchHighlight | None, opened: bool
+    ) -> list[StyledLine]:
         """Return a line with an arrow and the summary of the fold."""
         left = [("▾ " if opened else "▸ ", "dim"), *highlight_matches(self.left, found)]
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
-        return [StyledLine(align_to_edges(left, [*self.right, *note], width))]
+        return [StyledLine(align_spans_to_edges(left, [*self.right, *note], width))]
 
 
 @dataclass(slots=True, eq=False)
@@ -195,7 +207,9 @@ class FactTableBlock(DocumentBlock):
     facts: list[tuple[str, Spans]]
     name_role: str = "dim"
 
-    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
+    def lay_out_content(
+        self, width: int, found: MatchHighlight | None, opened: bool
+    ) -> list[StyledLine]:
         """Return the lines of all facts; a long value is wrapped within its column."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
         hang = [(" " * (column + 2), "")]
@@ -205,13 +219,13 @@ class FactTableBlock(DocumentBlock):
             lines += wrap_spans(highlight_matches(value, found), width, label, hang)
         return lines
 
-    def estimate_height(self, width: int) -> int:
+    def estimate_line_count(self, width: int) -> int:
         """Return the number of lines if each fact takes one line."""
         return self.above + len(self.facts)
 
     def get_searchable_text(self) -> str:
         """Return the values, one per line."""
-        return "\n".join(join_text(value) for _, value in self.facts)
+        return "\n".join(join_span_texts(value) for _, value in self.facts)
 
 
 @dataclass(slots=True, eq=False)
@@ -220,9 +234,11 @@ class ParagraphBlock(DocumentBlock):
 
     spans: Spans
 
-    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
+    def lay_out_content(
+        self, width: int, found: MatchHighlight | None, opened: bool
+    ) -> list[StyledLine]:
         """Wrap the text and keep its line breaks."""
-        text = join_text(self.spans)
+        text = join_span_texts(self.spans)
         if "\n" not in text:
             return wrap_spans(highlight_matches(self.spans, found), width)
         lines: list[StyledLine] = []
@@ -232,20 +248,20 @@ class ParagraphBlock(DocumentBlock):
 
     def get_searchable_text(self) -> str:
         """Return the text."""
-        return join_text(self.spans)
+        return join_span_texts(self.spans)
 
 
-def make_source_blocks(
+def make_source_text_blocks(
     key: str, text: str, *, has_line_numbers: bool = False, above: int = 0, **fields: Any
 ) -> list[DocumentBlock]:
     """Split a text into source blocks with the keys `key:0`, `key:1` and so on.
 
     `above` is set on the first block, `fields` on all blocks. With `has_line_numbers`, references can name lines.
     """
-    from kbtui.tui.reader.markdown import split_source_text
+    from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
 
     blocks: list[DocumentBlock] = []
-    for number, section in enumerate(split_source_text(text)):
+    for number, section in enumerate(split_source_text_into_sections(text)):
         first_line = section.first_line if has_line_numbers else 0
         part = (f"{key}:{number}", text, section.start, section.end, first_line)
         blocks.append(SourceTextBlock(*part, above=0 if number else above, **fields))
@@ -266,12 +282,12 @@ def make_markdown_blocks(
     Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`; None means
     that references cannot name lines. `above` is set on the first block. See `MarkdownBlock` for `breaks`.
     """
-    from kbtui.tui.reader.markdown import find_link_definitions, split_markdown
+    from kbtui.tui.reader.markdown_layout import find_link_definitions, split_markdown_into_sections
 
     body = text[start:]
     links = find_link_definitions(body)
     blocks: list[DocumentBlock] = []
-    for number, section in enumerate(split_markdown(body)):
+    for number, section in enumerate(split_markdown_into_sections(body)):
         first_line = 0 if lines_before is None else lines_before + section.first_line
         part = (f"{key}:{number}", text, start + section.start, start + section.end, first_line)
         block: DocumentBlock

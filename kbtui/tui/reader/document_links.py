@@ -40,11 +40,11 @@ class DocumentLink(NamedTuple):
         return self.href.lower().startswith(("http://", "https://"))
 
 
-def find_links(
+def find_markdown_links(
     text: str, references: dict[str, dict[str, str]] | None = None
 ) -> list[DocumentLink]:
     """Return the links of a Markdown text in order, including bare web addresses."""
-    from kbtui.tui.reader.markdown import parse_markdown
+    from kbtui.tui.reader.markdown_layout import parse_markdown
 
     text = strip_escape_sequences(text)  # The reader does not show them.
     found: list[DocumentLink] = []
@@ -62,30 +62,30 @@ def find_links(
             elif href:
                 words += child.content
             else:
-                found += _find_bare_addresses(child.content)
+                found += _find_bare_web_addresses(child.content)
         if token.type in ("fence", "code_block", "html_block"):
-            found += _find_bare_addresses(token.content)
+            found += _find_bare_web_addresses(token.content)
     return list(dict.fromkeys(found))
 
 
-def _find_bare_addresses(text: str) -> list[DocumentLink]:
+def _find_bare_web_addresses(text: str) -> list[DocumentLink]:
     addresses = (match[0].rstrip(_TRAILING_PUNCTUATION) for match in _BARE_ADDRESS.finditer(text))
     return [DocumentLink(address, address) for address in addresses]
 
 
 def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
     """Return the links on the current line; if there are none, the links of the paragraph."""
-    document, line = viewport.document, viewport.current_line
+    document, line = viewport.document, viewport.current_styled_line
     if not document.blocks or line is None:
         return []
     block = document.blocks[viewport.cursor.block]
     if not isinstance(block, TextBlock):
-        return _find_bare_addresses(strip_escape_sequences(block.get_searchable_text()))
+        return _find_bare_web_addresses(strip_escape_sequences(block.get_searchable_text()))
     if not line.source_line or not block.first_line:
-        return _find_bare_addresses(line.plain)
+        return _find_bare_web_addresses(line.plain)
     lines = block.get_searchable_text().split("\n")[line.source_line - block.first_line :]
     end = next((number for number, text in enumerate(lines) if not text.strip()), len(lines))
-    found = find_links("\n".join(lines[:end]), getattr(block, "links", None))
+    found = find_markdown_links("\n".join(lines[:end]), getattr(block, "links", None))
     # All screen lines of a paragraph have the same source line. A link may be wrapped, so look for the
     # first word of its text.
     return [link for link in found if link.text.split(" ")[0] in line.plain] or found

@@ -14,7 +14,6 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from kbtui.tui.framework.command import MOVE_BINDINGS
 from kbtui.tui.framework.styled_text import MatchHighlight
 from kbtui.tui.framework.styled_widget import (
     ScrollViewWithoutRelayout,
@@ -22,9 +21,10 @@ from kbtui.tui.framework.styled_widget import (
     StyledWidget,
     make_plain_content,
 )
+from kbtui.tui.framework.tui_command import MOVE_BINDINGS
 from kbtui.tui.navigation_target import ScrollAnchor
-from kbtui.tui.reader.document import Document
 from kbtui.tui.reader.document_blocks import FoldHeadingBlock
+from kbtui.tui.reader.reader_document import ReaderDocument
 
 if TYPE_CHECKING:
     import re
@@ -49,7 +49,7 @@ class LinePosition(NamedTuple):
     line: int = 0
 
 
-def _accumulate_letters(lines: Iterable[StyledLine]) -> list[int]:
+def _count_letters_before_lines(lines: Iterable[StyledLine]) -> list[int]:
     """Return the number of letters and digits before each line, and of all lines."""
     texts = (line.full_text or line.plain for line in lines)
     return list(accumulate((sum(map(str.isalnum, text)) for text in texts), initial=0))
@@ -59,7 +59,7 @@ class DocumentViewport:
     """The visible part of a document, `width` x `height` cells, with cursor, open folds and highlights."""
 
     def __init__(self) -> None:
-        self.document = Document("", "", [])
+        self.document = ReaderDocument("", "", [])
         self.width = self.height = 0
         self.top = self.cursor = LinePosition()
         self.rows: list[tuple[LinePosition, StyledLine]] = []
@@ -87,22 +87,22 @@ class DocumentViewport:
 
     # blocks and their heights
 
-    def is_block_in_view(self, block: int) -> bool:
+    def is_block_of_current_view(self, block: int) -> bool:
         """Return whether a block belongs to the current view, even if it is in a closed fold."""
         view = self.document.blocks[block].view
         return not view or view == ("model" if self.is_model_view else "person")
 
     def _is_block_hidden(self, block: int) -> bool:
         fold = self.document.blocks[block].fold
-        return not self.is_block_in_view(block) or (
+        return not self.is_block_of_current_view(block) or (
             fold is not None and not self.is_fold_open(fold)
         )
 
-    def _reset_layout(self) -> None:
+    def _discard_block_layouts(self) -> None:
         """Discard all lines, and estimate the heights of all blocks again."""
         self._line_cache.clear()
         self._heights = [
-            0 if self._is_block_hidden(index) else block.estimate_height(self.width)
+            0 if self._is_block_hidden(index) else block.estimate_line_count(self.width)
             for index, block in enumerate(self.document.blocks)
         ]
         self._block_tops = []
@@ -127,24 +127,24 @@ class DocumentViewport:
         found = None
         if self.pattern:
             found = MatchHighlight(self.pattern, match if match_block == index else -1)
-        return block.make_lines(self.width, found, self.is_fold_open(block.key))
+        return block.make_lines_with_lead(self.width, found, self.is_fold_open(block.key))
 
-    def _get_block_tops(self) -> list[int]:
+    def _get_line_counts_before_blocks(self) -> list[int]:
         self._block_tops = self._block_tops or [0, *accumulate(self._heights)]
         return self._block_tops
 
     @property
-    def total_lines(self) -> int:
+    def total_line_count(self) -> int:
         """The number of lines of the document, partly estimated."""
-        return self._get_block_tops()[-1]
+        return self._get_line_counts_before_blocks()[-1]
 
-    def count_lines_before(self, position: LinePosition) -> int:
+    def count_lines_before_position(self, position: LinePosition) -> int:
         """Return the number of lines before a position, partly estimated."""
-        return self._get_block_tops()[position.block] + position.line
+        return self._get_line_counts_before_blocks()[position.block] + position.line
 
     def find_position_at_line(self, line: int) -> LinePosition:
         """Return the position of a line of the whole document, or of its last line if it is shorter."""
-        tops = self._get_block_tops()
+        tops = self._get_line_counts_before_blocks()
         if not tops[-1]:
             return LinePosition()
         line = min(max(0, line), tops[-1] - 1)
@@ -153,7 +153,7 @@ class DocumentViewport:
 
     # positions
 
-    def _find_visible_block(self, block: int, step: int) -> int | None:
+    def _find_next_visible_block(self, block: int, step: int) -> int | None:
         """Return the first visible block at or after `block` in direction `step`, or None."""
         while 0 <= block < len(self.document.blocks):
             if self.get_block_lines(block):
@@ -162,66 +162,66 @@ class DocumentViewport:
         return None
 
     @property
-    def first_position(self) -> LinePosition:
+    def first_line_position(self) -> LinePosition:
         """The position of the first line."""
-        return LinePosition(self._find_visible_block(0, 1) or 0)
+        return LinePosition(self._find_next_visible_block(0, 1) or 0)
 
     @property
-    def last_position(self) -> LinePosition:
+    def last_line_position(self) -> LinePosition:
         """The position of the last line."""
-        last = self._find_visible_block(len(self.document.blocks) - 1, -1)
-        return LinePosition() if last is None else self._find_last_line(last)
+        last = self._find_next_visible_block(len(self.document.blocks) - 1, -1)
+        return LinePosition() if last is None else self._find_last_line_of_block(last)
 
-    def _find_last_line(self, block: int) -> LinePosition:
+    def _find_last_line_of_block(self, block: int) -> LinePosition:
         return LinePosition(block, max(0, len(self.get_block_lines(block)) - 1))
 
-    def offset_position(self, start: LinePosition, lines: int) -> LinePosition:
+    def find_position_lines_below(self, start: LinePosition, lines: int) -> LinePosition:
         """Return the position `lines` below `start`, or above if negative, but not outside the document."""
         if not self.document.blocks:
             return LinePosition()
         block, line = start.block, start.line + lines
         while line < 0:
-            before = self._find_visible_block(block - 1, -1)
+            before = self._find_next_visible_block(block - 1, -1)
             if before is None:
                 return LinePosition(block)
             block, line = before, line + len(self.get_block_lines(before))
         while lines > 0 and line >= len(self.get_block_lines(block)):
-            following = self._find_visible_block(block + 1, 1)
+            following = self._find_next_visible_block(block + 1, 1)
             if following is None:
-                return self._find_last_line(block)
+                return self._find_last_line_of_block(block)
             block, line = following, line - len(self.get_block_lines(block))
         return LinePosition(block, line)
 
-    def find_nearest_position(self, position: LinePosition) -> LinePosition:
+    def find_nearest_visible_position(self, position: LinePosition) -> LinePosition:
         """Return the nearest visible position (one that is not in a closed fold)."""
         block = min(position.block, len(self.document.blocks) - 1)
-        found = self._find_visible_block(block, -1)
+        found = self._find_next_visible_block(block, -1)
         if found is None:
-            return self.first_position
-        last = self._find_last_line(found)
+            return self.first_line_position
+        last = self._find_last_line_of_block(found)
         return min(position, last) if found == position.block else last
 
-    def make_anchor(self, position: LinePosition | None = None) -> ScrollAnchor:
+    def make_scroll_anchor(self, position: LinePosition | None = None) -> ScrollAnchor:
         """Return an anchor for a position, or for the cursor by default."""
         block, line = position or self.cursor
         if block >= len(self.document.blocks):
             return ScrollAnchor("", 0, 0, 0)
-        letters = _accumulate_letters(self.get_block_lines(block)[:line])[-1]
+        letters = _count_letters_before_lines(self.get_block_lines(block)[:line])[-1]
         return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
 
-    def find_anchor(self, anchor: ScrollAnchor) -> LinePosition:
+    def find_scroll_anchor_position(self, anchor: ScrollAnchor) -> LinePosition:
         """Return the current position of an anchor."""
-        block, line = self.document.find_block(anchor.key), anchor.line
+        block, line = self.document.find_block_index(anchor.key), anchor.line
         if block is None:
-            return self.find_nearest_position(LinePosition(anchor.block))
-        letters = _accumulate_letters(self.get_block_lines(block))
+            return self.find_nearest_visible_position(LinePosition(anchor.block))
+        letters = _count_letters_before_lines(self.get_block_lines(block))
         if line >= len(letters) - 1 or letters[line] != anchor.letters:
             line = bisect_right(letters, anchor.letters) - 1
-        return self.find_nearest_position(LinePosition(block, line))
+        return self.find_nearest_visible_position(LinePosition(block, line))
 
     # document and size
 
-    def show_document(self, document: Document, at: ScrollAnchor | None = None) -> None:
+    def show_document(self, document: ReaderDocument, at: ScrollAnchor | None = None) -> None:
         """Show a document from its top, or from an anchor."""
         self.document = document
         self._resize_anchors = None
@@ -229,35 +229,40 @@ class DocumentViewport:
         self.current_match = None
         self.is_model_view = False
         self.top = self.cursor = LinePosition()
-        self._reset_layout()
+        self._discard_block_layouts()
         if at is not None:
-            self.top = self.cursor = self.find_anchor(at)
-        self.update_rows()
+            self.top = self.cursor = self.find_scroll_anchor_position(at)
+        self.update_visible_rows()
 
-    def reload_document(self, document: Document) -> None:
+    def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document by its new version; keep the position, or stay at the end if the user is there."""
-        following = self.is_following
-        top, cursor = self.make_anchor(self.top), self.make_anchor()
+        following = self.should_follow_new_text
+        top, cursor = self.make_scroll_anchor(self.top), self.make_scroll_anchor()
         self.document = document
         self._resize_anchors = None
         self._toggled_folds &= document.fold_kinds.keys()
-        self._reset_layout()
+        self._discard_block_layouts()
         if following:
-            self.go_to_end()
+            self.go_to_last_line()
         else:
-            self.top, self.cursor = self.find_anchor(top), self.find_anchor(cursor)
-            self.update_rows()
+            self.top, self.cursor = (
+                self.find_scroll_anchor_position(top),
+                self.find_scroll_anchor_position(cursor),
+            )
+            self.update_visible_rows()
 
     @property
-    def is_following(self) -> bool:
+    def should_follow_new_text(self) -> bool:
         """Whether the user is at the end of the document, so that new text should scroll into view."""
-        is_at_last_line = bool(self.rows) and self.cursor == self.last_position
-        return is_at_last_line or (self.is_at_end and self.top > self.first_position)
+        is_at_last_line = bool(self.rows) and self.cursor == self.last_line_position
+        return is_at_last_line or (
+            self.is_last_line_visible and self.top > self.first_line_position
+        )
 
     @property
-    def is_at_end(self) -> bool:
+    def is_last_line_visible(self) -> bool:
         """Whether the last line is visible."""
-        return bool(self.rows) and self.rows[-1][0] == self.last_position
+        return bool(self.rows) and self.rows[-1][0] == self.last_line_position
 
     def resize(self, width: int, height: int) -> None:
         """Change the size and stay at the current line."""
@@ -268,47 +273,47 @@ class DocumentViewport:
         self.height = height
         if width != self.width:
             if anchors is None and self.width:
-                anchors = self.make_anchor(self.top), self.make_anchor()
+                anchors = self.make_scroll_anchor(self.top), self.make_scroll_anchor()
             self.width = width
-            self._reset_layout()
+            self._discard_block_layouts()
         if anchors:
-            self.top, self.cursor = map(self.find_anchor, anchors)
-        self.update_rows()
+            self.top, self.cursor = map(self.find_scroll_anchor_position, anchors)
+        self.update_visible_rows()
         self.keep_cursor_visible(1)
         self._resize_anchors, self._resize_positions = anchors, (self.top, self.cursor)
 
     @contextmanager
-    def _keep_cursor_row(self) -> Iterator[None]:
+    def _keep_cursor_row_during_new_layout(self) -> Iterator[None]:
         """Lay the document out again after a `with` block; the cursor stays at its line and its row."""
         row = next((row for row, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
-        cursor = self.make_anchor()
+        cursor = self.make_scroll_anchor()
         yield
-        self._reset_layout()
-        self.cursor = self.find_anchor(cursor)
-        self.top = self.offset_position(self.cursor, -row)
-        self.update_rows()
+        self._discard_block_layouts()
+        self.cursor = self.find_scroll_anchor_position(cursor)
+        self.top = self.find_position_lines_below(self.cursor, -row)
+        self.update_visible_rows()
         self.keep_cursor_visible()
 
-    def set_code_offset(self, code_offset: int | None) -> None:
+    def set_horizontal_code_offset(self, code_offset: int | None) -> None:
         """Scroll wide code to a column, or wrap it (None), and stay at the current line."""
-        with self._keep_cursor_row():
+        with self._keep_cursor_row_during_new_layout():
             self.code_offset = code_offset
 
-    def show_as_model_sees(self, on: bool) -> None:
+    def set_model_view(self, on: bool) -> None:
         """Show what the model sees, or else what the user sees, and stay at the current line."""
-        with self._keep_cursor_row():
+        with self._keep_cursor_row_during_new_layout():
             self.is_model_view, self.current_match = on, None
 
-    def update_rows(self) -> None:
+    def update_visible_rows(self) -> None:
         """Update the list of visible lines."""
         self.rows = []
         if not self.width or self.height <= 0 or not self.document.blocks:
             return
-        self.top = self.find_nearest_position(self.top)
-        self.cursor = self.find_nearest_position(self.cursor)
+        self.top = self.find_nearest_visible_position(self.top)
+        self.cursor = self.find_nearest_visible_position(self.cursor)
         self.rows = self._collect_visible_rows()
-        if len(self.rows) < self.height and self.top > self.first_position:
-            self.top = self.offset_position(self.last_position, 1 - self.height)
+        if len(self.rows) < self.height and self.top > self.first_line_position:
+            self.top = self.find_position_lines_below(self.last_line_position, 1 - self.height)
             self.rows = self._collect_visible_rows()
 
     def _collect_visible_rows(self) -> list[tuple[LinePosition, StyledLine]]:
@@ -324,55 +329,57 @@ class DocumentViewport:
 
     # moving
 
-    def move_cursor(self, lines: int) -> None:
+    def move_cursor_by_lines(self, lines: int) -> None:
         """Move the cursor `lines` down, or up if negative."""
-        self.cursor = self.offset_position(self.cursor, lines)
+        self.cursor = self.find_position_lines_below(self.cursor, lines)
         self.keep_cursor_visible(self.height // 4)
 
-    def scroll_lines(self, lines: int) -> None:
+    def scroll_by_lines(self, lines: int) -> None:
         """Scroll by a number of lines; move the cursor only if it would become invisible."""
-        self.top = self.offset_position(self.top, lines)
-        self.update_rows()
+        self.top = self.find_position_lines_below(self.top, lines)
+        self.update_visible_rows()
         self.keep_cursor_visible()
 
-    def scroll_to_line(self, line: int) -> None:
+    def scroll_to_document_line(self, line: int) -> None:
         """Scroll to a line of the whole document; its number is partly based on estimated heights."""
         self.top = self.find_position_at_line(line)
-        self.update_rows()
+        self.update_visible_rows()
         self.keep_cursor_visible()
 
-    def scroll_with_cursor(self, lines: int) -> None:
+    def scroll_and_move_cursor(self, lines: int) -> None:
         """Scroll and move the cursor by the same number of lines."""
-        self.cursor = self.offset_position(self.cursor, lines)
-        self.scroll_lines(lines)
+        self.cursor = self.find_position_lines_below(self.cursor, lines)
+        self.scroll_by_lines(lines)
 
-    def go_to_start(self) -> None:
+    def go_to_first_line(self) -> None:
         """Go to the first line."""
-        self.top = self.cursor = self.first_position
-        self.update_rows()
+        self.top = self.cursor = self.first_line_position
+        self.update_visible_rows()
 
-    def go_to_end(self) -> None:
+    def go_to_last_line(self) -> None:
         """Go to the last line."""
-        self.cursor = self.last_position
-        self.top = self.offset_position(self.cursor, 1 - self.height)
-        self.update_rows()
+        self.cursor = self.last_line_position
+        self.top = self.find_position_lines_below(self.cursor, 1 - self.height)
+        self.update_visible_rows()
 
     def go_to_block_line(self, block: int, line: int = 0, lead: int | None = None) -> None:
         """Go to a line of a block, and open the fold that contains it; show `lead` lines above it."""
         fold = self.document.blocks[block].fold
         if fold is not None and not self.is_fold_open(fold):
             self._toggled_folds ^= {fold}
-            self._reset_layout()
-        self.cursor = self.find_nearest_position(LinePosition(block, line))
-        self.top = self.offset_position(self.cursor, -(self.height // 4 if lead is None else lead))
-        self.update_rows()
+            self._discard_block_layouts()
+        self.cursor = self.find_nearest_visible_position(LinePosition(block, line))
+        self.top = self.find_position_lines_below(
+            self.cursor, -(self.height // 4 if lead is None else lead)
+        )
+        self.update_visible_rows()
 
     def go_to_source_line(self, line: int) -> None:
         """Go to a line of the source text, or to the nearest shown line before it."""
         if line > self.document.lines_total:
-            self.go_to_end()
+            self.go_to_last_line()
             return
-        block = self.document.find_line_block(line)
+        block = self.document.find_block_index_of_line(line)
         row, before = self.document.blocks[block].above, 0
         for number, drawn in enumerate(self.get_block_lines(block)):
             # A blank line between two parts has the source line of the part below, so skip it.
@@ -389,13 +396,13 @@ class DocumentViewport:
         if self.cursor in rows:
             row = rows.index(self.cursor)
             beyond = max(0, row - (last - margin)) or min(0, row - margin)
-            self.top = self.offset_position(self.top, beyond)
+            self.top = self.find_position_lines_below(self.top, beyond)
         elif margin:
             before = last - margin if self.cursor > rows[-1] else margin
-            self.top = self.offset_position(self.cursor, -before)
+            self.top = self.find_position_lines_below(self.cursor, -before)
         else:
             self.cursor = rows[0] if self.cursor < rows[0] else rows[-1]
-        self.update_rows()
+        self.update_visible_rows()
 
     # folds
 
@@ -413,8 +420,8 @@ class DocumentViewport:
 
     def toggle_fold(self, fold: str) -> None:
         """Open or close one fold."""
-        self._move_cursor_out_of_fold(fold)
-        with self._keep_cursor_row():
+        self._move_cursor_to_fold_heading(fold)
+        with self._keep_cursor_row_during_new_layout():
             self._toggled_folds ^= {fold}
         if self.is_fold_open(fold):
             # Near the bottom of the screen, the content of the fold would be invisible otherwise.
@@ -425,27 +432,27 @@ class DocumentViewport:
         kinds = self.document.fold_kinds
         inside = self.find_fold_at_cursor()
         if inside and kinds.get(inside) == kind:
-            self._move_cursor_out_of_fold(inside)
-        with self._keep_cursor_row():
+            self._move_cursor_to_fold_heading(inside)
+        with self._keep_cursor_row_during_new_layout():
             self._toggled_folds = {key for key in self._toggled_folds if kinds.get(key) != kind}
             self._open_fold_kinds ^= {kind}
 
-    def _move_cursor_out_of_fold(self, fold: str) -> None:
+    def _move_cursor_to_fold_heading(self, fold: str) -> None:
         """If the cursor is in a fold that is about to close, move it to the heading of the fold."""
-        head = self.document.find_block(fold)
+        head = self.document.find_block_index(fold)
         if head is not None and self.document.blocks[self.cursor.block].fold == fold:
             self.cursor = LinePosition(head, self.document.blocks[head].above)
 
     # finding
 
-    def set_search_pattern(self, pattern: re.Pattern[str] | None) -> None:
+    def highlight_search_pattern(self, pattern: re.Pattern[str] | None) -> None:
         """Highlight all matches of `pattern`; None highlights nothing."""
         if self.pattern != pattern or self.current_match is not None:
             self.pattern, self.current_match = pattern, None
             self._line_cache.clear()
-            self.update_rows()
+            self.update_visible_rows()
 
-    def go_to_match(self, block: int, match: int) -> None:
+    def go_to_match_in_block(self, block: int, match: int) -> None:
         """Go to the match with index `match` in a block, and make it the current match."""
         for changed in {block, self.current_match[0] if self.current_match else block}:
             self._line_cache.discard(changed)
@@ -456,11 +463,11 @@ class DocumentViewport:
                 self.go_to_block_line(block, number)
                 return
 
-    def set_citation_numbers(self, numbers: dict[str, int]) -> bool:
+    def set_citation_numbers_of_calls(self, numbers: dict[str, int]) -> bool:
         """Set the citation numbers of tool calls, given by block key; return whether any number changed."""
         has_changed = False
         for key, number in numbers.items():
-            index = self.document.find_block(key)
+            index = self.document.find_block_index(key)
             if index is None:
                 continue
             block = self.document.blocks[index]
@@ -468,25 +475,27 @@ class DocumentViewport:
                 block.citation_number, has_changed = number, True
                 self._line_cache.discard(index)
         if has_changed:
-            self.update_rows()
+            self.update_visible_rows()
         return has_changed
 
     @property
-    def current_turn(self) -> int | None:
+    def current_turn_number(self) -> int | None:
         """The number of the turn at the cursor, or None."""
         blocks = self.document.blocks
         return blocks[min(self.cursor.block, len(blocks) - 1)].turn if blocks else None
 
     @property
-    def current_line(self) -> StyledLine | None:
+    def current_styled_line(self) -> StyledLine | None:
         """The line at the cursor."""
         return next((line for at, line in self.rows if at == self.cursor), None)
 
     @property
     def current_reference(self) -> str | None:
         """The reference of the line at the cursor."""
-        line = self.current_line
-        return self.document.make_reference(self.cursor.block, line.source_line if line else 0)
+        line = self.current_styled_line
+        return self.document.make_reference_to_line(
+            self.cursor.block, line.source_line if line else 0
+        )
 
 
 class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
@@ -507,40 +516,40 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._painted_cursor = LinePosition()
 
     @property
-    def document(self) -> Document:
+    def document(self) -> ReaderDocument:
         """The document that the view shows."""
         return self.viewport.document
 
-    def show_document(self, document: Document, at: ScrollAnchor | None = None) -> None:
+    def show_document(self, document: ReaderDocument, at: ScrollAnchor | None = None) -> None:
         """Show a document from its top, or from an anchor."""
-        self._resize_viewport()
+        self._fit_viewport_to_widget()
         self.viewport.show_document(document, at)
-        self.update_view()
+        self.update_after_viewport_change()
 
-    def reload_document(self, document: Document) -> None:
+    def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document by its new version, and keep the position."""
-        self.viewport.reload_document(document)
-        self.update_view()
+        self.viewport.show_reloaded_document(document)
+        self.update_after_viewport_change()
 
-    def _resize_viewport(self) -> None:
+    def _fit_viewport_to_widget(self) -> None:
         region = self.scrollable_content_region
         # A hidden view has no size; it is laid out when it appears.
         if region:
             # The first column is for the sign of the current line.
             self.viewport.resize(max(8, region.width - 1), region.height)
 
-    def update_view(self) -> None:
+    def update_after_viewport_change(self) -> None:
         """After a change of the viewport, update the scroll bar, repaint, and post `CursorMoved`."""
         port = self.viewport
         self._is_syncing = True
-        self.set_content_size(Size(port.width, port.total_lines))
+        self.set_content_size(Size(port.width, port.total_line_count))
         if not self.is_vertical_scrollbar_grabbed:
-            self.scroll_y = self.scroll_target_y = port.count_lines_before(port.top)
+            self.scroll_y = self.scroll_target_y = port.count_lines_before_position(port.top)
         self._is_syncing = False
-        self._repaint_changes()
+        self._repaint_changed_lines()
         self.post_message(self.CursorMoved())
 
-    def _repaint_changes(self) -> None:
+    def _repaint_changed_lines(self) -> None:
         before, rows = self._painted_rows, self.viewport.rows
         cursors = self._painted_cursor, self.viewport.cursor
         self._painted_rows, self._painted_cursor = rows, self.viewport.cursor
@@ -557,13 +566,13 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         """Scroll after the user has moved the scroll bar."""
         super().watch_scroll_y(old_value, new_value)
         if not self._is_syncing and round(old_value) != round(new_value):
-            self.viewport.scroll_to_line(round(new_value))
-            self.update_view()
+            self.viewport.scroll_to_document_line(round(new_value))
+            self.update_after_viewport_change()
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay out the document for the new size, and stay at the current line."""
-        self._resize_viewport()
-        self.update_view()
+        self._fit_viewport_to_widget()
+        self.update_after_viewport_change()
 
     def render_line(self, y: int) -> Strip:
         """Render visible line `y`, with the offset of each segment in the text, for selecting by mouse."""
@@ -575,7 +584,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         base = ("cursor" if self.has_focus else "cursor-off") if here else ""
         lead = ("▎" if here else " ", "accent" if here else "")
         strip = self.render_spans([lead, *line.spans], width, base)
-        absolute = self.viewport.count_lines_before(position)
+        absolute = self.viewport.count_lines_before_position(position)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(absolute)) is not None:
             start, end = span[0], strip.cell_length if span[1] == -1 else span[1]
@@ -609,39 +618,39 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
     def action_down(self) -> None:
         """Move one line down."""
-        self.viewport.move_cursor(1)
-        self.update_view()
+        self.viewport.move_cursor_by_lines(1)
+        self.update_after_viewport_change()
 
     def action_up(self) -> None:
         """Move one line up."""
-        self.viewport.move_cursor(-1)
-        self.update_view()
+        self.viewport.move_cursor_by_lines(-1)
+        self.update_after_viewport_change()
 
     def action_scroll_pages(self, pages: float) -> None:
         """Scroll half a page or a page (one line less than the height), or up if `pages` is negative."""
         height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
-        self.viewport.scroll_with_cursor(lines if pages > 0 else -lines)
-        self.update_view()
+        self.viewport.scroll_and_move_cursor(lines if pages > 0 else -lines)
+        self.update_after_viewport_change()
 
     def action_top(self) -> None:
         """Go to the first line."""
-        self.viewport.go_to_start()
-        self.update_view()
+        self.viewport.go_to_first_line()
+        self.update_after_viewport_change()
 
     def action_bottom(self) -> None:
         """Go to the last line."""
-        self.viewport.go_to_end()
-        self.update_view()
+        self.viewport.go_to_last_line()
+        self.update_after_viewport_change()
 
     def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self.viewport.scroll_lines(3)
-        self.update_view()
+        self.viewport.scroll_by_lines(3)
+        self.update_after_viewport_change()
         event.stop().prevent_default()
 
     def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self.viewport.scroll_lines(-3)
-        self.update_view()
+        self.viewport.scroll_by_lines(-3)
+        self.update_after_viewport_change()
         event.stop().prevent_default()
 
     def on_click(self, event: events.Click) -> None:
@@ -652,7 +661,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         block = self.document.blocks[self.viewport.cursor.block]
         if block.key in self.document.fold_kinds and self.viewport.cursor.line >= block.above:
             self.viewport.toggle_fold(block.key)
-        self.update_view()
+        self.update_after_viewport_change()
 
 
 class DocumentOverlayScreen(StyledScreen):
@@ -664,7 +673,7 @@ class DocumentOverlayScreen(StyledScreen):
         *MOVE_BINDINGS,
     ]
 
-    def __init__(self, title: str, page: Document, confirm_label: str = "") -> None:
+    def __init__(self, title: str, page: ReaderDocument, confirm_label: str = "") -> None:
         super().__init__()
         self._title, self._page, self._confirm_label = title, page, confirm_label
         self.reader = DocumentView()

@@ -17,18 +17,18 @@ from kbtui.text import one_line
 from kbtui.tui.commands import make_scope_bindings
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import free_document_in_background
-from kbtui.tui.framework.styled_text import align_to_edges, measure_cell_width
+from kbtui.tui.framework.styled_text import align_spans_to_edges, measure_cell_width
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, make_plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine, WrappedParagraphs
 from kbtui.tui.navigation_target import OpenRequested, make_navigation_target
-from kbtui.tui.reader.document import (
+from kbtui.tui.reader.document_view import DocumentView
+from kbtui.tui.reader.reader_document import (
     compile_search_pattern,
     describe_missing_line,
-    describe_missing_place,
-    find_start_block,
-    format_count,
+    describe_missing_turn_or_line,
+    find_start_block_and_match,
+    format_counted_noun,
 )
-from kbtui.tui.reader.document_view import DocumentView
 
 if TYPE_CHECKING:
     from textual import events
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from kbtui.tui.framework.styled_text import Spans, StyledLine
     from kbtui.tui.navigation_target import NavigationTarget
-    from kbtui.tui.reader.document import Document
+    from kbtui.tui.reader.reader_document import ReaderDocument
 
 
 MAX_MATCHES = 100_000
@@ -59,11 +59,13 @@ class ReaderHeader(TextLine):
         """Render the line with the longest form of the right part that fits next to the left part."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
-        forms = self._list_right_forms()
+        forms = self._list_right_side_variants()
         right = next((form for form in forms if measure_cell_width(form) < room), forms[-1])
-        return self.render_spans(align_to_edges(self.left, right, width) if y == 0 else [], width)
+        return self.render_spans(
+            align_spans_to_edges(self.left, right, width) if y == 0 else [], width
+        )
 
-    def _list_right_forms(self) -> list[Spans]:
+    def _list_right_side_variants(self) -> list[Spans]:
         """Return three forms of the right side: with the full size, only its tokens, none of it."""
         for index, (text, role) in enumerate(self.right):
             if "≈" in text:
@@ -88,7 +90,7 @@ class DocumentFactsBar(WrappedParagraphs):
 
     DEFAULT_CSS = "DocumentFactsBar { max-height: 75%; }"
 
-    def set_facts(self, facts: list[tuple[str, Spans]]) -> None:
+    def set_document_facts(self, facts: list[tuple[str, Spans]]) -> None:
         """Set the facts."""
         from kbtui.tui.reader.document_blocks import FactTableBlock
 
@@ -96,14 +98,16 @@ class DocumentFactsBar(WrappedParagraphs):
         self.set_paragraphs([spans for _, spans in facts])
 
     def _wrap_paragraphs(self, width: int) -> list[StyledLine]:
-        return self._block.make_lines(width) if self.display else []
+        return self._block.make_lines_with_lead(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:
         """Render a line; the last visible line says how many lines do not fit."""
         width, height = self.content_size
         left = len(self._wrap_paragraphs(width)) - height
         if y == height - 1 and left > 0:
-            return self.render_spans([(f"… {format_count(left + 1, 'more line')}", "dim")], width)
+            return self.render_spans(
+                [(f"… {format_counted_noun(left + 1, 'more line')}", "dim")], width
+            )
         return super().render_line(y)
 
 
@@ -112,7 +116,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("reader")]
 
-    class PositionChanged(Message):
+    class CursorPositionChanged(Message):
         """The cursor moved."""
 
     class FindEnded(Message):
@@ -156,46 +160,48 @@ class ReaderPane(BorderOnlyPane, Vertical):
         yield self.find_bar
 
     @property
-    def is_searching(self) -> bool:
+    def is_search_pending(self) -> bool:
         """Whether a thread is still looking for the position to start at or for matches."""
         return self._start_worker.has_pending_result or self._find_worker.has_pending_result
 
     # documents
 
-    def show_document(self, document: Document, place: NavigationTarget) -> None:
+    def show_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
         """Show a document, starting at the position that `place` names."""
         self.place = place
-        self.stop_find()
+        self.end_find_mode()
         self.facts_bar.set_paragraphs([])
-        self.viewport.set_search_pattern(compile_search_pattern(place.words))
+        self.viewport.highlight_search_pattern(compile_search_pattern(place.words))
         before = self.viewport.document
         self._new_event_count = 0
         self.document_view.show_document(document, place.mark)
-        self.release_document(before)
-        self._find_start_line(document, place)
-        self._update_title()
+        self.free_document_unless_shown(before)
+        self._find_and_go_to_start(document, place)
+        self._update_pane_title()
 
-    def go_to_place(self, place: NavigationTarget) -> None:
+    def go_to_place_in_document(self, place: NavigationTarget) -> None:
         """Go to another position in the current document."""
         self.place = place
-        self.stop_find()
-        self.viewport.set_search_pattern(compile_search_pattern(place.words))
-        self._find_start_line(self.viewport.document, place)
+        self.end_find_mode()
+        self.viewport.highlight_search_pattern(compile_search_pattern(place.words))
+        self._find_and_go_to_start(self.viewport.document, place)
 
-    def reload_document(self, document: Document) -> None:
+    def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document by its new version, and keep the position."""
         before = self.viewport.document
         if not before.is_partial:
-            self._new_event_count += max(0, _count_events(document) - _count_events(before))
-        self.document_view.reload_document(document)
-        self.release_document(before)
+            self._new_event_count += max(
+                0, _count_conversation_events(document) - _count_conversation_events(before)
+            )
+        self.document_view.show_reloaded_document(document)
+        self.free_document_unless_shown(before)
         if self.facts_bar.display:
-            self.facts_bar.set_facts(document.facts)
-        self._update_title()
+            self.facts_bar.set_document_facts(document.facts)
+        self._update_pane_title()
         if self.is_finding:
-            self.find_text(self.find_bar.input.value, jump=False)
+            self.find_text_in_document(self.find_bar.input.value, jump=False)
 
-    def release_document(self, document: Document) -> None:
+    def free_document_unless_shown(self, document: ReaderDocument) -> None:
         """Free a large document in the background, unless the reader shows it."""
         if document is self.viewport.document:
             return
@@ -203,26 +209,28 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if document.is_large or document.is_partial:
             free_document_in_background(document)
 
-    def _find_start_line(self, document: Document, place: NavigationTarget) -> None:
+    def _find_and_go_to_start(self, document: ReaderDocument, place: NavigationTarget) -> None:
         """Go to the position that `place` names; search for it in a thread if the document is large."""
-        self._start_worker.discard_results()
+        self._start_worker.discard_pending_results()
         if place.mark or not (document.is_large and place.words):
-            self._go_to_start(place, None if place.mark else find_start_block(document, place))
+            self._go_to_start_block(
+                place, None if place.mark else find_start_block_and_match(document, place)
+            )
             return
-        self.document_view.update_view()
+        self.document_view.update_after_viewport_change()
         self._start_worker.submit(
-            lambda: find_start_block(document, place),
-            lambda start: self._go_to_start(place, start),
-            lambda error: self._go_to_start(place, None),
+            lambda: find_start_block_and_match(document, place),
+            lambda start: self._go_to_start_block(place, start),
+            lambda error: self._go_to_start_block(place, None),
         )
 
-    def _go_to_start(self, place: NavigationTarget, start: tuple[int, int] | None) -> None:
+    def _go_to_start_block(self, place: NavigationTarget, start: tuple[int, int] | None) -> None:
         viewport, document, ref = self.viewport, self.viewport.document, place.ref
         if start is not None and start[0] < len(document.blocks):
             index, match = start
             block = document.blocks[index]
             if match >= 0:
-                viewport.go_to_match(index, match)
+                viewport.go_to_match_in_block(index, match)
             elif ref and ref.lines:
                 viewport.go_to_source_line(ref.lines[0])
             else:
@@ -230,45 +238,45 @@ class ReaderPane(BorderOnlyPane, Vertical):
                 is_fold = block.key in document.fold_kinds
                 if ref and ref.call and is_fold and not viewport.is_fold_open(block.key):
                     viewport.toggle_fold(block.key)
-        self.document_view.update_view()
-        missing = describe_missing_place(document, ref)
+        self.document_view.update_after_viewport_change()
+        missing = describe_missing_turn_or_line(document, ref)
         if missing and place.mark is None and not document.is_partial:
             self._post_status_message(missing)
 
-    def _update_title(self) -> None:
+    def _update_pane_title(self) -> None:
         self.border_title = make_plain_content(self.viewport.document.title or "Reader")
 
     # the header
 
     @on(DocumentView.CursorMoved)
-    def _update_position(self, event: DocumentView.CursorMoved) -> None:
+    def _refresh_header_after_cursor_move(self, event: DocumentView.CursorMoved) -> None:
         event.stop()
         self.refresh_header()
-        self.post_message(self.PositionChanged())
+        self.post_message(self.CursorPositionChanged())
 
     def refresh_header(self) -> None:
         """Update the header and the reference in the border."""
         viewport, document = self.viewport, self.viewport.document
         left: Spans = []
-        if document.turns_total and (turn := viewport.current_turn) is not None:
+        if document.turns_total and (turn := viewport.current_turn_number) is not None:
             total = f" of {document.turns_total:,}{' or more' if document.is_partial else ''}  "
             left = [("turn ", "dim"), (f"{turn:,}", "turn"), (total, "dim")]
             left.append((self._summarize_turn_request(turn), ""))
         elif document.turns_total:
-            left = [(format_count(document.turns_total, "turn"), "dim")]
+            left = [(format_counted_noun(document.turns_total, "turn"), "dim")]
         elif len(document.views) > 1:
             for view in document.views:
                 left += [(" ", "")] if left else []
                 left.append((view, "key" if view == document.view else "dim"))
         elif document.view in ("learn", "prompt"):
             left = [("as the assistant gets it", "dim")]
-        if self._new_event_count and viewport.is_at_end:
+        if self._new_event_count and viewport.is_last_line_visible:
             self._new_event_count = 0
         reference = viewport.current_reference
-        self.query_one("#where", TextLine).set_text(left, self._make_header_right())
+        self.query_one("#where", TextLine).set_edge_texts(left, self._make_right_side_of_header())
         self.set_border_subtitle(make_plain_content(reference) if reference else "")
 
-    def _make_header_right(self) -> Spans:
+    def _make_right_side_of_header(self) -> Spans:
         """Return the matches during a find, else new events, else the badges and the size."""
         document = self.viewport.document
         if self.is_finding and not self.matches:
@@ -277,7 +285,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             more = "+" if len(self.matches) >= MAX_MATCHES else ""
             return [(f"{self.match_index + 1:,} of {len(self.matches):,}{more}", "found")]
         if self._new_event_count:
-            return [(f"↓ {format_count(self._new_event_count, 'new event')}", "found")]
+            return [(f"↓ {format_counted_noun(self._new_event_count, 'new event')}", "found")]
         right: Spans = [("● as the model sees it", "accent")] if self.viewport.is_model_view else []
         for badge in document.badges:
             right += [(" ● " if right else "● ", badge[1]), badge]
@@ -286,7 +294,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         return right
 
     @on(ReaderHeader.HeaderPartClicked)
-    def _show_clicked_view(self, event: ReaderHeader.HeaderPartClicked) -> None:
+    def _request_clicked_view(self, event: ReaderHeader.HeaderPartClicked) -> None:
         event.stop()
         if event.text in self.viewport.document.views:
             self.post_message(self.ViewChangeRequested(event.text))
@@ -294,13 +302,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def _summarize_turn_request(self, turn: int) -> str:
         document = self.viewport.document
         if turn not in self._request_texts:
-            from kbtui.tui.reader.markdown import strip_markdown
+            from kbtui.tui.reader.markdown_layout import strip_markdown_marks
 
             conversation = document.record
             found = conversation.find_turn(turn) if conversation else None
             events = found.events if found else []
             text = next((event.text for event in events if event.kind == "chat_request"), "")
-            self._request_texts[turn] = one_line(strip_markdown(text[:300], [])[0])
+            self._request_texts[turn] = one_line(strip_markdown_marks(text[:300], [])[0])
         return self._request_texts[turn]
 
     # folds and turns
@@ -313,7 +321,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.post_message(OpenRequested(make_navigation_target(parse_ref(link))))
         if fold := viewport.find_fold_at_cursor():
             viewport.toggle_fold(fold)
-            self.document_view.update_view()
+            self.document_view.update_after_viewport_change()
 
     def action_toggle_folds(self, kind: str, name: str) -> None:
         """Open or close all folds of a kind, also in documents that are opened later."""
@@ -322,12 +330,12 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message(f"No {name} here.", "dim")
             return
         self.viewport.toggle_folds_of_kind(kind)
-        self.document_view.update_view()
+        self.document_view.update_after_viewport_change()
 
     def action_next(self, step: int) -> None:
         """Go to the next or previous match during a find, otherwise to the next or previous turn."""
         if self.is_finding:
-            self.go_to_match(self.match_index + step)
+            self.go_to_match_at_index(self.match_index + step)
         else:
             self._go_to_landmark("turn", step)
 
@@ -346,14 +354,14 @@ class ReaderPane(BorderOnlyPane, Vertical):
             candidates = landmarks[bisect_right(landmarks, here) :]
         else:
             candidates = landmarks[: bisect_left(landmarks, here)][::-1]
-        block = next(filter(viewport.is_block_in_view, candidates), None)
+        block = next(filter(viewport.is_block_of_current_view, candidates), None)
         if block is None:
             return False
         viewport.go_to_block_line(block, viewport.document.blocks[block].above, lead=0)
-        self.document_view.update_view()
+        self.document_view.update_after_viewport_change()
         return True
 
-    def go_to_number(self, text: str) -> bool:
+    def go_to_turn_or_line_number(self, text: str) -> bool:
         """Go to the turn, tool call ("3.2") or line of a subject that `text` names.
 
         A negative number counts from the end. For a missing turn or line, go to the nearest one and show
@@ -367,29 +375,29 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if document.is_partial and not 1 <= number < document.turns_total:
             return False
         if document.turns_total:
-            self._go_to_turn(number, call)
+            self._go_to_turn_or_tool_call(number, call)
         elif document.lines_total and call is None:
-            self._go_to_line(number)
+            self._go_to_subject_line(number)
         else:
             self._post_status_message("Open a conversation or a subject to go to a number in it.")
         return True
 
-    def _go_to_turn(self, turn: int, call: int | None) -> None:
+    def _go_to_turn_or_tool_call(self, turn: int, call: int | None) -> None:
         document, viewport = self.viewport.document, self.viewport
         if -document.turns_total <= turn < 0:
             turn += document.turns_total + 1
         place = make_navigation_target(make_conversation_ref(document.key, turn, call))
-        if start := find_start_block(document, place):
-            if not viewport.is_block_in_view(start[0]):
-                viewport.show_as_model_sees(False)
-            self._go_to_start(place, start)
+        if start := find_start_block_and_match(document, place):
+            if not viewport.is_block_of_current_view(start[0]):
+                viewport.set_model_view(False)
+            self._go_to_start_block(place, start)
 
-    def _go_to_line(self, line: int) -> None:
+    def _go_to_subject_line(self, line: int) -> None:
         document = self.viewport.document
         if -document.lines_total <= line < 0:
             line += document.lines_total + 1
         self.viewport.go_to_source_line(line)
-        self.document_view.update_view()
+        self.document_view.update_after_viewport_change()
         if not 1 <= line <= document.lines_total:
             self._post_status_message(describe_missing_line(document, line))
 
@@ -402,7 +410,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if self.facts_bar.display:
             self.facts_bar.set_paragraphs([])
         elif facts := self.viewport.document.facts:
-            self.facts_bar.set_facts(facts)
+            self.facts_bar.set_document_facts(facts)
         else:
             self._post_status_message("This document has no details.", "dim")
 
@@ -412,10 +420,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if not viewport.is_model_view and not viewport.document.is_compacted:
             self._post_status_message("Nothing is compacted, so the model sees everything.", "dim")
             return
-        viewport.show_as_model_sees(not viewport.is_model_view)
-        self.document_view.update_view()
+        viewport.set_model_view(not viewport.is_model_view)
+        self.document_view.update_after_viewport_change()
         if self.is_finding:
-            self.find_text(self.find_bar.input.value, jump=False)
+            self.find_text_in_document(self.find_bar.input.value, jump=False)
 
     def _post_status_message(self, text: str, role: str = "warning") -> None:
         self.post_message(self.StatusMessage(text, role))
@@ -423,8 +431,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def action_wrap(self) -> None:
         """Switch between wrapping wide code and scrolling it sideways."""
         wrapped = self.viewport.code_offset is None
-        self.viewport.set_code_offset(0 if wrapped else None)
-        self.document_view.update_view()
+        self.viewport.set_horizontal_code_offset(0 if wrapped else None)
+        self.document_view.update_after_viewport_change()
         said = "Code is not wrapped; ←/→ scroll it." if wrapped else "Code is wrapped."
         self._post_status_message(said, "strong")
 
@@ -440,8 +448,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
             return
         else:
             offset = max(0, offset + way * max(8, viewport.width // 3))
-        viewport.set_code_offset(offset)
-        self.document_view.update_view()
+        viewport.set_horizontal_code_offset(offset)
+        self.document_view.update_after_viewport_change()
 
     # finding
 
@@ -452,73 +460,73 @@ class ReaderPane(BorderOnlyPane, Vertical):
             entry.value = self.place.words[0]
         self.is_finding = True
         self.find_bar.show_input()
-        self.find_text(entry.value, jump=False)
+        self.find_text_in_document(entry.value, jump=False)
 
     @on(Input.Changed, "#find")
-    def _update_find_matches(self, event: Input.Changed) -> None:
+    def _find_changed_text(self, event: Input.Changed) -> None:
         event.stop()
         if self.is_finding:
-            self.find_text(event.value, jump=True)
+            self.find_text_in_document(event.value, jump=True)
 
     @on(Input.Submitted, "#find")
-    def _accept_find_text(self, event: Input.Submitted) -> None:
+    def _focus_document_after_find(self, event: Input.Submitted) -> None:
         event.stop()
         self.screen.set_focus(self.document_view)
 
-    def find_text(self, words: str, *, jump: bool) -> None:
+    def find_text_in_document(self, words: str, *, jump: bool) -> None:
         """Find and highlight `words`; with `jump`, go to the first match at or after the cursor."""
         pattern = compile_search_pattern([words])
         document, as_model = self.viewport.document, self.viewport.is_model_view
-        self.viewport.set_search_pattern(pattern)
-        self.document_view.update_view()
+        self.viewport.highlight_search_pattern(pattern)
+        self.document_view.update_after_viewport_change()
         if pattern is None:
-            self._receive_find_matches([])
+            self._show_find_matches([])
             return
         self._find_worker.submit(
-            lambda: list(islice(document.find_matches(pattern, as_model), MAX_MATCHES)),
-            lambda found: self._receive_find_matches(found, jump),
-            lambda error: self._receive_find_matches([]),
+            lambda: list(islice(document.find_pattern_matches(pattern, as_model), MAX_MATCHES)),
+            lambda found: self._show_find_matches(found, jump),
+            lambda error: self._show_find_matches([]),
         )
 
-    def _receive_find_matches(self, matches: list[tuple[int, int]], jump: bool = False) -> None:
+    def _show_find_matches(self, matches: list[tuple[int, int]], jump: bool = False) -> None:
         here = self.viewport.cursor.block
         first = next((n for n, (block, _) in enumerate(matches) if block >= here), 0)
         self.matches, self.match_index = matches, first if matches else -1
         if matches and jump:
-            self.go_to_match(first)
+            self.go_to_match_at_index(first)
         else:
             self.refresh_header()
 
-    def go_to_match(self, match: int) -> None:
+    def go_to_match_at_index(self, match: int) -> None:
         """Go to the match with index `match`; an index past the last match wraps around to the first."""
         if self.matches:
             self.match_index = match % len(self.matches)
-            self.viewport.go_to_match(*self.matches[self.match_index])
-            self.document_view.update_view()
+            self.viewport.go_to_match_in_block(*self.matches[self.match_index])
+            self.document_view.update_after_viewport_change()
 
     @on(PaneInput.EscapePressed)
-    def _close_find_input(self, event: PaneInput.EscapePressed) -> None:
+    def _end_find_after_escape(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
         self.action_clear()
 
     def action_clear(self) -> None:
         """End the find, and remove all highlights."""
-        self.stop_find()
-        self.viewport.set_search_pattern(None)
+        self.end_find_mode()
+        self.viewport.highlight_search_pattern(None)
         if self.place:
             self.place = self.place._replace(words=())
         self.screen.clear_selection()
         self.screen.set_focus(self.document_view)
-        self.document_view.update_view()
+        self.document_view.update_after_viewport_change()
 
-    def stop_find(self) -> None:
+    def end_find_mode(self) -> None:
         """End the find, but keep the highlights."""
         if self.is_finding:
             self.post_message(self.FindEnded())
         self.is_finding = False
         self.matches, self.match_index = [], -1
         self.find_bar.hide_input()
-        self._find_worker.discard_results()
+        self._find_worker.discard_pending_results()
 
     def action_view(self) -> None:
         """Request the next view of the document."""
@@ -528,6 +536,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message("This document has only one view.", "dim")
 
 
-def _count_events(document: Document) -> int:
+def _count_conversation_events(document: ReaderDocument) -> int:
     info = getattr(document.record, "info", None)
     return getattr(info, "events_count", None) or 0

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import one_line
-from kbtui.tui.reader.document import Document, count_lines, format_token_cost
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
     FactTableBlock,
     ParagraphBlock,
     make_markdown_blocks,
-    make_source_blocks,
+    make_source_text_blocks,
 )
+from kbtui.tui.reader.reader_document import ReaderDocument, count_text_lines, format_token_cost
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
     from kbtui.tui.framework.styled_text import Spans
 
-VIEWS = ("read", "source", "learn")
+SUBJECT_VIEWS = ("read", "source", "learn")
 _MARKDOWN = {".md", ".markdown", ".mdown"}
 _PLAIN = {"", ".txt", ".text"}
 _LANGUAGES = dict.fromkeys(_PLAIN, "") | dict.fromkeys(_MARKDOWN, "markdown")
@@ -40,55 +40,55 @@ def make_subject_badges(subject: Subject) -> Spans:
     return [(text, role) for applies, text, role in badges if applies]
 
 
-def build_subject_document(subject: Subject, text: str, view: str = "read") -> Document:
+def build_subject_document(subject: Subject, text: str, view: str = "read") -> ReaderDocument:
     """Build the document of a subject for the view `read` or `source`."""
     if not text.strip():
         blocks: list[DocumentBlock] = [ParagraphBlock("empty", [("This file is empty.", "dim")])]
     elif view == "read" and subject.path.suffix.lower() in _MARKDOWN:
-        blocks = _make_rendered_blocks(text)
+        blocks = _make_rendered_markdown_blocks(text)
     else:
-        language, digits = _find_language(subject), len(str(text.count("\n") + 1))
-        blocks = make_source_blocks(
+        language, digits = _find_highlight_language(subject), len(str(text.count("\n") + 1))
+        blocks = make_source_text_blocks(
             "text", text, has_line_numbers=True, language=language, numbers=digits
         )
     ref = f"{subject.topic}/{subject.slug}"
     secret = describe_secrets_in_text(text)
-    return Document(
+    return ReaderDocument(
         key=ref,
         title=one_line(ref),
         blocks=blocks,
         ref=ref,
         view=view,
-        views=VIEWS,
+        views=SUBJECT_VIEWS,
         badges=[*make_subject_badges(subject), *([(secret, "warning")] if secret else [])],
         size=format_token_cost(len(text)),
         record=subject,
-        lines_total=count_lines(text),
+        lines_total=count_text_lines(text),
     )
 
 
-def build_text_document(
+def build_assistant_text_document(
     key: str, title: str, text: str, *, view: str = "learn", ref: str | None = None
-) -> Document:
+) -> ReaderDocument:
     """Build a document that shows a text exactly as an assistant receives it."""
-    blocks = make_source_blocks("text", text, has_line_numbers=True)
-    return Document(
+    blocks = make_source_text_blocks("text", text, has_line_numbers=True)
+    return ReaderDocument(
         key=key,
         title=title,
         blocks=blocks,
         ref=ref,
         view=view,
         size=format_token_cost(len(text)),
-        lines_total=count_lines(text),
+        lines_total=count_text_lines(text),
     )
 
 
-def _find_language(subject: Subject) -> str:
+def _find_highlight_language(subject: Subject) -> str:
     suffix = subject.path.suffix.lower()
     return _LANGUAGES.get(suffix, suffix.lstrip("."))
 
 
-def _make_rendered_blocks(text: str) -> list[DocumentBlock]:
+def _make_rendered_markdown_blocks(text: str) -> list[DocumentBlock]:
     split = split_front_matter(text)
     facts = [
         (one_line(name), [(_format_front_matter_value(value), "")])

@@ -17,13 +17,13 @@ from kbtui.sources.source_scheduler import find_source_due_time
 from kbtui.text import one_line
 from kbtui.tui.framework.row_list import ListRow
 from kbtui.tui.framework.styled_text import MatchHighlight, Span, StyledLine, wrap_spans
-from kbtui.tui.reader.document import Document, format_count
 from kbtui.tui.reader.document_blocks import (
     FactTableBlock,
     HeadingBlock,
     ParagraphBlock,
     SourceTextBlock,
 )
+from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ class BulletItemBlock(ParagraphBlock):
 
     sign: Span = ("• ", "marker")
 
-    def layout(self, width: int, found: MatchHighlight | None, opened: bool) -> list[StyledLine]:
+    def lay_out_content(
+        self, width: int, found: MatchHighlight | None, opened: bool
+    ) -> list[StyledLine]:
         return wrap_spans(self.spans, width, [self.sign], [("  ", "")])
 
 
@@ -131,7 +133,9 @@ def _format_unix_time(seconds: float, now: datetime) -> str:
 
 def _format_last_source_run(run: SourceRunRecord, now: datetime) -> Spans:
     sign, role = STATUS_SIGNS[run.status]
-    details = f"  {_format_unix_time(run.began, now)}, {format_count(run.entries, 'document')}"
+    details = (
+        f"  {_format_unix_time(run.began, now)}, {format_counted_noun(run.entries, 'document')}"
+    )
     error: Spans = [(f"  {one_line(run.error)}", role)] if run.error else []
     return [(f"{sign} {run.status}", role), (details, "dim"), *error]
 
@@ -147,7 +151,7 @@ def _format_progress_bar(progress: SourceRunProgress | None) -> Spans:
     ]
 
 
-def make_source_problem_page(problem: KnowledgeProblem) -> Document:
+def make_source_problem_page(problem: KnowledgeProblem) -> ReaderDocument:
     """Return the page of a declaration that cannot be read."""
     hint = (
         "Correct .jp/kb-sources.toml in your editor; this screen cannot change an invalid source."
@@ -157,10 +161,12 @@ def make_source_problem_page(problem: KnowledgeProblem) -> Document:
         ParagraphBlock("what", [(one_line(str(problem)), "error")]),
         ParagraphBlock("how", [(hint, "dim")], above=1),
     ]
-    return Document(f"problem:{problem.key}", problem.key or problem.where or "A problem", blocks)
+    return ReaderDocument(
+        f"problem:{problem.key}", problem.key or problem.where or "A problem", blocks
+    )
 
 
-def make_source_page(state: SourceStatus, now: datetime) -> Document:
+def make_source_page(state: SourceStatus, now: datetime) -> ReaderDocument:
     """Return the page of a source with facts, the last run, and the declaration."""
     source = state.source
     approved: Spans = [("not yet", "warning")]
@@ -185,7 +191,7 @@ def make_source_page(state: SourceStatus, now: datetime) -> Document:
         *_make_last_run_blocks(state.run, now),
         *_make_declaration_blocks(source),
     ]
-    return Document(f"source:{source.name}", source.name, blocks)
+    return ReaderDocument(f"source:{source.name}", source.name, blocks)
 
 
 def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[DocumentBlock]:
@@ -223,7 +229,9 @@ def _make_declaration_blocks(source: SourceDefinition) -> list[DocumentBlock]:
     ]
 
 
-def make_source_approval_page(state: SourceStatus, approve_key: str, back_key: str) -> Document:
+def make_source_approval_page(
+    state: SourceStatus, approve_key: str, back_key: str
+) -> ReaderDocument:
     """Return a page with everything that a source would do, and the keys to approve it or go back."""
     source = state.source
     intro = "Each run does the following on this computer, with your permissions:"
@@ -236,7 +244,7 @@ def make_source_approval_page(state: SourceStatus, approve_key: str, back_key: s
         blocks.append(BulletItemBlock(f"action:{number}", [(line, "strong")]))
     blocks += _make_declaration_blocks(source)
     blocks.append(ParagraphBlock("answers", [(answers, "key")], above=1))
-    return Document(f"approve:{source.name}", f"Approve {source.name}", blocks)
+    return ReaderDocument(f"approve:{source.name}", f"Approve {source.name}", blocks)
 
 
 def describe_source_actions(state: SourceStatus) -> list[str]:

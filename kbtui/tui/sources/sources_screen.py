@@ -23,7 +23,7 @@ from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.reader.document import Document, format_count
+from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import ListDetailScreen
 from kbtui.tui.sources.source_pages import (
     STATUS_SIGNS,
@@ -232,15 +232,17 @@ class SourcesScreen(ListDetailScreen):
         select, self._key_to_select = self._key_to_select, None
         self.list.set_rows(rows, [(NO_SOURCES.format(self.get_key_label("new")), "dim")], select)
         sources, problems = self.states.sources, self.states.problems
-        left = [(format_count(len(sources), "source"), "strong")]
+        left = [(format_counted_noun(len(sources), "source"), "strong")]
         if unapproved := sum(state.approved is None for state in sources):
             left.append((f"  {unapproved:,} not approved", "warning"))
         if problems:
-            left.append((f"  {format_count(len(problems), 'declaration')} cannot be read", "error"))
+            left.append(
+                (f"  {format_counted_noun(len(problems), 'declaration')} cannot be read", "error")
+            )
         self.show_totals_line(left, [(f"{len(running)} running", "key")] if running else [])
         self.show_key_hints()
 
-    @on(RowList.SelectionChanged)
+    @on(RowList.SelectedRowChanged)
     def _on_row_selected(self) -> None:
         self.approving = None
         self._show_selected_source()
@@ -251,7 +253,7 @@ class SourcesScreen(ListDetailScreen):
             return
         row = self.list.selected_row
         if row is None:
-            self.show_document(Document("source:", "", []))
+            self.show_document(ReaderDocument("source:", "", []))
         elif isinstance(row.data, SourceStatus):
             self.show_document(make_source_page(row.data, self._clock()))
         else:
@@ -303,7 +305,7 @@ class SourcesScreen(ListDetailScreen):
     def _on_source_run_end(self, name: str, outcome: SourceRunRecord | Exception) -> None:
         del self.runs[name]
         if isinstance(outcome, SourceRunRecord):
-            documents = format_count(outcome.entries, "document")
+            documents = format_counted_noun(outcome.entries, "document")
             error = f". {one_line(outcome.error)}" if outcome.error else ""
             text = f"{name}: {outcome.status}, {documents} ({outcome.document_counts_text}){error}"
             self.show_message(text, STATUS_SIGNS[outcome.status][1])
@@ -432,7 +434,7 @@ class SourcesScreen(ListDetailScreen):
 
         answers = {"y": "remove it"}
         if count:
-            documents = format_count(count, "document")
+            documents = format_counted_noun(count, "document")
             keep, delete = f"remove it, keep its {documents}", f"remove it with its {documents}"
             answers = {"k": keep, "d": delete}
         dialog = ConfirmDialog(f"Remove the source {name}?", answers)
@@ -446,7 +448,7 @@ class SourcesScreen(ListDetailScreen):
         else:
             self.action_leave()
 
-    def can_leave(self) -> bool:
+    def can_close_screen(self) -> bool:
         """Return True if no source is running; otherwise ask whether to stop the runs and leave."""
         if not self.runs:
             return True

@@ -111,10 +111,10 @@ def front_matter(data: bytes) -> None:
 
 def markdown(data: bytes) -> None:
     """A text as the reader draws it."""
-    from kbtui.tui.reader.subject_document import build_text_document
+    from kbtui.tui.reader.subject_document import build_assistant_text_document
 
-    for block in build_text_document("k", "t", _text(data), view="rendered").blocks:
-        block.make_lines(80)
+    for block in build_assistant_text_document("k", "t", _text(data), view="rendered").blocks:
+        block.make_lines_with_lead(80)
 
 
 def toml(data: bytes) -> None:

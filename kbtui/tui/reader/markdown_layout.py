@@ -15,9 +15,9 @@ from kbtui.tui.framework.styled_text import (
     StyledLine,
     add_style_role,
     highlight_matches,
-    join_text,
+    join_span_texts,
     measure_cell_width,
-    wrap_code,
+    wrap_code_line,
     wrap_spans,
 )
 
@@ -53,7 +53,9 @@ class TextSection:
     continued: bool = False
 
 
-def split_source_text(text: str, max_characters: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
+def split_source_text_into_sections(
+    text: str, max_characters: int = SECTION_CHARACTERS
+) -> Iterator[TextSection]:
     """Split a plain text between lines; split a line longer than `max_characters` at a space."""
     start, line = 0, 1
     while start < len(text):
@@ -66,7 +68,9 @@ def split_source_text(text: str, max_characters: int = SECTION_CHARACTERS) -> It
         start = end
 
 
-def split_markdown(text: str, max_characters: int = SECTION_CHARACTERS) -> Iterator[TextSection]:
+def split_markdown_into_sections(
+    text: str, max_characters: int = SECTION_CHARACTERS
+) -> Iterator[TextSection]:
     """Split a Markdown text at blank lines outside fences and lists.
 
     Only visible sections are laid out, and the time depends on their length, so sections are short. A section
@@ -111,7 +115,8 @@ def _split_at_blank_lines(text: str, max_characters: int) -> Iterator[TextSectio
             if start < position and new:
                 long_enough = position - start >= max_characters // 2
                 if long_enough or (
-                    opening and _measure_fence(text, after, opening[1]) > max_characters
+                    opening
+                    and _measure_fenced_code_length(text, after, opening[1]) > max_characters
                 ):
                     yield TextSection(start, position, first_line)
                     start, first_line = position, line
@@ -127,7 +132,7 @@ def _split_at_blank_lines(text: str, max_characters: int) -> Iterator[TextSectio
         yield TextSection(start, len(text), first_line, code=whole_fence)
 
 
-def _measure_fence(text: str, start: int, fence: str) -> int:
+def _measure_fenced_code_length(text: str, start: int, fence: str) -> int:
     end = text.find("\n" + fence, start)
     return (end if end >= 0 else len(text)) - start
 
@@ -144,7 +149,7 @@ def _split_long_section(
         last_line = text.rfind("\n", start, end - 1) + 1
         if last_line > start and _FENCE_LINE.match(text[last_line:end]):
             end = last_line
-    for part in split_source_text(text[start:end], max_characters):
+    for part in split_source_text_into_sections(text[start:end], max_characters):
         part.continued = part.start > 0
         part.start, part.end = part.start + start, part.end + start
         part.first_line += first_line - 1
@@ -157,15 +162,19 @@ MAX_HIGHLIGHTED_CHARACTERS = 60_000
 """The length above which a text is not highlighted, because highlighting would block the screen."""
 
 
-def highlight_source(text: str, language: str | None) -> list[Spans]:
+def highlight_source_code(text: str, language: str | None) -> list[Spans]:
     """Sanitize a text and return its lines as spans, highlighted if Pygments knows the language."""
     text = sanitize(text).expandtabs(TAB_WIDTH)
-    lexer = _find_lexer(language) if language and len(text) <= MAX_HIGHLIGHTED_CHARACTERS else None
+    lexer = (
+        _find_pygments_lexer(language)
+        if language and len(text) <= MAX_HIGHLIGHTED_CHARACTERS
+        else None
+    )
     if lexer is None:
         return [[(line, "")] if line else [] for line in text.split("\n")]
     lines: list[Spans] = [[]]
     for kind, value in lexer.get_tokens(text):
-        role = _find_token_role(kind)
+        role = _find_style_role_of_token(kind)
         first, *others = value.split("\n")
         lines[-1] += [(first, role)] if first else []
         lines += [[(part, role)] if part else [] for part in others]
@@ -175,7 +184,7 @@ def highlight_source(text: str, language: str | None) -> list[Spans]:
 
 
 @lru_cache(maxsize=64)
-def _find_lexer(language: str) -> Any:
+def _find_pygments_lexer(language: str) -> Any:
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
@@ -202,7 +211,7 @@ _TOKEN_ROLES = {
 
 
 @lru_cache(maxsize=512)
-def _find_token_role(kind: Any) -> str:
+def _find_style_role_of_token(kind: Any) -> str:
     name = "".join(f"{part}." for part in kind)
     return next((role for role, kinds in _TOKEN_ROLES.items() if name.startswith(kinds)), "")
 
@@ -221,7 +230,7 @@ def fit_column_widths(wanted: list[int], width: int) -> list[int]:
     return widths
 
 
-def layout_table(
+def lay_out_table(
     rows: Sequence[list[Spans]], aligns: list[str], width: int, sources: list[int]
 ) -> list[StyledLine]:
     """Lay out a table; `aligns` has "left", "right", "center" or "" per column, `sources` the line of each row."""
@@ -240,14 +249,14 @@ def layout_table(
             spans: Spans = []
             for part, room, align in zip(parts, widths, aligns, strict=True):
                 spans += [(" │ ", "rule")] if spans else []
-                spans += _align_cell(part.spans, room, align)
+                spans += _align_table_cell(part.spans, room, align)
             lines.append(StyledLine(spans if number else add_style_role(spans, "strong"), source))
         if number == 0:
             lines.append(StyledLine([("─┼─".join("─" * w for w in widths), "rule")], source))
     return lines
 
 
-def _align_cell(spans: Spans, width: int, align: str) -> Spans:
+def _align_table_cell(spans: Spans, width: int, align: str) -> Spans:
     space = max(0, width - measure_cell_width(spans))
     before = {"right": space, "center": space // 2}.get(align, 0)
     return [(" " * before, ""), *spans, (" " * (space - before), "")]
@@ -270,7 +279,7 @@ def find_link_definitions(text: str) -> dict[str, dict[str, str]]:
     }
 
 
-def layout_markdown(
+def lay_out_markdown(
     text: str,
     width: int,
     *,
@@ -283,13 +292,13 @@ def layout_markdown(
     """Lay out Markdown in `width` cells; show raw HTML as it is written, and fetch no images.
 
     `links` are link definitions from the rest of the document. `breaks` keeps the line breaks inside paragraphs.
-    `first_line` is the number of the text's first line in its file. See `wrap_code` for `code_offset`.
+    `first_line` is the number of the text's first line in its file. See `wrap_code_line` for `code_offset`.
     """
     from markdown_it.tree import SyntaxTreeNode
 
     tokens = parse_markdown(sanitize(text).expandtabs(TAB_WIDTH), links)
-    layout = _MarkdownLayout(found, breaks, first_line, code_offset)
-    return layout.layout_nodes(SyntaxTreeNode(tokens).children, width)
+    layout = _MarkdownRenderer(found, breaks, first_line, code_offset)
+    return layout.lay_out_nodes(SyntaxTreeNode(tokens).children, width)
 
 
 def parse_markdown(text: str, links: dict[str, dict[str, str]] | None = None) -> list[Token]:
@@ -305,65 +314,67 @@ def _get_markdown_parser() -> MarkdownIt:
 
 
 @dataclass
-class _MarkdownLayout:
+class _MarkdownRenderer:
     matches: MatchHighlight | None
     breaks: bool
     first_line: int
     code_offset: int | None
 
-    def layout_nodes(
+    def lay_out_nodes(
         self, nodes: list[SyntaxTreeNode], width: int, tight: bool = False
     ) -> list[StyledLine]:
         """Lay out blocks, with blank lines between them unless `tight` is true."""
         lines: list[StyledLine] = []
         for node in nodes:
-            made = self._layout_node(node, max(width, 8))
+            made = self._lay_out_node(node, max(width, 8))
             if made and lines and not tight:
                 lines.append(StyledLine(source_line=made[0].source_line))
             lines += made
         return lines
 
-    def _find_source_line(self, node: SyntaxTreeNode) -> int:
+    def _find_source_line_of_node(self, node: SyntaxTreeNode) -> int:
         return self.first_line + node.map[0] if node.map else 0
 
-    def _layout_node(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
-        kind, source = node.type, self._find_source_line(node)
+    def _lay_out_node(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+        kind, source = node.type, self._find_source_line_of_node(node)
         if kind == "paragraph":
-            return self._layout_prose(self._render_children(node), width, source)
+            return self._lay_out_prose(self._render_child_nodes(node), width, source)
         if kind == "heading":
-            spans = add_style_role(self._render_children(node), node.tag)
-            lines = self._layout_prose(spans, width, source)
+            spans = add_style_role(self._render_child_nodes(node), node.tag)
+            lines = self._lay_out_prose(spans, width, source)
             if node.tag == "h1":
                 rule = "━" * min(width, max(measure_cell_width(line.spans) for line in lines))
                 lines.append(StyledLine([(rule, "h1 rule")], source))
             return lines
         if kind in ("bullet_list", "ordered_list"):
-            return self._layout_list(node, width)
+            return self._lay_out_list(node, width)
         if kind == "blockquote":
-            lines = self.layout_nodes(node.children, width - 2)
+            lines = self.lay_out_nodes(node.children, width - 2)
             for line in lines:
                 line.spans = [("▎ ", "marker"), *add_style_role(line.spans, "quote")]
             return lines
         if kind in ("fence", "code_block"):
             language = (node.info.split() or [""])[0] if kind == "fence" else ""
             text, start = node.content.removesuffix("\n"), source + (kind == "fence")
-            return layout_code_panel(text, language, width, start, self.matches, self.code_offset)
+            return lay_out_code_panel(text, language, width, start, self.matches, self.code_offset)
         if kind == "hr":
             return [StyledLine([("─" * width, "rule")], source)]
         if kind == "table":
-            return self._layout_table(node, width)
+            return self._lay_out_table_node(node, width)
         lines = []
         for number, text in enumerate(node.content.rstrip("\n").split("\n"), source):
-            lines += wrap_code(highlight_matches([(text, "html")], self.matches), width, number)
+            lines += wrap_code_line(
+                highlight_matches([(text, "html")], self.matches), width, number
+            )
         return lines
 
-    def _layout_prose(self, spans: Spans, width: int, source: int) -> list[StyledLine]:
+    def _lay_out_prose(self, spans: Spans, width: int, source: int) -> list[StyledLine]:
         lines: list[StyledLine] = []
-        for paragraph in _split_at_breaks(spans):
+        for paragraph in _split_paragraph_at_breaks(spans):
             lines += wrap_spans(highlight_matches(paragraph, self.matches), width, source=source)
         return lines
 
-    def _layout_list(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _lay_out_list(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         number = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
         digits = len(str(number + len(node.children) - 1)) if number is not None else 0
         lines: list[StyledLine] = []
@@ -371,35 +382,40 @@ class _MarkdownLayout:
         tight = all(block.hidden for block in blocks if block.type == "paragraph")
         for offset, item in enumerate(node.children):
             marker = "• " if number is None else f"{number + offset:>{digits}}. "
-            made = self.layout_nodes(item.children, width - len(marker), tight)
-            made = made or [StyledLine(source_line=self._find_source_line(item))]
+            made = self.lay_out_nodes(item.children, width - len(marker), tight)
+            made = made or [StyledLine(source_line=self._find_source_line_of_node(item))]
             for index, line in enumerate(made):
                 lead = (" " * len(marker), "") if index else (marker, "marker")
                 line.spans = [lead, *line.spans]
             lines += [StyledLine(), *made] if lines and not tight else made
         return lines
 
-    def _layout_table(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _lay_out_table_node(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         rows = [row for part in node.children for row in part.children]
         cells = [
-            [highlight_matches(self._render_children(cell), self.matches) for cell in row.children]
+            [
+                highlight_matches(self._render_child_nodes(cell), self.matches)
+                for cell in row.children
+            ]
             for row in rows
         ]
         styles = [str(cell.attrs.get("style", "")) for cell in rows[0].children]
         aligns = [style.partition(":")[2] for style in styles]
-        return layout_table(cells, aligns, width, list(map(self._find_source_line, rows)))
+        return lay_out_table(cells, aligns, width, list(map(self._find_source_line_of_node, rows)))
 
-    def _render_children(self, node: SyntaxTreeNode) -> Spans:
+    def _render_child_nodes(self, node: SyntaxTreeNode) -> Spans:
         spans: Spans = []
         for child in node.children:
             is_inline = child.type == "inline"
-            spans += self._render_children(child) if is_inline else self._render_inline(child)
+            spans += (
+                self._render_child_nodes(child) if is_inline else self._render_inline_node(child)
+            )
         if spans and (match := _TASK.match(spans[0][0])):
             box = "☐ " if match[1] == " " else "☑ "
             spans[0] = (box + spans[0][0][match.end() :], spans[0][1])
         return spans
 
-    def _render_inline(self, node: SyntaxTreeNode) -> Spans:
+    def _render_inline_node(self, node: SyntaxTreeNode) -> Spans:
         kind = node.type
         roles = {"html_inline": "html", "code_inline": "code-inline"}
         if kind in ("text", "text_special", *roles):
@@ -410,11 +426,11 @@ class _MarkdownLayout:
             return [("\n", "")]
         if kind == "image":
             return [(f"[image: {node.content or node.attrs.get('src', '')}]", "link")]
-        inner = self._render_children(node)
+        inner = self._render_child_nodes(node)
         if kind == "link":
             url, text, shown = (
                 str(node.attrs.get("href", "")),
-                join_text(inner),
+                join_span_texts(inner),
                 add_style_role(inner, "link"),
             )
             if "://" in url and url not in (text, f"mailto:{text}"):
@@ -424,7 +440,7 @@ class _MarkdownLayout:
         return add_style_role(inner, role) if role else inner
 
 
-def _split_at_breaks(spans: Spans) -> list[Spans]:
+def _split_paragraph_at_breaks(spans: Spans) -> list[Spans]:
     """Split a paragraph at its hard line breaks, and at soft breaks (newlines) that follow a short line.
 
     After a long line, an editor probably inserted the break; after a short line, the author did.
@@ -447,7 +463,7 @@ def _split_at_breaks(spans: Spans) -> list[Spans]:
     return parts
 
 
-def layout_code_panel(
+def lay_out_code_panel(
     text: str,
     language: str,
     width: int,
@@ -457,9 +473,9 @@ def layout_code_panel(
 ) -> list[StyledLine]:
     """Lay out code on a coloured background that is `width` cells wide."""
     lines: list[StyledLine] = []
-    for number, spans in enumerate(highlight_source(text, language)):
+    for number, spans in enumerate(highlight_source_code(text, language)):
         source = first_line + number if first_line else 0
-        for line in wrap_code(highlight_matches(spans, found), width - 3, source, code_offset):
+        for line in wrap_code_line(highlight_matches(spans, found), width - 3, source, code_offset):
             space = " " * (width - 2 - measure_cell_width(line.spans))
             line.spans = add_style_role([("  ", ""), *line.spans, (space, "")], "code")
             lines.append(line)
@@ -498,7 +514,7 @@ _MAX_NESTING = 3
 """How deeply inline marks may be nested, such as bold text in a link in italic text."""
 
 
-def strip_markdown(
+def strip_markdown_marks(
     text: str, matches: list[CharacterRange], reach: int | None = None
 ) -> tuple[str, list[CharacterRange]]:
     """Remove Markdown marks from a text; return the text and the new positions of its ascending matches.
@@ -513,7 +529,7 @@ def strip_markdown(
     end = len(text) if reach is None else reach
     gone = sorted(
         mark
-        for group in _find_markup_characters(text, end, dots)
+        for group in _find_markup_ranges(text, end, dots)
         if not any(start < b and a < end for start, end in group for a, b in matches)
         for mark in group
     )
@@ -530,9 +546,7 @@ def strip_markdown(
     return "".join(signs), moved
 
 
-def _find_markup_characters(
-    text: str, reach: int, dots: list[int]
-) -> Iterator[list[CharacterRange]]:
+def _find_markup_ranges(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
     """Yield groups of ranges that are removed together; append the positions that become dots to `dots`."""
     position = 0
     opened = ""
@@ -541,17 +555,17 @@ def _find_markup_characters(
         if opened and (not sign.startswith(opened) or words):
             continue
         if not opened:
-            yield from _find_prose_markup(text, position, fence.start(), dots)
+            yield from _find_prose_markup_ranges(text, position, fence.start(), dots)
         yield [fence.span(1)]
         if words:
             yield [fence.span(2)]
         opened = "" if opened else sign
         position = fence.end()
     if not opened:
-        yield from _find_prose_markup(text, position, reach, dots)
+        yield from _find_prose_markup_ranges(text, position, reach, dots)
 
 
-def _find_prose_markup(
+def _find_prose_markup_ranges(
     text: str, start: int, end: int, dots: list[int]
 ) -> Iterator[list[CharacterRange]]:
     for line in _LINE_MARK.finditer(text, start, end):
@@ -571,10 +585,10 @@ def _find_prose_markup(
             yield [(at - 2, at), (after, after + 1)]
         elif line.end() > line.start():
             yield [line.span()]
-    yield from _find_inline_markup(text, start, end, _MAX_NESTING)
+    yield from _find_inline_markup_ranges(text, start, end, _MAX_NESTING)
 
 
-def _find_inline_markup(
+def _find_inline_markup_ranges(
     text: str, start: int, end: int, depth: int
 ) -> Iterator[list[CharacterRange]]:
     for found in _INLINE_MARK.finditer(text, start, end):
@@ -582,4 +596,4 @@ def _find_inline_markup(
         at, after = found.span(name)
         yield [(found.start(), at), (after, found.end())]
         if name in _NESTED_GROUPS and depth:
-            yield from _find_inline_markup(text, at, after, depth - 1)
+            yield from _find_inline_markup_ranges(text, at, after, depth - 1)

@@ -38,7 +38,7 @@ PUNCTUATION_KEYS = {_character_to_key(character): character for character in str
 """Textual's name of a punctuation key -> the character that it types."""
 
 
-def format_key(key: str) -> str:
+def format_key_label(key: str) -> str:
     """Return the label of a key, such as `^p` for Textual's `ctrl+p`."""
     return KEY_LABELS.get(key) or PUNCTUATION_KEYS.get(key) or key.replace("ctrl+", "^")
 
@@ -71,7 +71,7 @@ class TuiCommand(NamedTuple):
     @property
     def key_labels(self) -> list[str]:
         """The labels of the keys."""
-        return [format_key(key) for key in self.keys.split(",") if key]
+        return [format_key_label(key) for key in self.keys.split(",") if key]
 
 
 def define_command(
@@ -82,7 +82,7 @@ def define_command(
     return TuiCommand(name, keys, action, label, explained, hint=hint, **more)
 
 
-def apply_keymap(
+def apply_keymap_to_commands(
     commands: Iterable[TuiCommand], keymap: Mapping[str, str] | None
 ) -> list[TuiCommand]:
     """Return the commands, with the keys that a keymap defines for them."""
@@ -90,7 +90,7 @@ def apply_keymap(
     return [command._replace(keys=keymap.get(command.id, command.keys)) for command in commands]
 
 
-def make_bindings(commands: Iterable[TuiCommand]) -> list[Binding]:
+def make_textual_bindings(commands: Iterable[TuiCommand]) -> list[Binding]:
     """Return Textual's bindings for commands."""
     return [
         Binding(c.keys, c.action, c.label, id=c.id, show=False, priority=c.is_immediate)
@@ -139,4 +139,4 @@ MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
 )
 """The commands for moving in a list or document; every widget that scrolls has these actions."""
 
-MOVE_BINDINGS = make_bindings(MOVE_COMMANDS)
+MOVE_BINDINGS = make_textual_bindings(MOVE_COMMANDS)

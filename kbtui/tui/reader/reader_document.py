@@ -23,7 +23,7 @@ MANY_BLOCKS = 4_000
 
 
 @dataclass(eq=False)
-class Document:
+class ReaderDocument:
     """The content of the reader: a sequence of blocks with a title and badges.
 
     `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page. `view` is
@@ -71,7 +71,7 @@ class Document:
         return len(self.blocks) > MANY_BLOCKS
 
     @property
-    def features(self) -> frozenset[str]:
+    def available_features(self) -> frozenset[str]:
         """The features that commands can need: "turns", "folds", "links", "views"."""
         features = {
             "turns": self.turns_total > 0,
@@ -82,11 +82,11 @@ class Document:
         }
         return frozenset(name for name, has in features.items() if has)
 
-    def find_block(self, key: str) -> int | None:
+    def find_block_index(self, key: str) -> int | None:
         """Return the index of the block with this key, or None."""
         return self._indices.get(key)
 
-    def find_line_block(self, line: int) -> int:
+    def find_block_index_of_line(self, line: int) -> int:
         """Return the index of the block that shows source line `line`, or of the nearest block before it."""
         best = 0
         for index, block in enumerate(self.blocks):
@@ -94,7 +94,7 @@ class Document:
                 best = index
         return best
 
-    def make_reference(self, index: int, line: int) -> str | None:
+    def make_reference_to_line(self, index: int, line: int) -> str | None:
         """Return the most exact reference to source line `line` of the block at `index`."""
         if self.ref is None or not self.blocks:
             return self.ref
@@ -106,7 +106,7 @@ class Document:
             return f"{self.ref}:{line}"
         return self.ref
 
-    def find_matches(
+    def find_pattern_matches(
         self, pattern: re.Pattern[str], model: bool = False
     ) -> Iterator[tuple[int, int]]:
         """Yield the index of the block of each match that the user (or the model) sees, and its index in the block."""
@@ -124,7 +124,7 @@ def compile_search_pattern(terms: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(longest_first), re.IGNORECASE) if parts else None
 
 
-def count_lines(text: str) -> int:
+def count_text_lines(text: str) -> int:
     """Return the number of lines of a text; a line break at its end does not start another line."""
     return text.count("\n") + (not text.endswith("\n")) if text else 0
 
@@ -144,7 +144,7 @@ def format_text_length(text: str) -> str:
     return f"{format_size(len(text))} chars"
 
 
-def format_count(number: int, noun: str) -> str:
+def format_counted_noun(number: int, noun: str) -> str:
     """Format a number with a noun: "1 turn", "2 turns"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -154,7 +154,9 @@ def format_token_cost(number: int) -> str:
     return f"{number:,} characters ≈ {round(number / 4):,} tokens"
 
 
-def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, int] | None:
+def find_start_block_and_match(
+    document: ReaderDocument, place: NavigationTarget
+) -> tuple[int, int] | None:
     """Return the indices of the block at which to start reading and of a match in it; None means the top.
 
     The index of the match is -1 if the block contains none. For a turn or line that does not exist, return the
@@ -165,57 +167,55 @@ def find_start_block(document: Document, place: NavigationTarget) -> tuple[int, 
         return None
     if ref.turn is not None:
         turn = min(max(1, ref.turn), document.turns_total)
-        start = document.find_block(f"turn:{turn}")
+        start = document.find_block_index(f"turn:{turn}")
         if ref.call is not None and turn == ref.turn:
-            start = document.find_block(f"call:{turn}.{ref.call}") or start
+            start = document.find_block_index(f"call:{turn}.{ref.call}") or start
         if start is None:
             return None
         first = start
         in_turn = takewhile(lambda n: blocks[n].turn == turn, range(first, len(blocks)))
         span = [n for n in in_turn if ref.call in (None, blocks[n].call)]
     elif ref.lines is not None:
-        first, last = map(document.find_line_block, ref.lines)
+        first, last = map(document.find_block_index_of_line, ref.lines)
         span = list(range(first, last + 1))
     elif place.text and not place.words:
         return _find_passage_block(document, place.text), -1
     else:
         first, span = 0, list(range(len(blocks)))
     pattern = compile_search_pattern(place.words)
-    best = _find_best_block(document, span, pattern, place.text) if pattern else None
+    best = _find_best_matching_block(document, span, pattern, place.text) if pattern else None
     return best or (first, -1)
 
 
-def describe_missing_place(document: Document, ref: Ref | None) -> str:
+def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> str:
     """Return a message if the document lacks the turn, tool call or line in a reference, else ""."""
     if ref is None:
         return ""
     if ref.turn is not None:
         if not 1 <= ref.turn <= document.turns_total:
-            total = format_count(document.turns_total, "turn")
+            total = format_counted_noun(document.turns_total, "turn")
             return f"no turn {ref.turn}: the conversation has {total}"
         key = f"call:{ref.turn}."
-        if ref.call is not None and document.find_block(f"{key}{ref.call}") is None:
-            calls = next(n for n in count() if document.find_block(f"{key}{n + 1}") is None)
-            return (
-                f"no tool call {ref.call}: turn {ref.turn} has {format_count(calls, 'tool call')}"
-            )
+        if ref.call is not None and document.find_block_index(f"{key}{ref.call}") is None:
+            calls = next(n for n in count() if document.find_block_index(f"{key}{n + 1}") is None)
+            return f"no tool call {ref.call}: turn {ref.turn} has {format_counted_noun(calls, 'tool call')}"
     elif ref.lines is not None and not 1 <= ref.lines[0] <= document.lines_total:
         return describe_missing_line(document, ref.lines[0])
     return ""
 
 
-def describe_missing_line(document: Document, line: int) -> str:
+def describe_missing_line(document: ReaderDocument, line: int) -> str:
     """Return a message saying that the shown text has no line with this number."""
     # The output of `learn` has other line numbers than the subject.
     what = "subject" if document.view in ("read", "source") else "text"
-    return f"no line {line}: the {what} has {format_count(document.lines_total, 'line')}"
+    return f"no line {line}: the {what} has {format_counted_noun(document.lines_total, 'line')}"
 
 
-def _find_best_block(
-    document: Document, span: list[int], pattern: re.Pattern[str], passage: str
+def _find_best_matching_block(
+    document: ReaderDocument, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
     """Return the indices of the block with the passage, else of that with most matches, and of one match."""
-    probe = _compile_passage_start(passage)
+    probe = _compile_passage_start_pattern(passage)
     best_score, best = 0, None
     for index in span:
         block = document.blocks[index]
@@ -230,27 +230,27 @@ def _find_best_block(
     return best
 
 
-def _find_passage_block(document: Document, passage: str) -> int:
+def _find_passage_block(document: ReaderDocument, passage: str) -> int:
     """Return the block that contains a line of the passage, trying the lines in order; else block 0."""
     texts = [
         (index, block.get_searchable_text())
         for index, block in enumerate(document.blocks)
         if isinstance(block, TextBlock)
     ]
-    probes = filter(None, map(_compile_passage_start, passage.split("\n")))
+    probes = filter(None, map(_compile_passage_start_pattern, passage.split("\n")))
     return next((index for probe in probes for index, text in texts if probe.search(text)), 0)
 
 
-def _compile_passage_start(passage: str) -> re.Pattern[str] | None:
+def _compile_passage_start_pattern(passage: str) -> re.Pattern[str] | None:
     """Return a pattern for the first eight words of a passage; None if it has fewer than three words."""
     words = [word for word in passage.split() if any(map(str.isalnum, word))][:8]
     return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None
 
 
-def has_start_block(document: Document, place: NavigationTarget) -> bool:
+def has_loaded_start_block(document: ReaderDocument, place: NavigationTarget) -> bool:
     """Return whether a partly loaded document already contains the position to start at."""
     if place.mark is not None:
-        return document.find_block(place.mark.key) is not None
+        return document.find_block_index(place.mark.key) is not None
     if place.ref is not None and place.ref.turn is not None:
         # The last turn may be incomplete.
         return place.ref.turn < document.turns_total

@@ -15,15 +15,15 @@ from kbtui.tui.reader.document_blocks import TextBlock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.tui.reader.document import Document
     from kbtui.tui.reader.document_blocks import DocumentBlock
     from kbtui.tui.reader.document_view import DocumentViewport
+    from kbtui.tui.reader.reader_document import ReaderDocument
 
 PREVIEW_WIDTH = 40
 
 
 @dataclass(frozen=True)
-class CopyOption:
+class CopyableText:
     """A text that the user can copy; `get_text` is called in a thread, because a document may be long."""
 
     key: str
@@ -32,13 +32,17 @@ class CopyOption:
     get_text: Callable[[], str]
 
 
-def list_copy_options(viewport: DocumentViewport, reference: str | None) -> list[CopyOption]:
+def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> list[CopyableText]:
     """Return the copy options at the current line, smallest text first."""
-    document, line, turn = viewport.document, viewport.current_line, viewport.current_turn
+    document, line, turn = (
+        viewport.document,
+        viewport.current_styled_line,
+        viewport.current_turn_number,
+    )
     found: list[tuple[str, str, str, Callable[[], str]]] = []
     if line is not None and document.blocks:
         words = (line.full_text or line.plain).strip()
-        text = _find_source_block(document.blocks[viewport.cursor.block], line.source_line)
+        text = _find_source_text_at_line(document.blocks[viewport.cursor.block], line.source_line)
         preview = cut_to_width(one_line(text[:200]), PREVIEW_WIDTH)
         found.append(("l", "the line", cut_to_width(words, PREVIEW_WIDTH), lambda: words))
         found.append(("b", "the block", preview, lambda: text))
@@ -53,15 +57,15 @@ def list_copy_options(viewport: DocumentViewport, reference: str | None) -> list
             found.append(("j", "JP link", link, lambda: link))
     if command := build_show_command(document, reference):
         found.append(("c", "kbtui command", command, lambda: command))
-    return list(starmap(CopyOption, found))
+    return list(starmap(CopyableText, found))
 
 
-def _find_source_block(block: DocumentBlock, source: int) -> str:
+def _find_source_text_at_line(block: DocumentBlock, source: int) -> str:
     """Return the source text of the paragraph, list, table or code that contains a source line."""
     whole = block.get_searchable_text().strip("\n")
     if not isinstance(block, TextBlock) or not source or not block.first_line:
         return whole
-    from kbtui.tui.reader.markdown import parse_markdown
+    from kbtui.tui.reader.markdown_layout import parse_markdown
 
     at = source - block.first_line
     for token in parse_markdown(block.get_searchable_text()):
@@ -70,20 +74,20 @@ def _find_source_block(block: DocumentBlock, source: int) -> str:
     return whole
 
 
-def _join_turn_text(document: Document, turn: int) -> str:
+def _join_turn_text(document: ReaderDocument, turn: int) -> str:
     """Return what the user sees of a turn, without its heading."""
     in_turn = (b for b in document.blocks if b.turn == turn and b.key != f"turn:{turn}")
     texts = [block.get_searchable_text().strip() for block in in_turn if block.view != "model"]
     return "\n\n".join(filter(None, texts))
 
 
-def _join_document_text(document: Document) -> str:
+def _join_document_text(document: ReaderDocument) -> str:
     shown = (block for block in document.blocks if block.view != "model")
     texts = [block.get_searchable_text().strip("\n") for block in shown]
     return "\n\n".join(text for text in texts if text.strip()) + "\n"
 
 
-def build_show_command(document: Document, reference: str | None) -> str | None:
+def build_show_command(document: ReaderDocument, reference: str | None) -> str | None:
     """Return the shell command that prints the document; None if there is no such command."""
     if document.key == "home":
         return "kbtui topics" if reference is None else f"kbtui show {reference}"

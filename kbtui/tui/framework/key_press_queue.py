@@ -43,7 +43,7 @@ class KeyHandled(Message):
         self.number, self.rounds, self.target = number, rounds, target
 
 
-class KeyQueue:
+class KeyPressQueue:
     """A queue that holds keys and pasted text until the previous key or text has been handled."""
 
     def __init__(self, app: App[None]) -> None:
@@ -58,7 +58,7 @@ class KeyQueue:
         self._screen: Screen[object] | None = None
         self._timeout: asyncio.TimerHandle | None = None
 
-    def hold_key_if_busy(self, event: events.Event) -> bool:
+    def queue_key_if_busy(self, event: events.Event) -> bool:
         """Queue a key that must wait and return True; return False for an event to handle now."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
@@ -73,10 +73,10 @@ class KeyQueue:
             self._queue.append(event)
             self._retry_held_key_later()
             return True
-        self._send_follow_up_behind_event()
+        self._send_follow_up_message()
         return False
 
-    def _send_follow_up_behind_event(self) -> None:
+    def _send_follow_up_message(self) -> None:
         app = self._app
         self._is_busy = True
         self._number += 1
@@ -89,7 +89,7 @@ class KeyQueue:
         # The event itself is put into the message queue before the follow-up.
         app.call_next(target.post_message, KeyHandled(self._number, KEY_HANDLED_ROUNDS, target))
 
-    def resume_after_handled_key(self, done: KeyHandled) -> None:
+    def resume_keys_after_handled_key(self, done: KeyHandled) -> None:
         """Send the next follow-up; after the last follow-up, deliver the next key."""
         if done.number != self._number or not self._is_busy:
             return
@@ -97,16 +97,16 @@ class KeyQueue:
             done.target.post_message(KeyHandled(done.number, done.rounds - 1, done.target))
         elif self._app.screen is not self._screen:
             # The key opened a dialog, which gets the remaining keys as soon as it is shown.
-            self._resume_when_shown()
+            self._resume_keys_when_screen_shown()
         else:
             self._resume_sending_keys(done.number)
 
-    def resume_after_closed_screen(self) -> None:
+    def resume_keys_after_closed_screen(self) -> None:
         """Resume after a screen has closed, because follow-up messages to that screen are lost."""
         if self._is_busy and self._app.screen is not self._screen:
-            self._resume_when_shown()
+            self._resume_keys_when_screen_shown()
 
-    def _resume_when_shown(self) -> None:
+    def _resume_keys_when_screen_shown(self) -> None:
         self._screen = self._app.screen
         self._screen.call_after_refresh(
             self._app.call_later, self._resume_sending_keys, self._number
