@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         UsageError,
         WorkspaceError,
     )
-    from kbtui.knowledge.models import Topic
+    from kbtui.knowledge.knowledge_classes import Topic
     from kbtui.library import Library, open_workspace
     from kbtui.library.async_client import KnowledgeHit, MemoryClient, create_memory_client
     from kbtui.search.search_request_and_answer import Hit, SearchAnswer, SearchRequest
@@ -56,7 +56,7 @@ _MODULES = {
     "Library": "library",
     "MemoryClient": "library.async_client",
     "SearchRequest": "search.search_request_and_answer",
-    "Topic": "knowledge.models",
+    "Topic": "knowledge.knowledge_classes",
     "create_memory_client": "library.async_client",
     "open_workspace": "library",
 }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.conversation_classes import Conversation, ConversationEvent
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import Subject, Topic
+    from kbtui.knowledge.knowledge_classes import Subject, Topic
 
 
 class CitationTargetLookup:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kbtui.cli.parser import CommandParser
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import Topic
+    from kbtui.knowledge.knowledge_classes import Topic
     from kbtui.workspace import Workspace
 
     Pairs = Iterable[tuple[str, str]]

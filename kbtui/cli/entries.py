@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbtui.cli.parser import CommandParser
     from kbtui.index.entry_query import EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_classes import Subject
     from kbtui.library import Library
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from kbtui.index.index_catalog import Catalog
     from kbtui.knowledge.front_matter import FrontMatterAndBody
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_classes import Subject
 
 
 SUBJECT_BYTES_MAX = 20_000_000

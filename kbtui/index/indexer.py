@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbtui.index.entry_extraction import EntryPartToWrite
     from kbtui.index.index_catalog import EntryWriteResult
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_classes import Subject
     from kbtui.workspace import Settings, Workspace
 
 

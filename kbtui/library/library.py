@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     )
     from kbtui.engine.engine_protocol import EngineEvent
     from kbtui.index import IndexReader
-    from kbtui.knowledge.models import Topic
+    from kbtui.knowledge.knowledge_classes import Topic
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_classes import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_classes import Subject
 
 
 class ReferenceReader(IndexAccess):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationToolsAndModels,
     )
-    from kbtui.knowledge.models import Subject
+    from kbtui.knowledge.knowledge_classes import Subject
     from kbtui.tui.framework.styled_text import Spans
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationToolsAndModels,
     )
-    from kbtui.knowledge.models import KnowledgeProblem, Subject, Topic
+    from kbtui.knowledge.knowledge_classes import KnowledgeProblem, Subject, Topic
     from kbtui.library import Library
 
 

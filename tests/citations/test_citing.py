@@ -16,7 +16,7 @@ from kbtui.conversations.conversation_classes import (
     ConversationInfo,
     Turn,
 )
-from kbtui.knowledge.models import Subject, Topic
+from kbtui.knowledge.knowledge_classes import Subject, Topic
 
 ID = "jp-c17800836875"
 OTHER = "jp-c17457886043"
