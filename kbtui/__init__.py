@@ -60,7 +60,7 @@ _MODULES = {
     "create_memory_client": "library.async_client",
     "open_workspace": "library",
 }
-"""The modules that define the public names. Names that are missing here are in `errors`."""
+"""Maps each public name to its module. The names that are not listed are in `errors`."""
 
 
 def __getattr__(name: str) -> object:

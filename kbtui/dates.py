@@ -1,4 +1,4 @@
-"""Dates as people write and read them: `2026-11`, `3d`, `yesterday`; `5 min`, `31 Jul`."""
+"""Parses and formats dates as people write and read them: `3d`, `yesterday`, `31 Jul`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parse_date_or_age(
 
     A day means the midnight at which it begins or, with `to_end_of_day`, at which it ends. If the
     text names no time zone, `zone` applies (None: local time). An age is subtracted from `now`,
-    an aware time. A weekday means the last such day before today.
+    which must have a time zone. A weekday means the last such day before today.
     """
     now = now or datetime.now(UTC)
     text = text.strip().lower()
@@ -64,13 +64,13 @@ def parse_timestamp(text: object) -> datetime | None:
     if type(text) is not str:
         return None
     try:
-        # JP's own form first: eight times as fast as setting the zone afterwards.
+        # Try JP's own form first: this is eight times as fast as setting the zone afterwards.
         time = datetime.fromisoformat(text + "+00:00")
         if time.tzinfo is not None:
             return time
     except ValueError:
         pass
-    # RFC 3339 allows what `fromisoformat` does not: small letters, a leap second.
+    # RFC 3339 also allows lower-case letters and leap seconds, which `fromisoformat` rejects.
     for form in (text, text.upper().replace(":60", ":59", 1)):
         try:
             time = datetime.fromisoformat(form)
@@ -81,7 +81,7 @@ def parse_timestamp(text: object) -> datetime | None:
 
 
 def format_timestamp(time: datetime | None) -> str | None:
-    """Format a time as RFC 3339 in UTC with milliseconds, so that texts sort like times."""
+    """Format a time as RFC 3339 in UTC with milliseconds, so that the texts sort by time."""
     if time is None:
         return None
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -98,7 +98,7 @@ def format_unix_time(seconds: float | None) -> str | None:
 
 
 def parse_time_zone(name: str) -> tzinfo:
-    """Return the time zone that a value of the variable TZ names; raises `ValueError`."""
+    """Return the time zone for a value of the environment variable TZ; raises `ValueError`."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -108,13 +108,13 @@ def parse_time_zone(name: str) -> tzinfo:
 
 
 Clock = Callable[[], datetime]
-"""A function that returns the present time, with its zone."""
+"""A function that returns the current time with its time zone."""
 
 _MONTH_NAMES = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
 def get_local_time() -> datetime:
-    """Return the present time in local time."""
+    """Return the current time in the local time zone."""
     return datetime.now(UTC).astimezone()
 
 
@@ -131,11 +131,11 @@ def format_relative_day(day: date, today: date) -> str:
 
 
 def format_age_or_day(when: datetime, present: datetime) -> str:
-    """Format a time of today as `5 min` or `3 h`, an earlier one as its day or `Dec 2025`."""
+    """Format a time of today as its age (`5 min`, `3 h`), an earlier one as its day or month."""
     local = when.astimezone(present.tzinfo)
     if local.date() != present.date():
         label = format_relative_day(local.date(), present.date())
-        # The day of another year is left out, because the title next to it needs the space.
+        # A time of another year shows only month and year, because the title needs the space.
         return label.partition(" ")[2] if local.year != present.year and " " in label else label
     minutes = int((present - local).total_seconds()) // 60
     if minutes < 1:
@@ -165,7 +165,7 @@ def format_time_with_date(when: datetime, present: datetime) -> str:
 
 
 def format_unix_time_as_day(seconds: float) -> str:
-    """Format the local day of Unix seconds as `2026-05-13`, or as `?` if it is out of range."""
+    """Format the local day of Unix seconds as `2026-05-13`; return `?` if it is out of range."""
     try:
         return datetime.fromtimestamp(seconds).date().isoformat()
     except (ValueError, OverflowError, OSError):

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class KbtuiError(Exception):
     """Base class of errors that a user can understand and act on.
 
-    `message` says what happened. `where` is the file, key or argument, and `hint` says what to do;
-    both may be None. If `message` has several lines, `brief` is a shorter one for places that show
-    a single line.
+    `message` says what happened. `where` names the file, key or argument that caused the error, and
+    `hint` says what to do; both may be None. `brief` is a version of `message` for front ends that
+    show only a single line.
     """
 
     exit_code = 3
@@ -44,7 +44,7 @@ class KbtuiError(Exception):
 
 
 class NothingFound(KbtuiError):
-    """The requested thing does not exist, or nothing matched."""
+    """The target of a reference does not exist, or nothing matches."""
 
     exit_code = 1
 
@@ -70,7 +70,7 @@ class IndexUnavailable(KbtuiError):
 
 
 class Cancelled(KbtuiError):
-    """The caller has cancelled a call."""
+    """The caller cancelled the call."""
 
 
 class EngineUnavailable(KbtuiError):
@@ -90,11 +90,11 @@ class PackageUnavailable(KbtuiError):
 
 
 def format_error_on_one_line(error: Exception, root: Path) -> str:
-    """Format an error on one line: place (relative to the workspace), message and hint."""
+    """Format an error on one line: its `where` (relative to the workspace), message and hint."""
     if not isinstance(error, KbtuiError):
         return f"{type(error).__name__}: {error}"
     where = ""
-    # The path of the workspace is known and would push the message out of the line.
+    # Leave out the workspace's own path: users know it, and the message needs the space.
     if error.where and error.where != str(root):
         where = os.path.normpath(error.where).removeprefix(f"{str(root).rstrip('/')}/") + ": "
     return where + error.brief + (f" ({error.hint})" if error.hint else "")

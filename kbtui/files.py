@@ -1,4 +1,4 @@
-"""Reads files of other programs within limits, and writes one or several files atomically."""
+"""Reads files of limited size, writes files atomically, and parses TOML."""
 
 import errno
 import os
@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from kbtui.errors import WorkspaceError
 
 FILE_SIZE_LIMIT = 500_000
-"""The size in bytes of the largest configuration file that kbtui reads (in about a second)."""
+"""The maximum size in bytes of a configuration file. Parsing it takes about a second."""
 
 
 def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT) -> bytes:
-    """Return the content of a regular file of at most `most` bytes; else raise `OSError`."""
+    """Read a file; raises `OSError` if it is not a regular file or larger than `most` bytes."""
     # O_NONBLOCK: opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as file:
@@ -42,7 +42,7 @@ def write_file_atomically(path: Path, data: bytes, *, is_new: bool = False) -> N
 
 
 def write_staged_file(path: Path, data: bytes) -> Path:
-    """Write `data` to a hidden file next to `path`, which the caller renames. Raises `OSError`."""
+    """Write `data` to a hidden file next to `path`, for the caller to rename. Raises `OSError`."""
     staged = path.with_name(f".{path.name[:50]}.{os.urandom(4).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -75,7 +75,7 @@ def publish_staged_file(staged: Path, path: Path) -> None:
 
 
 class FileReplacement(NamedTuple):
-    """A file to write or remove: its content now and then, None where it does not exist."""
+    """A file to write or remove: its old and new content, each None if the file does not exist."""
 
     path: Path
     old: bytes | None
@@ -83,11 +83,11 @@ class FileReplacement(NamedTuple):
 
 
 def replace_files_atomically(changes: Sequence[FileReplacement]) -> None:
-    """Write and remove all of several files, or none; raises `WorkspaceError`."""
+    """Write and remove files: either all of them or none. Raises `WorkspaceError`."""
     path = Path()
     with ExitStack() as undo:
         try:
-            # Staged first, so that a full disk raises an error before any file is changed.
+            # Write all new content first, so that a full disk raises an error before any change.
             staged = {}
             for path, _, new in changes:
                 if new is not None:
@@ -132,7 +132,7 @@ def _call_ignoring_os_errors(step: Callable[..., object], *arguments: object) ->
 
 
 KEY_PARTS_LIMIT = 100
-"""The maximum number of parts of a dotted key. The time of `tomllib` grows with its square."""
+"""The maximum number of parts in a dotted key. `tomllib` takes quadratic time for long keys."""
 _DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
 
 

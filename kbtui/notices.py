@@ -39,11 +39,11 @@ MODEL_CAUSES: dict[str, str] = {
     "model_off": 'the model is switched off (setting model = "off")',
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Explanations of why there is no semantic search. A notice whose cause is not listed has a `detail`."""
+"""Why there is no semantic search, by cause. A notice with any other cause has a `detail`."""
 
 
 class NoticeValues(TypedDict, total=False):
-    """The values of a notice. `detail`, `where` and `hint` are from the error that caused it."""
+    """The values of a notice. `detail`, `where` and `hint` come from the error that caused it."""
 
     cause: Cause
     detail: str
@@ -67,7 +67,7 @@ class Notice(NamedTuple):
 NOTHING_INDEXED = (
     "nothing to search: there are no subjects or conversations, or none is indexed yet"
 )
-"""The message of an answer if the index is empty."""
+"""The message that front ends show if the index is empty."""
 
 
 def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
@@ -88,7 +88,7 @@ def format_notice(notice: Notice) -> str:
         case "configuration_invalid":
             return f"topics may be missing: {values['detail']}"
         case "filter_without_value":
-            return f"{values['word']} needs a value; searched as a word"
+            return f"{values['word']} needs a value; it was searched for as a word"
         case "index_behind":
             return _format_index_behind(values)
         case "index_mended":

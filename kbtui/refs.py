@@ -16,7 +16,7 @@ from kbtui.errors import NothingFound, UsageError
 RefKind = Literal["topic", "subject", "conversation", "chunk"]
 
 # These patterns are not compiled here, so that importing the module takes no time; `re` caches them.
-# Numbers have at most 18 digits, which fit into 64 bits.
+# Numbers have at most 18 digits, so that they fit into 64 bits.
 _ID = r"(\d{1,18})(?:-([0-9a-z]+))?"
 _CONVERSATION = rf"(?:jp-c)?{_ID}(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
 _LINK = rf"(?s)jp://(?:jp-c)?{_ID}(?:\?(.*))?"
@@ -86,7 +86,7 @@ def make_conversation_ref(
 
 
 def make_jp_conversation_id(digits: str) -> str:
-    """Return the id of a JP conversation for the digits in its directory's name."""
+    """Return a JP conversation's id, made from the digits in its directory's name."""
     return f"jp-c{int(digits)}"
 
 
@@ -102,12 +102,12 @@ def get_conversation_creation_time(conversation: str) -> datetime:
 
 
 def parse_conversation_id(text: str, workspace: str | None = None) -> str:
-    """Return the id in a conversation's reference; raises like `parse_conversation_ref`."""
+    """Return a reference's conversation id; raises the errors of `parse_conversation_ref`."""
     return str(parse_conversation_ref(text, workspace).conversation)
 
 
 def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
-    """Parse the reference of a conversation, with turn and call if the text names them.
+    """Parse a reference to a conversation, a turn or a tool call.
 
     `workspace` is the id of this workspace, None if it has none. Raises `UsageError` if the text
     is not such a reference, and `NothingFound` if it names another workspace.
@@ -156,7 +156,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
 
 
 def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
-    """Return the reference without this workspace's id; raises `NothingFound` for another id."""
+    """Return the reference without its workspace id; raises `NothingFound` for another workspace."""
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise NothingFound(
             f"{ref.conversation}-{ref.workspace} is a conversation of another workspace",
@@ -166,7 +166,7 @@ def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
 
 
 def split_slug_and_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
-    """Split `slug:first-last` into slug and lines (None without any); raises `UsageError`."""
+    """Split `slug:first-last` into slug and lines (None if there are none); raises `UsageError`."""
     match = re.fullmatch(_LINES, slug)
     if match is None:
         return slug, None

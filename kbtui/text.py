@@ -1,7 +1,7 @@
-"""Text for terminals: sanitizing, widths, cutting.
+"""Sanitizes, measures and cuts text for terminals.
 
 Text from files, transcripts and queries is untrusted. `sanitize` prepares it for a terminal or a
-pane by JP's policy: printable text, newline and tab stay; escape sequences, other C0 controls,
+pane as JP does: printable text, newline and tab stay; escape sequences, other C0 controls,
 DEL, C1 controls and bidirectional overrides are removed. Colours (SGR) are removed, too, because
 kbtui shows only its own.
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     Policy = Literal["strip", "visualize", "off"]
 
 # Patterns that are seldom needed are strings: `re` compiles them on first use and caches them.
-# The alternatives: OSC and other strings up to their terminator, or to the end of the line so that
-# an unterminated one does not remove the rest; CSI; charset and two-byte escapes; a lone ESC.
+# The alternatives: OSC and other control strings up to their terminator; CSI; charset and two-byte
+# escapes; a lone ESC. An unterminated control string ends with its line, so that the rest stays.
 _SEQUENCES = (
     r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\n]*?(?:\x1b\\|\x07|\x9c|(?=\n)|\Z)"
-    r"|\x1bk[^\n\x1b]*\x1b\\"  # the title of a window in screen and tmux
+    r"|\x1bk[^\n\x1b]*\x1b\\"  # a window title in screen and tmux
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|\x1b[ -/]*[0-~]?"
 )
@@ -48,7 +48,7 @@ _MARK_RUN = (
     r"[^\w\s\x21-\x7e\u2010-\u205e\u2190-\u2bff\u3001-\u303f]{5,}|[\u1161-\u11ff\ud7b0-\ud7ff]{5,}"
 )
 MARKS_PER_CHARACTER = 4
-"""How many marks without width one character may have; more would cover other lines."""
+"""The maximum number of zero-width marks on a character; more would cover other lines."""
 
 _current_policy: Policy = "strip"
 
@@ -62,7 +62,7 @@ def set_sanitize_policy(policy: str) -> None:
 
 
 def sanitize(text: str, policy: Policy | None = None) -> str:
-    r"""Make text safe for a terminal, which then shows it and executes nothing in it.
+    r"""Make text safe to show on a terminal: no part of it then acts as a control sequence.
 
     The policy `strip` removes dangerous characters, `visualize` replaces them (`␛`, `<U+202E>`),
     and `off` replaces only lone surrogates, which cannot be encoded. `\r\n` becomes `\n` unless the
@@ -89,21 +89,21 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
 
 
 def strip_escape_sequences(text: str) -> str:
-    """Remove escape sequences from a text to index: `31m` of a colour is not to be found."""
+    """Remove escape sequences from a text, so that the `31m` of a colour is not indexed."""
     if "\x1b" not in text and (text.isascii() or not re.search(_INTRODUCERS, text)):
         return text
     return re.sub(_SEQUENCES, "", text)
 
 
 def strip_escape_sequences_before_cutting(text: str) -> str:
-    """Remove the escape sequences that `sanitize` would not recognize after a cut."""
+    """Remove escape sequences before a cut: `sanitize` would not recognize half of one."""
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
 
 def sanitize_text_and_move_ranges(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Sanitize a text before it is cut; adapt `marks`, ranges of characters in it."""
+    """Sanitize a text; adapt `marks`, which are ranges of characters in it."""
     clean = sanitize(text)
     if clean == text:
         return text, marks
@@ -193,7 +193,7 @@ def format_json(value: object) -> str:
 def describe_missing_words(missing: Sequence[str]) -> list[str]:
     """Return a line for the words that a passage lacks, and one for pairs that are apart in it."""
     words = [word for word in missing if " " not in word]
-    # A pair with a word that is not there at all says nothing more.
+    # Leave out a pair if one of its words is missing: the first line already says so.
     pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]
     lines = [f"not in the passage: {', '.join(words)}"] if words else []
     return lines + ([f"not side by side: {', '.join(pairs)}"] if pairs else [])

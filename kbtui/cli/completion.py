@@ -54,7 +54,7 @@ def run_completion_command(args: Namespace) -> int:
 
 
 def print_completions_for_tab(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
-    """Print completions; `find_parser` returns a parser and how many words it does not read."""
+    """Print completions; `find_parser` returns a parser and how many first words to skip."""
     words = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
     parser, skipped = find_parser(words[1:])
     # In this variable, argcomplete expects the position of the word that is the program's name.

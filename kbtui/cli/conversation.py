@@ -445,11 +445,11 @@ _OPTIONS_BY_ARGUMENT = {
     "id": "ID",
     **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
 }
-"""The options of the command by the names of the tools' arguments."""
+"""Maps the arguments of the tools to the options of the command."""
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Reword an error of the tools with options instead of arguments; keep the error's exit code."""
+    """Make a tool's error name options instead of the tool's arguments; keep its exit code."""
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
     if isinstance(error, ToolCallRefused):
         kind = UsageError if isinstance(error, UsageError) else NothingFound

@@ -51,7 +51,7 @@ def run_doctor_command(args: Namespace) -> int:
 
 
 def _run_doctor_checks(path: str | None) -> Iterator[DiagnosticFinding]:
-    """Run the checks, also without a workspace or with invalid settings."""
+    """Run the checks, even without a workspace or with invalid settings."""
     from kbtui.library import open_workspace
     from kbtui.library.diagnostics import DiagnosticFinding, run_diagnostics
 
@@ -140,7 +140,7 @@ def run_model_command(args: Namespace) -> int:
 
 _LOG_LINES = 200
 _LOG_BYTES = 1_000_000
-"""How many bytes at the end of a log are read."""
+"""The maximum number of bytes that are read from the end of a log."""
 _PACKAGES = ("textual", "tantivy", "lancedb", "onnxruntime", "sentence-transformers", "torch")
 
 
@@ -233,7 +233,7 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""A traceback's line for program code, which is in a directory without private files."""
+"""A traceback line about code in a directory that contains no private files."""
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )
@@ -263,7 +263,7 @@ class LogRedactor:
     def redact_log(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield the lines of a log without file names, quoted text, ids and addresses."""
         # The states: `frames` in a traceback before its exception; `text` in private text, which
-        # ends only at the next record; `between` in all other places.
+        # ends only at the next record; `between` everywhere else.
         state, indented, is_traceback = "between", False, False
         for line in lines:
             if header := _RECORD_HEADER.match(line):

@@ -21,7 +21,7 @@ def declare_insights_arguments(parser: ArgumentParser) -> None:
     add("action", choices=["show", "erase"], nargs="?", default="show", help=text)
     add("--days", type=int, default=30, metavar="N", help="days to look back, 1 to 3660 (30)")
     add("--limit", type=int, default=10, metavar="N", help="rows per list, 1 to 1000 (10)")
-    text = "days without a change that make an entry stale (180)"
+    text = "after how many days without a change an entry is stale (180)"
     add("--stale-days", type=int, default=180, metavar="N", help=text)
     add("--hidden", action="store_true", help="include hidden subjects")
     add("--yes", action="store_true", help="do not ask for confirmation")

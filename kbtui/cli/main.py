@@ -75,7 +75,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 3
     if argv is None:
         sys.excepthook = _print_crash_traceback
-        # A last garbage collection would take a twentieth of the time of a short command.
+        # A final garbage collection would take a twentieth of a short command's time.
         atexit.register(gc.freeze)
     words = list(sys.argv[1:] if argv is None else argv)
     _repair_standard_streams()
@@ -235,7 +235,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
-    """Return the parser that completes a line, and how many words at its beginning to skip."""
+    """Return the parser for a command line, and how many of its first words to skip."""
     from kbtui.cli.parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)

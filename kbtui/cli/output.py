@@ -202,7 +202,7 @@ class WaitingLine:
 
 
 def print_through_pager(text: str) -> None:
-    """Print already sanitized text; on a terminal, with the pager `$PAGER` or `less`."""
+    """Print sanitized text; on a terminal, through the pager `$PAGER` or `less`."""
     command = _find_pager_command() if sys.stdout.isatty() and sys.stdin.isatty() else None
     if command is None or not _run_pager(command, text):
         sys.stdout.write(text)
@@ -228,7 +228,7 @@ def _find_pager_command() -> list[str] | None:
 def _run_pager(command: list[str], text: str) -> bool:
     from subprocess import PIPE, Popen
 
-    # The options of git: keep colours, and exit if the text fits on one screen.
+    # As git does, keep colours, and exit if the text fits on one screen.
     environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX")}
     try:
         pager = Popen(command, stdin=PIPE, env=environment)

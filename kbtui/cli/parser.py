@@ -51,7 +51,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def add_filter_options(parser: CommandParser, surface: Surface) -> None:
-    """Declare an option for each filter of a surface."""
+    """Declare an option for each filter of `surface`: the search or the list of entries."""
     from kbtui.search.filter_definitions import list_filters
 
     for row in list_filters(surface):

@@ -48,7 +48,8 @@ def declare_search_arguments(parser: CommandParser) -> None:
 def run_search_command(args: Namespace) -> int:
     """Search subjects and conversations.
 
-    Passages with most of the words come first. They contain every "phrase in quotes" and no -word.
+    Passages that contain most of the words come first. Every hit contains each "phrase in quotes"
+    and no -word.
     Filters are topic:, in:, type:, title:, role:, tool:, arg:, after: and before:, for example
     topic:guide after:2w. Write a query that begins with a dash after `--`.
     """
@@ -205,7 +206,7 @@ def format_search_messages(answer: dict[str, Any], query: str) -> list[str]:
     """Return the messages for stderr: the notices, and the reason if there are no hits."""
     lines = [answer["degraded"]] if answer["degraded"] else []
     for _, values in answer["details"]["notices"]:
-        # Place and hint are only printed here; other front ends have too little space for them.
+        # Only this command prints `where` and `hint`; other front ends have too little space.
         if values.get("hint"):
             lines.append(": ".join(filter(None, [values.get("where"), values["hint"]])))
     if answer["hits"] or answer.get("why"):

@@ -52,13 +52,13 @@ def declare_source_arguments(parser: ArgumentParser) -> None:
     add = actions.add_parser("add", help="declare a source and approve it")
     kinds = [*_KINDS, *_KINDS.values(), "mcp"]
     add.add_argument("kind", choices=kinds, metavar="KIND", help="url_crawl, file_upload or mcp")
-    text = "the address, the file or directory, the command"
+    text = "the address, the file or directory, or the command"
     add.add_argument("what", nargs="?", metavar="WHAT", help=text)
     text = "the name of the source and its directory (default: from WHAT)"
     add.add_argument("--name", metavar="N", help=text)
     edit = actions.add_parser("edit", help="change a source and approve the change")
     edit.add_argument("name", metavar="NAME", help="a source's name")
-    edit.add_argument("--what", metavar="WHAT", help="the address, the file, the command")
+    edit.add_argument("--what", metavar="WHAT", help="the new address, file or command")
     edit.add_argument("--no-cron", action="store_true", help="run the source only on request")
     for one in (add, edit):
         _add_source_options(one, needs_topic=one is add)

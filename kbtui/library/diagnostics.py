@@ -22,7 +22,7 @@ FindingState = Literal["ok", "note", "wrong"]
 
 
 class DiagnosticFinding(NamedTuple):
-    """One result of a check. `ref` is the subject or conversation that it is about, if any."""
+    """One finding of a check. `ref` names the subject or conversation concerned, if any."""
 
     area: str
     state: FindingState
@@ -31,7 +31,7 @@ class DiagnosticFinding(NamedTuple):
 
 
 FindingWithoutArea = tuple[FindingState, str] | tuple[FindingState, str, str | None]
-"""A finding without its area: state, message and perhaps the reference."""
+"""A finding without its area: state, message and, if there is one, reference."""
 MIN_TERMINAL_SIZE = (60, 15)
 """The smallest size, in columns and rows, in which all panes of the TUI have enough space."""
 MIN_FREE_BYTES = 300_000_000
@@ -131,7 +131,7 @@ def _check_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
 
 
 def _find_missing_module_file(found: Distribution) -> str | None:
-    """Return the first module of a distribution whose file is missing.
+    """Return the name of the first missing module file of a distribution, or None.
 
     Reads the list of files as text, because `Distribution.files` takes 0.3 s for torch.
     """
@@ -222,7 +222,7 @@ def _check_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
         if not subject.disabled and _has_hard_links(subject):
             ref = f"{subject.topic}/{subject.slug}"
             text = (
-                f"{ref}: the file has further hard links, perhaps outside of the workspace; "
+                f"{ref}: the file has more hard links, perhaps outside the workspace; "
                 "an editor that replaces the file when it saves breaks them"
             )
             yield "note", text, ref

@@ -1,4 +1,4 @@
-"""Access to the index and the engine of a workspace from any thread, and the engine's events."""
+"""Gives all threads access to a workspace's index and engine, and to the engine's events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 SILENT_SECONDS = 10.0
-"""How long, in seconds, no request is sent to an engine that failed to answer."""
+"""How many seconds kbtui sends no request to an engine that failed to answer."""
 STEP_SECONDS = 0.02
 """The interval at which a waiting call checks whether it was cancelled."""
 
@@ -39,7 +39,7 @@ def make_engine_unavailable_values(error: EngineUnavailable) -> NoticeValues:
 
 
 class CallCancellation:
-    """Cancels a call inside `with cancellation:` from another thread; it raises `Cancelled`."""
+    """Lets another thread cancel a call inside `with cancellation:`, which raises `Cancelled`."""
 
     _of_thread = threading.local()
 
@@ -138,11 +138,11 @@ class IndexAccess:
         return connect_or_start_engine(self.workspace, start=start, check=check)
 
     def request_engine_refresh(self, wait: float, **arguments: Any) -> dict[str, Any]:
-        """Have the engine refresh the index; wait up to `wait` seconds until it has done so."""
+        """Have the engine refresh the index; wait up to `wait` seconds for it to finish."""
         return self.send_engine_request("refresh", wait=wait, timeout=wait + 5.0, **arguments)
 
     def send_engine_request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
-        """Send a request to the engine, twice if it ends meanwhile; raises `EngineUnavailable`."""
+        """Send a request; retry once if the connection is lost. Raises `EngineUnavailable`."""
         cancellation = get_current_cancellation()
         for last in (False, True):
             with self._lock:
@@ -183,7 +183,7 @@ class IndexAccess:
             raise
 
     def open_index_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
-        """Return a reader; wait up to `wait` seconds for one. Raises `IndexUnavailable`."""
+        """Return an index reader; wait up to `wait` seconds for it. Raises `IndexUnavailable`."""
         from kbtui.index import IndexReader
 
         with self._lock:
@@ -201,7 +201,7 @@ class IndexAccess:
         return reader
 
     def update_private_index(self, error: EngineUnavailable, wait: float) -> None:
-        """Note that there is no engine, and bring the private index up to date if there is one."""
+        """Record that there is no engine; update the private index if there is one."""
         self.index_behind_notice = Notice("index_behind", make_engine_unavailable_values(error))
         if (private := self._private) is not None:
             private.update_from_files(wait)
@@ -235,7 +235,7 @@ class IndexAccess:
 
 
 class PrivateIndex:
-    """A temporary index without vectors for this client, which a thread builds and updates."""
+    """A temporary index without vectors, which a thread of this client builds and updates."""
 
     def __init__(self, workspace: Workspace, settings: Settings, error: EngineUnavailable) -> None:
         """Start to build the index; `error` says why there is no shared index."""
@@ -254,7 +254,7 @@ class PrivateIndex:
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
-        """The number of the last requested update, and that of the last finished one."""
+        """The numbers of the last requested and of the last finished update."""
         self._thread = threading.Thread(
             target=self._update_index_until_closed, name="private-index", daemon=True
         )
@@ -350,7 +350,7 @@ RECONNECT_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
 
 
 class EngineEventListener:
-    """A thread that passes on the engine's events, and starts a new engine if the engine ends."""
+    """Passes on the engine's events in a thread, and starts a new engine if it ends."""
 
     def __init__(
         self, connect: Callable[[], EngineClient], on_event: Callable[[EngineEvent], object]

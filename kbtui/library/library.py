@@ -91,8 +91,8 @@ class Library(ReferenceReader):
     ) -> list[ConversationInfo]:
         """Return all conversations like `list_conversations`, but without `events_count`.
 
-        Reads only their metadata and last event, and only if their files have changed since `known`, the
-        results of an earlier call by id.
+        `known` has the results of an earlier call by id. Conversations whose files have not changed
+        since then are not read again. Of the others, only the metadata and the last event are read.
         """
         infos = conversation_repository.list_conversations(
             self.workspace, counts=False, known=known
@@ -112,7 +112,7 @@ class Library(ReferenceReader):
         return conversation_repository.find_conversation(self.workspace, conversation)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a large conversation, or None if that needs all of it."""
+        """Load the first turns of a long conversation; return None if it must be loaded whole."""
         return conversation_repository.get_conversation_format(info).load_conversation_beginning(
             info
         )
@@ -132,7 +132,7 @@ class Library(ReferenceReader):
             self.index_behind_notice = search_service.make_index_behind_notice(state)
 
     def retry_embedding(self, wait: float = 30.0) -> None:
-        """Have the engine retry unreadable files and failed embedding."""
+        """Have the engine retry unreadable files and passages that it failed to embed."""
         self.request_engine_refresh(wait, retry=True)
 
     def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
@@ -313,13 +313,13 @@ class Library(ReferenceReader):
         milliseconds: float | None = None,
         replaces: str = "",
     ) -> Notice | None:
-        """Log a search; `replaces` is a logged query that was only the beginning of this one."""
+        """Log a search. `replaces` is the logged beginning of its query, typed before the rest."""
         return log_search_answer(
             self.workspace, self.settings, answered, origin, caller, milliseconds, replaces
         )
 
     def cites(self, ref: str | Ref) -> Citations:
-        """Find the citations of a reference: the turns that used it, and what it used itself.
+        """Find the turns that used a reference's target, and what the target itself used.
 
         Only conversations and turns use anything. `ref` can also be the path of a file, relative to
         the workspace or to the current directory. Raises `UsageError` for a topic or an invalid

@@ -32,7 +32,7 @@ class ReferenceReader(IndexAccess):
         self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()
     ) -> KnowledgeBase:
         """Load the topics and subjects with the values of `--cfg` and of `--knowledge`."""
-        # Names first: an assignment overrides them.
+        # Apply names first, because assignments override them.
         return load_knowledge(
             self.workspace, sorted(cfg, key=lambda value: "=" in value), knowledge
         )
@@ -42,7 +42,7 @@ class ReferenceReader(IndexAccess):
         return resolve_ref(self.workspace, text)
 
     def resolve_reference(self, text: str) -> Ref:
-        """Parse a reference and check its target; a passage becomes its lines or turn."""
+        """Parse a reference and check that its target exists; turn a passage into lines or a turn."""
         ref = self.parse_typed_reference(text)
         if ref.kind in ("topic", "subject"):
             return self._resolve_topic_of_ref(ref)
@@ -92,7 +92,7 @@ class ReferenceReader(IndexAccess):
         )
 
     def learn(self, topic: str, subjects: str | Iterable[str] = ()) -> str:
-        """Return the text that the tool `learn` returns: the listing of a topic, or subjects of it.
+        """Return what the tool `learn` returns: the listing of a topic, or some of its subjects.
 
         `topic` is an id or a title, `subjects` are slugs and globs. Raises `NothingFound`.
         """
@@ -205,7 +205,7 @@ class ReferenceReader(IndexAccess):
     def _list_citation_names_of_target(
         self, target: Ref | str
     ) -> tuple[list[str], str | None, bool]:
-        """Return a target's names in citations, its chunk id, and whether it is gone."""
+        """Return the names that citations use for a target, its chunk id, and whether it is gone."""
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
@@ -257,7 +257,7 @@ class ReferenceReader(IndexAccess):
         return [cite for cite in used if cite.turn == turn.number]
 
     def _find_citation_target(self, text: str) -> Ref | str:
-        """Parse a reference; if it has no target or is none, try it as a path."""
+        """Parse a reference; if it is invalid or has no target, try the text as a path."""
         ref = None
         try:
             ref = self.parse_typed_reference(text)

@@ -28,18 +28,18 @@ EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 MAX_SLOW_CHARACTERS = 100_000
 """The maximum length of a YAML or JSON5 file; parsing that many characters takes a second.
 
-The parsers are written in pure Python. libyaml is no alternative for YAML, because deep nesting in a
+The parsers are written in pure Python. The faster libyaml is not used, because a deeply nested
 file would crash the process.
 """
 MAX_LAYERS = 1_000
-"""The maximum number of files that one layer may load. A longer chain of `extends` is a mistake."""
+"""The maximum number of files that one layer may load through `extends`."""
 MAX_DEPTH = 50
 """The maximum length of a chain of files that extend one another."""
 
 
 @dataclass(frozen=True)
 class ConfigLayer:
-    """One configuration file, parsed."""
+    """A parsed configuration file."""
 
     path: Path
     data: dict[str, Any]
@@ -116,14 +116,14 @@ def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: 
 
 
 def find_extended_config_files(path: Path) -> list[Path]:
-    """Return the readable files that a configuration file extends, directly or indirectly."""
+    """Return the readable files that a configuration file extends directly or indirectly."""
     found = ConfigLayerList()
     _load_config_layer(path, found)
     return [layer.path for layer in found.layers if layer.path != path]
 
 
 def load_config_file(path: Path) -> dict[str, Any]:
-    """Return a configuration file parsed by its extension; raises `ConfigError` with its path."""
+    """Read and parse a configuration file; raises `ConfigError` with its path."""
     return parse_config_text(path, read_config_file_text(path))
 
 
@@ -139,7 +139,10 @@ def read_config_file_text(path: Path) -> str:
 
 
 def parse_config_text(path: Path, text: str) -> dict[str, Any]:
-    """Parse the text of the file at `path` by its extension; raises `ConfigError` with the path."""
+    """Parse the text of the file at `path`, whose extension names the format.
+
+    Raises `ConfigError` with the path.
+    """
     extension = path.suffix[1:].lower()
     language = "YAML" if extension == "yml" else extension.upper()
     if language in ("JSON5", "YAML") and len(text) > MAX_SLOW_CHARACTERS:
@@ -167,7 +170,7 @@ def parse_config_text(path: Path, text: str) -> dict[str, Any]:
     except RecursionError as error:
         raise ConfigError("the file is nested too deeply", where=str(path)) from error
     except Exception as error:
-        # yaml and json5 have exceptions of their own; they are imported only when needed.
+        # The exceptions of yaml and json5 cannot be named: these are imported only when needed.
         message = f"not valid {language}: {_format_parse_error(error)}"
         raise ConfigError(message, where=str(path)) from error
     if not isinstance(data, dict):
@@ -194,7 +197,7 @@ def _list_layer_stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
 
 
 def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
-    """Return the first existing file of this name; add every path that is tried to `files`."""
+    """Return the first existing file with this stem; add each path that was tried to `files`."""
     names = [stem] if stem.suffix[1:] in EXTENSIONS else []
     names += [stem.with_name(f"{stem.name}.{extension}") for extension in EXTENSIONS]
     for path in names:
@@ -205,7 +208,7 @@ def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
 
 
 def _does_path_exist(path: Path) -> bool:
-    # Broken links, directories and unreadable files count: parsing them gives an error message.
+    # Broken links, directories and unreadable files exist, too: parsing them reports an error.
     with suppress(ValueError):
         return os.path.lexists(path)
     return False
@@ -251,7 +254,7 @@ def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ..
 def _resolve_extended_files(
     path: Path, value: Any, found: ConfigLayerList
 ) -> tuple[list[Path], list[Path]]:
-    """Return the files to merge before and after this one."""
+    """Return the files that `extends` merges before and after the file at `path`."""
     files: dict[str, list[Path]] = {"before": [], "after": []}
     items = value if isinstance(value, list) else [] if value is None else [value]
     for item in items:

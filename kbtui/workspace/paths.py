@@ -11,7 +11,7 @@ import stat
 import sys
 
 try:
-    # Like the module `random`, do not import `hashlib`, which would load OpenSSL.
+    # Avoid `hashlib`, which would load OpenSSL. The standard module `random` does the same.
     from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
 except ImportError:
     from hashlib import sha256
@@ -40,7 +40,7 @@ def get_user_home() -> str:
 
 
 def get_xdg_directory(variable: str, default: str) -> str:
-    """Return a base directory of the XDG specification, which says to ignore relative values."""
+    """Return an XDG base directory; as the specification demands, ignore a relative value."""
     value = os.environ.get(variable, "")
     return value if value.startswith("/") else f"{get_user_home()}/{default}"
 
@@ -97,14 +97,14 @@ def find_runtime_directory() -> str:
 
 
 def make_socket_path(root: str) -> str:
-    """Return the socket path of the engine for the workspace at `root` and this cache directory."""
+    """Return the path of the engine's socket for the workspace at `root` and this cache directory."""
     return (
         f"{find_runtime_directory()}/{_hash_paths(make_workspace_key(root), get_cache_home())}.sock"
     )
 
 
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
-    """Return whether this user runs the process at the other end; only Linux can tell."""
+    """Return whether this user runs the process at the other end; outside Linux, always True."""
     if sys.platform != "linux":
         return True
     from _socket import SO_PEERCRED, SOL_SOCKET
@@ -155,13 +155,13 @@ def find_workspace_root(start: str) -> str | None:
 
 
 def get_time_zone_variable() -> str:
-    """Return the environment variable TZ, `local` if it is not set."""
+    """Return the value of the environment variable TZ, or `local` if it is not set."""
     return os.environ.get("TZ", "local")
 
 
 def make_search_environment_fingerprint() -> str:
-    """Return a text that is equal in processes whose answers to a query are equal."""
-    # Everything that affects an answer, except the query and the version.
+    """Return a text that is equal in two processes only if they answer queries equally."""
+    # It contains everything that affects an answer, except the query and kbtui's version.
     settings = get_config_home() + "/config.toml"
     try:
         status = os.stat(settings)  # noqa: PTH116
@@ -174,7 +174,7 @@ def make_search_environment_fingerprint() -> str:
 
 
 def make_private_directory(folder: Path) -> None:
-    """Make a directory and its parents with mode 0700, which `Path.mkdir` does not."""
+    """Make a directory with mode 0700, and its parents too, unlike `Path.mkdir`."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
@@ -190,7 +190,7 @@ def format_path_relative_to_root(root: Path, path: Path) -> str:
 
 
 def make_runtime_directory() -> Path:
-    """Make the directory of the sockets private; raises `WorkspaceError` if it cannot."""
+    """Make a private directory for the sockets; raises `WorkspaceError` if that fails."""
     from pathlib import Path
 
     from kbtui.errors import WorkspaceError
@@ -211,7 +211,7 @@ def make_runtime_directory() -> Path:
 
 
 def find_jp_user_directory(root: Path, workspace_id: str | None) -> Path | None:
-    """Return JP's user-local directory of a workspace, None if there is none.
+    """Return JP's user-local directory of a workspace, or None if there is none.
 
     Its name ends with the workspace's id. If there are several, the directory with the exact name is
     chosen, then the most recently modified one, then the last by name.

@@ -1,7 +1,7 @@
 """kbtui's own settings: `config.toml` in the XDG configuration directory.
 
-`Settings` is their only declaration: validation, `kbtui config`, the commented example and the
-guide's table are made from it.
+`Settings` declares them. Validation, `kbtui config`, the commented example and the guide's table
+use this declaration.
 """
 
 import json
@@ -15,9 +15,10 @@ from kbtui.workspace.paths import get_config_home
 
 
 class Settings(NamedTuple):
-    """All settings, each with its default and the text that explains it.
+    """All settings with their defaults.
 
-    After the text follow the allowed values, and the environment variable that overrides the file.
+    Each annotation has the type, the explanation, the allowed values, and the environment variable
+    that overrides the file.
     """
 
     model: Annotated[
@@ -100,7 +101,7 @@ class SettingDefinition(NamedTuple):
 
 
 class SettingValue(NamedTuple):
-    """The current value of a setting; `origin` is "default", `file:line` or a variable."""
+    """The current value of a setting; `origin` is "default", `file:line` or a variable's name."""
 
     key: SettingDefinition
     value: Any
@@ -131,11 +132,11 @@ def load_settings(path: Path | None = None) -> Settings:
 
 
 def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
-    """Return every setting with its value and origin; raises `ConfigError` like `load_settings`."""
+    """Return every setting with its value and origin; raises `ConfigError`."""
     path = path or get_settings_path()
     text, values = "", dict[str, Any]()
     if os.path.lexists(path):
-        # Every command reads the settings, but few users have this file.
+        # Import this only here: every command reads the settings, but few users have the file.
         from kbtui.workspace.jp_config import parse_config_text, read_config_file_text
 
         text = read_config_file_text(path)
@@ -175,7 +176,7 @@ def format_example_settings() -> str:
 
 
 def format_toml_value(value: Any) -> str:
-    """Return a value as TOML."""
+    """Format a value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):

@@ -39,7 +39,7 @@ class Workspace:
 
     @cached_property
     def jp_user_directory(self) -> Path | None:
-        """JP's user-local directory of this workspace, None if there is none."""
+        """JP's user-local directory of this workspace, or None if there is none."""
         return paths.find_jp_user_directory(self.root, self.id)
 
     @cached_property
@@ -69,7 +69,7 @@ def open_workspace_at_root(root: Path) -> Workspace:
 
 
 def find_workspace(start: Path | None = None) -> Workspace:
-    """Return the workspace at or above `start`, else raise `WorkspaceError`."""
+    """Return the workspace at or above `start`; raises `WorkspaceError` if there is none."""
     try:
         here = (start or Path.cwd()).resolve()
     except (OSError, RuntimeError) as error:
@@ -89,13 +89,13 @@ def find_workspace(start: Path | None = None) -> Workspace:
 
 
 def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
-    """Write a file that the user asked for, through links, but never one of JP's own files."""
+    """Write a file that the user named; follow links, but never overwrite JP's own files."""
     check_export_path(workspace, path)
     real = Path(os.path.realpath(path))
     data = text.encode("utf-8", "replace")
     try:
         if os.path.exists(real) and not os.path.isfile(real):  # noqa: PTH110, PTH113  (never raise)
-            # Write into a device or a pipe instead of replacing it; a directory raises OSError.
+            # Write into a device or a pipe instead of replacing it. A directory raises OSError.
             real.write_bytes(data)
         else:
             write_file_atomically(real, data)
