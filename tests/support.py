@@ -228,7 +228,7 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
     tables = sqlite3.connect(reader.folder / "catalog.sqlite")
     found: dict[str, Any] = {"entries": {}, "lexical": {}}
     for entry in catalog.iterate_entries():
-        chunks = catalog.list_chunks(entry.id)
+        chunks = catalog.list_entry_chunks(entry.id)
         found["entries"][entry.id] = (
             entry.title, entry.signature, entry.type, entry.hidden, entry.archived, entry.error,
             [(chunk.id, chunk.text, chunk.lines, chunk.turn, chunk.role, chunk.tool) for chunk in chunks],

@@ -111,7 +111,7 @@ def run_index_command(args: Namespace) -> int:
         _show_index_progress(progress, engine)
     progress.clear()
     facts = {
-        **library.open_index_reader().count_rows(),
+        **library.open_index_reader().count_catalog_rows(),
         "seconds_keywords": round(keywords, 3),
         "seconds": round(time.monotonic() - began, 3),
         "semantic": state["semantic"],

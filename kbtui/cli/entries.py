@@ -68,7 +68,7 @@ def run_entries_command(args: Namespace) -> int:
     type:, topic:, is:, after: and before: filter like the options. The totals count all matching
     entries; --cursor lists the next page.
     """
-    from kbtui.index.entry_query import list_entries
+    from kbtui.index.entry_query import query_entry_page
     from kbtui.library import open_workspace
     from kbtui.search.query_parser import parse_entry_filter
 
@@ -82,7 +82,7 @@ def run_entries_command(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     with WaitingLine("bringing the index up to date"):
         library.update_index()
-    page = list_entries(
+    page = query_entry_page(
         library.workspace,
         library.open_index_reader(),
         wanted,
@@ -294,7 +294,12 @@ def _remove_entry(library: Library, args: Namespace) -> int:
 
 def _show_entry(library: Library, args: Namespace) -> int:
     from kbtui.index.entries_and_chunks import make_subject_id
-    from kbtui.index.entry_query import CITATION_DAYS, DAY_SECONDS, get_entry_row, serialize_chunks
+    from kbtui.index.entry_query import (
+        CITATION_DAYS,
+        DAY_SECONDS,
+        get_entry_row,
+        serialize_entry_chunks,
+    )
 
     ref = library.parse_typed_reference(args.ref)
     if ref.kind == "subject":
@@ -320,7 +325,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
         for cite in library.find_citing_turns(ref)
         if cite.timestamp is None or cite.timestamp.timestamp() > since
     ]
-    chunks = serialize_chunks(reader, entry_id)
+    chunks = serialize_entry_chunks(reader, entry_id)
     for chunk in chunks:
         chunk["text"] = chunk["text"] if args.full else chunk["text"][:PREVIEW_CHARACTERS]
     facts = {

@@ -52,9 +52,9 @@ class CommandParser(argparse.ArgumentParser):
 
 def add_filter_options(parser: CommandParser, surface: Surface) -> None:
     """Declare an option for each filter of `surface`: the search or the list of entries."""
-    from kbtui.search.filter_definitions import list_filters
+    from kbtui.search.filter_definitions import list_surface_filters
 
-    for row in list_filters(surface):
+    for row in list_surface_filters(surface):
         if row.options:
             parser.add_argument(
                 *row.options,
@@ -74,9 +74,9 @@ def iterate_filters_from_options(
     Raises `UsageError` for an empty value.
     """
     from kbtui.errors import UsageError
-    from kbtui.search.filter_definitions import list_filters, split_filter_values
+    from kbtui.search.filter_definitions import list_surface_filters, split_filter_values
 
-    for row in list_filters(surface):
+    for row in list_surface_filters(surface):
         found: list[str] = []
         for given in getattr(args, f"filter_{row.key}", ()) if row.options else ():
             # Do not split a topic: its title may contain commas.

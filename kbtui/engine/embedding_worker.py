@@ -226,10 +226,10 @@ class EngineEmbeddingModel:
         """Free the session that embeds on all cores."""
         self._bulk_embedder = None
 
-    def encode_query(self, text: str) -> Matrix:
+    def embed_query(self, text: str) -> Matrix:
         """Return the vector of a query, as one row."""
         assert self._embedder is not None
-        return self._embedder.encode_query(text)
+        return self._embedder.embed_query(text)
 
 
 class EmbeddingWorker:
@@ -341,7 +341,7 @@ class EmbeddingWorker:
         self.request_model_loading()
         if not self._model.is_model_loaded:
             return None
-        return self._query_pool.submit(self._model.encode_query, text)
+        return self._query_pool.submit(self._model.embed_query, text)
 
     def rank_chunks_by_meaning(
         self,
@@ -377,10 +377,12 @@ class EmbeddingWorker:
                 # If the pool has not started on this query, this thread embeds it. Waiting for the
                 # pool's other queries would take longer.
                 has_begun = pending is not None and not pending.cancel()
-                rows = pending.result() if pending and has_begun else self._model.encode_query(text)
-                towards = store.get_vector(worded[:LEAN_CANDIDATES])
+                rows = pending.result() if pending and has_begun else self._model.embed_query(text)
+                towards = store.get_first_chunk_vector(worded[:LEAN_CANDIDATES])
                 vector = move_vector_towards(rows[0].tolist(), towards)
-                ranked = store.search(vector, make_vector_filter_sql(**filters), limit, per_entry)
+                ranked = store.search_nearest_chunks(
+                    vector, make_vector_filter_sql(**filters), limit, per_entry
+                )
         except BaseException as error:
             if not isinstance(error, Exception) and not is_rust_panic(error):
                 raise
@@ -446,7 +448,7 @@ class EmbeddingWorker:
 
     def _is_model_unneeded(self) -> bool:
         """Return whether no query and no chunk needs the model."""
-        from kbtui.index.embedding_status import is_fully_embedded
+        from kbtui.index.embedding_status import is_index_fully_embedded
 
         if self._model.is_model_loaded or self._is_wanted.is_set():
             self.is_asleep = False
@@ -454,7 +456,7 @@ class EmbeddingWorker:
         if self._folder is None:
             return True
         self._has_moved = False
-        self.is_asleep = is_fully_embedded(self._folder, self._model_key)
+        self.is_asleep = is_index_fully_embedded(self._folder, self._model_key)
         if self.is_asleep:
             self.left = 0
             if not self._has_moved:
@@ -519,7 +521,7 @@ class EmbeddingWorker:
                     get_pause_reason=self._throttle.get_pause_reason,
                 )  # fmt: skip
             else:
-                self._queue.reopen_catalog_and_cache(catalog, cache)
+                self._queue.replace_catalog_and_cache(catalog, cache)
             self.keywords_only_notice = None
             self.model_ready.set()
             self._on_change()

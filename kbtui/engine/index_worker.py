@@ -13,7 +13,11 @@ import time
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
-from kbtui.index.index_generations import find_current_index_generation, find_damage, is_rust_panic
+from kbtui.index.index_generations import (
+    find_current_index_generation,
+    find_index_damage,
+    is_rust_panic,
+)
 from kbtui.index.indexer import WorkspaceIndex
 
 if TYPE_CHECKING:
@@ -196,7 +200,7 @@ class IndexWorker:
             try:
                 index = self._open_index()
                 retry, self._is_retry_requested = self._is_retry_requested, False
-                changes = index.refresh(retry=retry)
+                changes = index.refresh_index(retry=retry)
                 # Report the generation after a retry, so that embedding is retried too.
                 self.has_reported_generation = self.has_reported_generation and not retry
                 self.error = None
@@ -231,7 +235,7 @@ class IndexWorker:
         """Compact a small index now; schedule the compacting of a large one."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:
-            left = index.compact(None if due else COMPACT_AT_ONCE_MAX)
+            left = index.compact_keyword_indexes(None if due else COMPACT_AT_ONCE_MAX)
         except (OSError, ValueError) as error:
             # Compacting needs as much free space as the index uses. Search works without it.
             self._log(f"could not compact the index: {error}")
@@ -257,7 +261,7 @@ class IndexWorker:
             # A check that a client requested during the delay replaces this one.
             if self._stop.wait(DAMAGE_CHECK_DELAY) or self._checked_at != began:
                 return
-            found = find_damage(folder, self._stop)
+            found = find_index_damage(folder, self._stop)
             if found and folder == self._checked_folder and not self._stop.is_set():
                 self._log(f"{found}; building a new index")
                 self.request_index_rebuild()
@@ -270,9 +274,11 @@ class IndexWorker:
             return
         self._is_check_requested, self.repaired_damage = False, None
         folder = find_current_index_generation(self._workspace.cache_dir)
-        if folder is None or (self._index is not None and not self._index.are_files_in_place()):
+        if folder is None or (
+            self._index is not None and not self._index.are_index_files_in_place()
+        ):
             return  # the index is missing; opening it creates a new one
-        found = find_damage(folder, self._stop)
+        found = find_index_damage(folder, self._stop)
         if found:
             self._log(f"{found}; building a new index")
             self.repaired_damage, self._is_rebuild_requested = found, True
@@ -283,7 +289,7 @@ class IndexWorker:
         self._check_index_damage_if_requested()
         if self._is_rebuild_requested and self._index is not None:
             self._close_index()
-        if self._index is None or not self._index.are_files_in_place():
+        if self._index is None or not self._index.are_index_files_in_place():
             self._close_index()
             self._index = WorkspaceIndex(
                 self._workspace,

@@ -167,12 +167,12 @@ class SearchService:
         self, reader: IndexReader, question: SearchRequest, semantic: SemanticLeg | None
     ) -> SearchAnswer:
         """Answer a search request; raises `_DamagedIndex` if damaged files cause an error."""
-        from kbtui.index.index_generations import find_damage_behind_error
+        from kbtui.index.index_generations import find_index_damage_behind_error
 
         try:
             return answer_search_request(self._workspace, reader, question, semantic)
         except BaseException as error:
-            if found := find_damage_behind_error(error, reader.folder):
+            if found := find_index_damage_behind_error(error, reader.folder):
                 raise _DamagedIndex(found) from error
             raise
 

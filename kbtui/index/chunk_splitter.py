@@ -49,14 +49,14 @@ _WIDE_CHARACTER = "[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U000200
 _WIDE_CHARACTER_SIZE = 3
 
 
-def measure_chunk_size(text: str) -> int:
+def measure_text_size(text: str) -> int:
     """Return a text's size in characters; a character of a script without spaces counts as three."""
     if text.isascii():
         return len(text)
     return len(text) + (_WIDE_CHARACTER_SIZE - 1) * len(re.findall(_WIDE_CHARACTER, text))
 
 
-class TextSpan(NamedTuple):
+class TextPartWithLines(NamedTuple):
     """A part of a text with its first and last line, 1-based."""
 
     text: str
@@ -64,20 +64,20 @@ class TextSpan(NamedTuple):
     last: int
 
 
-def split_text_into_chunks(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextSpan]:
+def split_text_into_chunks(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextPartWithLines]:
     """Split a text into chunks of at most the size `most`; only white space is dropped."""
     lines = list(map(str.rstrip, text.split("\n")))
     if all(lines) and not any(sign in text for sign in _BLOCK_SIGNS):
         # A single paragraph, like most messages, needs no splitting into blocks.
         text = "\n".join(lines)
-        if measure_chunk_size(text) <= most:
-            return [TextSpan(text, 1, len(lines))]
-    found: list[TextSpan] = []
-    held: list[TextSpan] = []
+        if measure_text_size(text) <= most:
+            return [TextPartWithLines(text, 1, len(lines))]
+    found: list[TextPartWithLines] = []
+    held: list[TextPartWithLines] = []
     size = 0
-    for block in _split_into_blocks(lines, most):
+    for block in _split_lines_into_blocks(lines, most):
         heading = _HEADING.match(block.text) is not None
-        worth = measure_chunk_size(block.text)
+        worth = measure_text_size(block.text)
         full = size + worth + 2 > most
         chosen = (
             size >= MIN_CHUNK_SIZE and zlib.crc32(block.text.encode("utf-8", "replace")) % 3 == 0
@@ -85,24 +85,24 @@ def split_text_into_chunks(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextSp
         # A heading starts a new chunk, unless the current one has only headings.
         opens = heading and any(not _HEADING.match(part.text) for part in held)
         if held and (full or chosen or opens):
-            found.append(_join_blocks(held))
+            found.append(_join_text_blocks(held))
             held, size = [], 0
         held.append(block)
         size += worth + 2
     if held:
-        found.append(_join_blocks(held))
+        found.append(_join_text_blocks(held))
     return found
 
 
-def _join_blocks(blocks: list[TextSpan]) -> TextSpan:
+def _join_text_blocks(blocks: list[TextPartWithLines]) -> TextPartWithLines:
     parts = [blocks[0].text]
     for before, block in pairwise(blocks):
         # Parts of one long line are joined by a space, blocks by the line breaks between them.
         parts += ["\n" * min(2, block.first - before.last) or " ", block.text]
-    return TextSpan("".join(parts), blocks[0].first, blocks[-1].last)
+    return TextPartWithLines("".join(parts), blocks[0].first, blocks[-1].last)
 
 
-def _split_into_blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
+def _split_lines_into_blocks(lines: list[str], most: int) -> Iterator[TextPartWithLines]:
     """Yield paragraphs, headings and fenced blocks; split those larger than `most`."""
     start = 0
     fence: str | None = None
@@ -114,36 +114,36 @@ def _split_into_blocks(lines: list[str], most: int) -> Iterator[TextSpan]:
             continue
         is_heading = line[:1] == "#" and _HEADING.match(line) is not None
         if not line or is_heading or mark:
-            yield from _split_block(lines[start:at], start + 1, most)
+            yield from _split_large_block(lines[start:at], start + 1, most)
             start = at
         if not line or is_heading:
-            yield from _split_block([line], at + 1, most)
+            yield from _split_large_block([line], at + 1, most)
             start = at + 1
         elif mark:
             fence = mark[1]
-    yield from _split_block(lines[start:], start + 1, most)
+    yield from _split_large_block(lines[start:], start + 1, most)
 
 
-def _split_block(lines: list[str], first: int, most: int) -> Iterator[TextSpan]:
+def _split_large_block(lines: list[str], first: int, most: int) -> Iterator[TextPartWithLines]:
     """Yield a paragraph as one block, or as several if its size exceeds `most`."""
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
         return
     text = "\n".join(lines)
-    if measure_chunk_size(text) <= most:
-        yield TextSpan(text, first, first + len(lines) - 1)
+    if measure_text_size(text) <= most:
+        yield TextPartWithLines(text, first, first + len(lines) - 1)
         return
     held: list[str] = []
     size, start = 0, first
     for number, line in enumerate(lines, first):
-        worth = measure_chunk_size(line)
+        worth = measure_text_size(line)
         if held and size + worth + 1 > most:
-            yield TextSpan("\n".join(held).rstrip(), start, start + len(held) - 1)
+            yield TextPartWithLines("\n".join(held).rstrip(), start, start + len(held) - 1)
             held, size = [], 0
         if worth > most:
-            for part in _split_line(line, most):
-                yield TextSpan(part, number, number)
+            for part in _split_long_line(line, most):
+                yield TextPartWithLines(part, number, number)
             continue
         if not held:
             if not line:
@@ -152,17 +152,17 @@ def _split_block(lines: list[str], first: int, most: int) -> Iterator[TextSpan]:
         held.append(line)
         size += worth + 1
     if held:
-        yield TextSpan("\n".join(held).rstrip(), start, start + len(held) - 1)
+        yield TextPartWithLines("\n".join(held).rstrip(), start, start + len(held) - 1)
 
 
-def _split_line(line: str, most: int) -> Iterator[str]:
+def _split_long_line(line: str, most: int) -> Iterator[str]:
     """Yield the parts of one long line, split at ends of sentences or words if there are any."""
     at = 0
-    while measure_chunk_size(line[at : at + most]) > most or len(line) - at > most:
+    while measure_text_size(line[at : at + most]) > most or len(line) - at > most:
         reach = at + most
-        if (over := measure_chunk_size(line[at:reach])) > most:
+        if (over := measure_text_size(line[at:reach])) > most:
             reach = at + max(1, most * most // over)
-            while measure_chunk_size(line[at:reach]) > most:
+            while measure_text_size(line[at:reach]) > most:
                 reach -= 1
         middle = (at + reach) // 2
         ends = [match.start() for match in _SENTENCE_END.finditer(line, middle, reach)]

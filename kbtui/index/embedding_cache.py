@@ -29,7 +29,7 @@ _DAMAGE_CODES = (
 """SQLite's error codes for damaged files; a damaged schema gives the first one."""
 
 
-def _checksum_embedding(model: str, key: bytes, vector: bytes) -> int:
+def _compute_embedding_checksum(model: str, key: bytes, vector: bytes) -> int:
     return crc32(vector, crc32(key, crc32(model.encode())))
 
 
@@ -38,9 +38,9 @@ class EmbeddingCache:
 
     def __init__(self, path: Path, model: str) -> None:
         self._path, self.model = path, model
-        self._retry_with_new_cache_file(self._open_cache_file)
+        self._retry_with_new_cache_file(self._open_embedding_cache_file)
 
-    def _open_cache_file(self) -> None:
+    def _open_embedding_cache_file(self) -> None:
         self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=OFF")
@@ -61,15 +61,15 @@ class EmbeddingCache:
             self._db.close()
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-        self._open_cache_file()
+        self._open_embedding_cache_file()
         return work()
 
-    def get_vectors(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
+    def get_cached_vectors(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the cached vectors by hash, as bytes of float32 numbers."""
         held = list(hashes)
-        return self._retry_with_new_cache_file(lambda: self._read_vectors(held))
+        return self._retry_with_new_cache_file(lambda: self._read_cached_vectors(held))
 
-    def _read_vectors(self, hashes: list[bytes]) -> dict[bytes, bytes]:
+    def _read_cached_vectors(self, hashes: list[bytes]) -> dict[bytes, bytes]:
         marks = ", ".join("?" * len(hashes))
         rows = self._db.execute(
             f"SELECT hash, vector, sum FROM embeddings WHERE model = ? AND hash IN ({marks})",
@@ -79,20 +79,20 @@ class EmbeddingCache:
             key: vector
             for key, vector, checksum in rows
             if isinstance(vector, bytes)
-            and _checksum_embedding(self.model, key, vector) == checksum
+            and _compute_embedding_checksum(self.model, key, vector) == checksum
         }
 
-    def store_vectors(self, vectors: Mapping[bytes, Matrix]) -> None:
+    def store_cached_vectors(self, vectors: Mapping[bytes, Matrix]) -> None:
         """Store vectors by hash."""
         rows = [(self.model, key, vector.tobytes()) for key, vector in vectors.items()]
-        self._retry_with_new_cache_file(lambda: self._write_vectors(rows))
+        self._retry_with_new_cache_file(lambda: self._write_cached_vectors(rows))
 
-    def _write_vectors(self, rows: list[tuple[str, bytes, bytes]]) -> None:
+    def _write_cached_vectors(self, rows: list[tuple[str, bytes, bytes]]) -> None:
         with self._db:  # commits or rolls back
             self._db.execute("BEGIN")
             self._db.executemany(
                 "INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?, ?)",
-                [(*row, _checksum_embedding(*row)) for row in rows],
+                [(*row, _compute_embedding_checksum(*row)) for row in rows],
             )
 
     def close(self) -> None:

@@ -109,7 +109,7 @@ def _replace_surrogates_in_texts(texts: Sequence[str]) -> list[str]:
     return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
 
 
-def _normalize_rows(matrix: Any) -> Matrix:
+def _normalize_matrix_rows(matrix: Any) -> Matrix:
     import numpy as np
 
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
@@ -142,17 +142,17 @@ class TorchEmbedder:
                 hint="check `model` in config.toml; kbtui does not download models",
             ) from error
         self.model = model
-        self.dimension = int(self.encode(["size"]).shape[1])
+        self.dimension = int(self.embed_texts(["size"]).shape[1])
 
-    def encode(self, texts: Sequence[str]) -> Matrix:
+    def embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Return unit vectors of texts, one row for each."""
-        return self._encode_texts(texts, self._model.encode_document)
+        return self._embed_texts_with_method(texts, self._model.encode_document)
 
-    def encode_query(self, text: str) -> Matrix:
+    def embed_query(self, text: str) -> Matrix:
         """Return the unit vector of a query, as one row."""
-        return self._encode_texts([text], self._model.encode_query)
+        return self._embed_texts_with_method([text], self._model.encode_query)
 
-    def _encode_texts(self, texts: Sequence[str], encode: Callable[..., Any]) -> Matrix:
+    def _embed_texts_with_method(self, texts: Sequence[str], encode: Callable[..., Any]) -> Matrix:
         with self._torch.inference_mode():
             found = encode(
                 _replace_surrogates_in_texts(texts),
@@ -160,9 +160,9 @@ class TorchEmbedder:
                 show_progress_bar=False,
                 convert_to_tensor=True,
             )
-            return _normalize_rows(found.to(self._torch.float32).cpu().numpy())
+            return _normalize_matrix_rows(found.to(self._torch.float32).cpu().numpy())
 
-    def write_onnx(self, path: Path) -> None:
+    def write_onnx_file(self, path: Path) -> None:
         """Write the model's transformer as ONNX: token ids and mask in, last hidden states out."""
         import warnings
 
@@ -244,9 +244,9 @@ class OnnxEmbedder:
                 f"the model's ONNX export cannot be loaded: {error}"
             ) from error
         self.model = model
-        self.dimension = int(self.encode(["size"]).shape[1])
+        self.dimension = int(self.embed_texts(["size"]).shape[1])
 
-    def encode(self, texts: Sequence[str]) -> Matrix:
+    def embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Return unit vectors of texts, one row for each."""
         import numpy as np
 
@@ -254,11 +254,11 @@ class OnnxEmbedder:
         mask = np.array([item.attention_mask for item in read], dtype=np.int64)
         ids = np.array([item.ids for item in read], dtype=np.int64)
         (states,) = self._session.run(None, {"input_ids": ids, "attention_mask": mask})
-        return _normalize_rows((states * mask[..., None]).sum(axis=1))
+        return _normalize_matrix_rows((states * mask[..., None]).sum(axis=1))
 
-    def encode_query(self, text: str) -> Matrix:
+    def embed_query(self, text: str) -> Matrix:
         """Return the unit vector of a query, as one row; this model has no prompt for queries."""
-        return self.encode([text])
+        return self.embed_texts([text])
 
 
 def _verify_onnx_export(model: EmbeddingModel, path: Path) -> None:
@@ -306,13 +306,13 @@ def export_model_to_onnx(model: EmbeddingModel) -> Path:
     original = TorchEmbedder(model)
     fresh = path.with_suffix(f".{os.getpid()}.new")
     try:
-        original.write_onnx(fresh)
+        original.write_onnx_file(fresh)
         note = {"sha256": _hash_file(fresh), "weights": CHECKSUMS["model.safetensors"]}
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
     write_file_atomically(note_path, json.dumps(note).encode())
-    products = OnnxEmbedder(model).encode(_SAMPLE_TEXTS) * original.encode(_SAMPLE_TEXTS)
+    products = OnnxEmbedder(model).embed_texts(_SAMPLE_TEXTS) * original.embed_texts(_SAMPLE_TEXTS)
     cosine = products.sum(axis=1).min()
     if cosine < MIN_EXPORT_COSINE:
         note_path.unlink()

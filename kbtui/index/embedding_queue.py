@@ -54,10 +54,10 @@ class ChunksWithoutVector:
         self.seq = -1
         self._of_hidden_entries: set[int] = set()
 
-    def update(self, catalog: Catalog, store: VectorStore) -> None:
+    def find_chunks_without_vector(self, catalog: Catalog, store: VectorStore) -> None:
         """Compare the vectors with the catalog; remove vectors that belong to no chunk."""
         # Read this first: chunks that are written during the comparison are compared the next time.
-        seq = catalog.last_transaction_number()
+        seq = catalog.get_last_transaction_number()
         stale, found = compare_vectors_with_catalog(catalog, store)
         store.remove_vectors_of_chunks(stale)
         self.entries = {name: found[name] for name in catalog.sort_entries_for_embedding(found)}
@@ -66,11 +66,11 @@ class ChunksWithoutVector:
         self._of_hidden_entries = set().union(*(self.entries[name] for name in hidden))
         self.seq = seq
 
-    def count_hidden(self) -> int:
+    def count_chunks_of_hidden_entries(self) -> int:
         """Count the chunks of hidden entries."""
         return len(self.numbers & self._of_hidden_entries)
 
-    def remove(self, entry_id: str, numbers: set[int]) -> bool:
+    def remove_embedded_chunks(self, entry_id: str, numbers: set[int]) -> bool:
         """Remove chunks that now have a vector; return whether the entry is complete."""
         self.numbers -= numbers
         self.entries[entry_id] -= numbers
@@ -135,7 +135,7 @@ class EmbeddingQueue:
         self._total = self._hidden_total = 0
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
-    def reopen_catalog_and_cache(self, catalog: Catalog, cache: EmbeddingCache) -> None:
+    def replace_catalog_and_cache(self, catalog: Catalog, cache: EmbeddingCache) -> None:
         """Continue with a newly opened catalog and cache."""
         self._catalog, self._cache = catalog, cache
 
@@ -151,7 +151,10 @@ class EmbeddingQueue:
         """
         left, total = len(self._missing.numbers), self._total
         if not hidden:
-            left, total = left - self._missing.count_hidden(), total - self._hidden_total
+            left, total = (
+                left - self._missing.count_chunks_of_hidden_entries(),
+                total - self._hidden_total,
+            )
         return max(0, left), total
 
     def embed_missing_chunks(
@@ -167,26 +170,28 @@ class EmbeddingQueue:
         """
         self._get_encoder, self._should_restart = get_passage_encoder, should_restart
         self._status = EmbeddingStatusWriter(self._catalog.path.parent)
-        self._missing.update(self._catalog, self._store)
-        self._status.start(self._missing.seq, self._cache.model, self._missing.entries)
+        self._missing.find_chunks_without_vector(self._catalog, self._store)
+        self._status.record_entries_without_vectors(
+            self._missing.seq, self._cache.model, self._missing.entries
+        )
         if self._missing.numbers:
-            self._total = self._store.count_rows() + len(self._missing.numbers)
-            hidden = self._missing.count_hidden()
-            self._hidden_total = self._store.count_rows("hidden = true") + hidden
+            self._total = self._store.count_vector_rows() + len(self._missing.numbers)
+            hidden = self._missing.count_chunks_of_hidden_entries()
+            self._hidden_total = self._store.count_vector_rows("hidden = true") + hidden
             self._report_embedding_progress()
-            self._embed_and_write()
+            self._embed_and_write_vectors()
         if not self._stop.is_set():
-            self._store.compact()
+            self._store.compact_vector_table()
         return len(self._missing.numbers)
 
     def _report_embedding_progress(self, pause_reason: str | None = None) -> None:
         done = self._total - len(self._missing.numbers) + len(self._rows)
         self._on_progress(IndexProgress("vectors", done, self._total, pause_reason))
 
-    def _embed_and_write(self) -> None:
+    def _embed_and_write_vectors(self) -> None:
         self._rows = []
         written, writes = time.monotonic(), 0
-        for rows in self._embed_missing_in_slices():
+        for rows in self._embed_missing_chunks_in_slices():
             self._rows += rows
             self._report_embedding_progress()
             if self._stop.is_set():
@@ -197,10 +202,10 @@ class EmbeddingQueue:
             if len(self._rows) >= WRITE_ROWS or time.monotonic() - written > pause:
                 self._write_vector_rows()
                 written, writes = time.monotonic(), writes + 1
-                self._store.compact()
+                self._store.compact_vector_table()
         self._write_vector_rows()
 
-    def _embed_missing_in_slices(self) -> Iterator[list[tuple[dict[str, Any], Matrix]]]:
+    def _embed_missing_chunks_in_slices(self) -> Iterator[list[tuple[dict[str, Any], Matrix]]]:
         """Yield the rows of missing chunks, a few at a time, until stopped or restarted.
 
         An entry that cannot be embedded is left for the next run. If three entries fail in a row,
@@ -209,9 +214,9 @@ class EmbeddingQueue:
         failures = 0
         for entry_id in list(self._missing.entries):
             try:
-                with self._catalog.open_snapshot():
+                with self._catalog.open_read_transaction():
                     entry = self._catalog.get_entry(entry_id)
-                    chunks = self._catalog.list_chunks(entry_id)
+                    chunks = self._catalog.list_entry_chunks(entry_id)
                 if entry is None:
                     continue
                 missing = self._missing.entries[entry_id]
@@ -226,7 +231,7 @@ class EmbeddingQueue:
             except KbtuiError:
                 raise
             except Exception as error:
-                self._status.mark_entry_failed(
+                self._status.mark_entry_embedding_failed(
                     entry_id, f"not embedded: {type(error).__name__}: {error}"
                 )
                 failures += 1
@@ -245,7 +250,11 @@ class EmbeddingQueue:
         for row, _ in self._rows:
             done.setdefault(row["entry"], set()).add(row["number"])
         self._rows = []
-        finished = [name for name, numbers in done.items() if self._missing.remove(name, numbers)]
+        finished = [
+            name
+            for name, numbers in done.items()
+            if self._missing.remove_embedded_chunks(name, numbers)
+        ]
         self._status.mark_entries_embedded(finished)
 
     def _make_vector_rows(
@@ -283,15 +292,15 @@ class EmbeddingQueue:
 
         found = {
             key: np.frombuffer(blob, dtype=np.float32)
-            for key, blob in self._cache.get_vectors(texts).items()
+            for key, blob in self._cache.get_cached_vectors(texts).items()
         }
         missing = [key for key in texts if key not in found]
         while missing and self._wait_while_paused():
             keys, missing = missing[:EMBEDDING_BATCH], missing[EMBEDDING_BATCH:]
             encoder = self._get_encoder(len(self._missing.numbers))
-            vectors = encoder.encode([texts[key] for key in keys])
+            vectors = encoder.embed_texts([texts[key] for key in keys])
             fresh = dict(zip(keys, vectors, strict=True))
-            self._cache.store_vectors(fresh)
+            self._cache.store_cached_vectors(fresh)
             found.update(fresh)
             if self._should_restart():
                 break

@@ -60,7 +60,7 @@ def read_embedding_status(folder: Path) -> EmbeddingStatus:
     return EmbeddingStatus()
 
 
-def is_fully_embedded(folder: Path, model: str) -> bool:
+def is_index_fully_embedded(folder: Path, model: str) -> bool:
     """Whether every chunk of the generation has a vector of this model. Does not open LanceDB."""
     from kbtui.index.index_catalog import Catalog
 
@@ -77,11 +77,11 @@ class EmbeddingStatusWriter:
     def __init__(self, folder: Path) -> None:
         self._path = folder / STATUS_FILE
 
-    def start(self, seq: int, model: str, missing: Iterable[str]) -> None:
+    def record_entries_without_vectors(self, seq: int, model: str, missing: Iterable[str]) -> None:
         """Record which entries lack vectors at the catalog's transaction `seq`."""
         entry_ids = [(json.dumps(list(missing)),)]
         # An entry that failed keeps its error until it is tried again.
-        self._write_transaction(
+        self._execute_in_transaction(
             (
                 "DELETE FROM missing WHERE entry_id NOT IN (SELECT value FROM json_each(?))",
                 entry_ids,
@@ -93,14 +93,14 @@ class EmbeddingStatusWriter:
     def mark_entries_embedded(self, entries: Iterable[str]) -> None:
         """Record that these entries have all their vectors."""
         rows = [(entry_id,) for entry_id in entries]
-        self._write_transaction(("DELETE FROM missing WHERE entry_id = ?", rows))
+        self._execute_in_transaction(("DELETE FROM missing WHERE entry_id = ?", rows))
 
-    def mark_entry_failed(self, entry_id: str, error: str) -> None:
+    def mark_entry_embedding_failed(self, entry_id: str, error: str) -> None:
         """Record why an entry could not be embedded; the next run tries again."""
         rows = [(entry_id, error)]
-        self._write_transaction(("INSERT OR REPLACE INTO missing VALUES (?, ?)", rows))
+        self._execute_in_transaction(("INSERT OR REPLACE INTO missing VALUES (?, ?)", rows))
 
-    def _write_transaction(self, *statements: tuple[str, Sequence[tuple[str, ...]]]) -> None:
+    def _execute_in_transaction(self, *statements: tuple[str, Sequence[tuple[str, ...]]]) -> None:
         """Execute each statement for each of its rows."""
         with (
             contextlib.suppress(sqlite3.Error),

@@ -97,12 +97,12 @@ def read_subject_entry(subject: Subject) -> EntryPartToWrite:
     except (KbtuiError, OSError) as error:
         message = error.message if isinstance(error, KbtuiError) else error.strerror or str(error)
         return EntryPartToWrite(entry._replace(error=message), [])
-    entry = entry._replace(**_parse_front_matter(text))
+    entry = entry._replace(**_parse_front_matter_fields(text))
     chunks = split_subject_into_chunks(entry.id, text)
     return EntryPartToWrite(entry, set_vector_hashes(entry, chunks))
 
 
-def _parse_front_matter(text: FrontMatterAndBody) -> dict[str, Any]:
+def _parse_front_matter_fields(text: FrontMatterAndBody) -> dict[str, Any]:
     """Return the fields of an entry that a subject's title and front matter set."""
     facts = text.facts
     fields: dict[str, Any] = {}
@@ -260,7 +260,7 @@ def _find_indexed_conversation_part(
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
     from kbtui.conversations.conversation_classes import TurnResumePoint
 
-    kept, text = catalog.get_entry(info.id), catalog.get_resume_mark(info.id)
+    kept, text = catalog.get_entry(info.id), catalog.get_entry_resume_mark(info.id)
     if not kept or not text or (kept.title, kept.archived) != (info.name, info.archived):
         return None
     mark, chunks, latest = json.loads(text)
@@ -280,7 +280,7 @@ def _make_conversation_entry_part(
     The last chunks before the part are written again, because their neighbours change.
     """
     count = known.chunks
-    around = catalog.list_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)
+    around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)
     new_chunks = list(
         split_conversation_into_chunks(part.conversation, embed_tool_results=embed_tool_results)
     )

@@ -84,7 +84,7 @@ def _map_citation_targets_to_entries(
     return by_path | {entry.ref: entry.id for entry in entries}
 
 
-def count_citations(
+def count_citations_of_entries(
     db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry], since: float
 ) -> Counter[str]:
     """Count the citations of `entries` since the Unix time `since`, by entry id."""
@@ -181,7 +181,7 @@ class EntryFilter:
     archived: bool = False
 
     @property
-    def key(self) -> str:
+    def conditions_hash(self) -> str:
         """A hash of the conditions. A cursor is valid only for a filter with the same key."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
 
@@ -223,7 +223,7 @@ class EntryPage:
     """Where the next page starts; None on the last page."""
 
 
-def list_entries(
+def query_entry_page(
     workspace: Workspace,
     reader: IndexReader,
     wanted: EntryFilter,
@@ -260,7 +260,7 @@ def list_entries(
             f"FROM listed {after} ORDER BY created DESC, id DESC LIMIT ?",
             [*position, limit + 1],
         ).fetchall()
-        page.entries = [_parse_entry_row(row) for row in rows[:limit]]
+        page.entries = [_parse_entry_list_row(row) for row in rows[:limit]]
         if len(rows) > limit:
             last = page.entries[-1]
             page.cursor = _encode_page_cursor(last.created, last.id, wanted)
@@ -273,7 +273,7 @@ def get_entry_row(
 ) -> EntryRow | None:
     """Return one entry, even if it is hidden or archived; None if it does not exist."""
     every_entry = EntryFilter(hidden=True, archived=True)
-    page = list_entries(workspace, reader, every_entry, vectors=vectors, only=entry_id)
+    page = query_entry_page(workspace, reader, every_entry, vectors=vectors, only=entry_id)
     return page.entries[0] if page.entries else None
 
 
@@ -293,7 +293,7 @@ def _create_filtered_entries_table(
     """Create a temporary table `listed` of the entries that match the filter, with their status."""
     status = read_embedding_status(reader.folder) if vectors else EmbeddingStatus(seq=2**62)
     failed = {entry_id: error for entry_id, error in status.missing.items() if error}
-    conditions, values = _make_catalog_filter_conditions(wanted)
+    conditions, values = _make_entry_filter_sql(wanted)
     if only is not None:
         conditions.append("e.id = ?")
         values.append(only)
@@ -307,13 +307,13 @@ def _create_filtered_entries_table(
           ELSE 'ready' END AS status
       FROM entries e LEFT JOIN json_each(?) f ON f.key = e.id
       WHERE {" AND ".join(conditions) or "1"}
-    ) SELECT * FROM found WHERE {_make_in_clause("status", wanted.statuses)}
+    ) SELECT * FROM found WHERE {_make_sql_in_clause("status", wanted.statuses)}
     """
     missing = json.dumps(list(status.missing))
     db.execute(sql, [status.seq, missing, json.dumps(failed), *values, *wanted.statuses])
 
 
-def serialize_chunks(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
+def serialize_entry_chunks(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
     """Return an entry's chunks in order, as JSON objects.
 
     The keys are `chunk_id`, `characters`, `model` (None without a vector), `lines`, `turn`, `role`
@@ -342,16 +342,16 @@ def serialize_chunks(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]
     ]
 
 
-def _make_in_clause(column: str, values: Sequence[str]) -> str:
+def _make_sql_in_clause(column: str, values: Sequence[str]) -> str:
     return f"{column} IN ({', '.join('?' * len(values))})" if values else "1"
 
 
-def _make_catalog_filter_conditions(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
+def _make_entry_filter_sql(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     """Return a filter as SQL conditions, and the values of their placeholders."""
     conditions = [f"e.{flag} = 0" for flag in ("hidden", "archived") if not getattr(wanted, flag)]
     values: list[Any] = []
     for column, chosen in (("e.type", wanted.types), ("e.topic", wanted.topics)):
-        conditions.append(_make_in_clause(column, chosen))
+        conditions.append(_make_sql_in_clause(column, chosen))
         values += chosen
     if wanted.since is not None:
         conditions.append("e.created >= ?")
@@ -376,7 +376,7 @@ def _make_catalog_filter_conditions(wanted: EntryFilter) -> tuple[list[str], lis
     return conditions, values
 
 
-def _parse_entry_row(row: tuple[Any, ...]) -> EntryRow:
+def _parse_entry_list_row(row: tuple[Any, ...]) -> EntryRow:
     *facts, error, status, chunks = row
     named = dict(zip(_LISTED_COLUMNS, facts, strict=True))
     named["tags"] = json.loads(named["tags"])
@@ -394,13 +394,13 @@ def _fill_citation_counts(
         # For this many entries, one pass over all citations is faster than one query for each.
         counts = count_all_citations(db, workspace, rows, since).by_entry
     else:
-        counts = count_citations(db, workspace, rows, since)
+        counts = count_citations_of_entries(db, workspace, rows, since)
     for row in rows:
         row.cites_30d = counts[row.id]
 
 
 def _encode_page_cursor(created: float, entry_id: str, wanted: EntryFilter) -> str:
-    position = json.dumps([wanted.key, created, entry_id]).encode()
+    position = json.dumps([wanted.conditions_hash, created, entry_id]).encode()
     return base64.urlsafe_b64encode(position).decode().rstrip("=")
 
 
@@ -410,7 +410,7 @@ def _decode_page_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         key, created, entry_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        if key == wanted.key:
+        if key == wanted.conditions_hash:
             return float(created), str(entry_id)
     except (ValueError, TypeError, RecursionError):
         fault = "invalid cursor"

@@ -67,7 +67,7 @@ _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
 """Positions of the columns that determine a chunk's document in the keyword index."""
 
 
-class EntryWriteResult(NamedTuple):
+class WrittenEntryChunks(NamedTuple):
     """The chunks of an entry that was written, and which of them changed.
 
     `chunks` are the written chunks with their numbers. `changed` has the positions of those that
@@ -79,7 +79,7 @@ class EntryWriteResult(NamedTuple):
     gone: list[int]
 
 
-def parse_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
+def parse_catalog_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
     """Return the entry of a row of the table `entries`."""
     values = list(row[:-1])
     values[9] = json.loads(values[9])
@@ -87,7 +87,7 @@ def parse_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
     return CatalogEntry(*values)
 
 
-def parse_chunk_row(row: tuple[Any, ...]) -> Chunk:
+def parse_catalog_chunk_row(row: tuple[Any, ...]) -> Chunk:
     """Return the chunk of a row of the table `chunks`."""
     number, id_, _, ordinal, text, first, last, turn, role, tool, time, embed, digest, *rest = row
     lines = None if first is None else (first, last)
@@ -127,7 +127,7 @@ def _make_entry_row(entry: CatalogEntry, seq: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _make_placeholders(values: Collection[object]) -> str:
+def _make_sql_placeholders(values: Collection[object]) -> str:
     return ", ".join("?" * len(values))
 
 
@@ -181,10 +181,10 @@ class Catalog:
         """Close the file."""
         self._db.close()
 
-    def _list_first_column(self, query: str, *values: object) -> list[Any]:
+    def _query_first_column(self, query: str, *values: object) -> list[Any]:
         return [row[0] for row in self._db.execute(query, values)]
 
-    def _get_value(self, query: str, *values: object) -> Any:
+    def _query_single_value(self, query: str, *values: object) -> Any:
         """Return the first column of the first row; None if there is no row."""
         row = self._db.execute(query, values).fetchone()
         return row[0] if row else None
@@ -192,11 +192,11 @@ class Catalog:
     # transactions
 
     @contextmanager
-    def open_transaction(self) -> Iterator[int]:
+    def open_write_transaction(self) -> Iterator[int]:
         """Write in one transaction, and yield its sequence number; an error rolls it back."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            seq = self.last_transaction_number() + 1
+            seq = self.get_last_transaction_number() + 1
             self.set_meta_value("seq", str(seq))
             yield seq
             self.commit_transaction()
@@ -208,13 +208,13 @@ class Catalog:
         """Commit the open transaction."""
         self._db.execute("COMMIT")
 
-    def last_transaction_number(self) -> int:
+    def get_last_transaction_number(self) -> int:
         """Return the sequence number of the last transaction; 0 if there was none."""
         return int(self.get_meta_value("seq") or 0)
 
     def get_meta_value(self, key: str) -> str | None:
         """Return a value from the table `meta`."""
-        found: str | None = self._get_value("SELECT value FROM meta WHERE key = ?", key)
+        found: str | None = self._query_single_value("SELECT value FROM meta WHERE key = ?", key)
         return found
 
     def set_meta_value(self, key: str, value: str) -> None:
@@ -231,13 +231,13 @@ class Catalog:
         *,
         start: int = 0,
         mark: str | None = None,
-    ) -> EntryWriteResult:
+    ) -> WrittenEntryChunks:
         """Replace an entry, and its chunks from ordinal `start` on.
 
         Unchanged chunks keep their numbers. `mark` says where to resume reading when the entry has
         grown.
         """
-        old = self._get_entry_rows(entry.id)
+        old = self._get_entry_and_mark_rows(entry.id)
         result = self._write_changed_chunks(entry.id, chunks, seq, start if old else None)
         for table, column in (("entries", "id"), ("marks", "entry_id"), ("gone", "entry_id")):
             self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", (entry.id,))
@@ -246,12 +246,12 @@ class Catalog:
         if mark is not None:
             now.append((entry.id, mark))
             self._insert_rows("marks", now[1:])
-        self._add_to_checksum(entry.id, old, now)
+        self._update_entry_checksum(entry.id, old, now)
         return result
 
     def _write_changed_chunks(
         self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
-    ) -> EntryWriteResult:
+    ) -> WrittenEntryChunks:
         """Write the changed rows; `start` is None for an entry that has no rows yet."""
         old: dict[str, tuple[Any, ...]] = {}
         if start is not None:
@@ -263,7 +263,9 @@ class Catalog:
         added: list[tuple[Any, ...]] = []
         same: set[str] = set()
         # Numbers are never reused: this is the highest one that any chunk ever had.
-        number = self._get_value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0
+        number = (
+            self._query_single_value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0
+        )
         numbered = []
         for chunk in chunks:
             held = old.get(chunk.id)
@@ -283,13 +285,13 @@ class Catalog:
                 same.add(chunk.id)
         self._db.executemany("DELETE FROM chunks WHERE number = ?", [row[:1] for row in removed])
         self._insert_rows("chunks", added)
-        self._add_to_checksum(entry_id, removed, added)
+        self._update_entry_checksum(entry_id, removed, added)
         changed = _find_changed_chunk_positions(list(old), ids, same)
-        return EntryWriteResult(numbered, changed, gone)
+        return WrittenEntryChunks(numbered, changed, gone)
 
     def _insert_rows(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:
-            marks = _make_placeholders(rows[0])
+            marks = _make_sql_placeholders(rows[0])
             self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def remove_entry(self, entry_id: str, seq: int) -> None:
@@ -312,25 +314,29 @@ class Catalog:
         old = self._db.execute(f"SELECT * FROM {where}", values).fetchall()
         self._db.execute(f"DELETE FROM {where}", values)
         self._insert_rows("citations", rows)
-        self._add_to_checksum(entry.id, old, self._db.execute(f"SELECT * FROM {where}", values))
+        self._update_entry_checksum(
+            entry.id, old, self._db.execute(f"SELECT * FROM {where}", values)
+        )
 
     # checksums
 
-    def _add_to_checksum(self, entry_id: str, removed: Iterable[Any], added: Iterable[Any]) -> None:
-        total = self._get_value("SELECT sum FROM sums WHERE entry_id = ?", entry_id) or 0
+    def _update_entry_checksum(
+        self, entry_id: str, removed: Iterable[Any], added: Iterable[Any]
+    ) -> None:
+        total = self._query_single_value("SELECT sum FROM sums WHERE entry_id = ?", entry_id) or 0
         total += _compute_checksum_of_rows(added) - _compute_checksum_of_rows(removed)
         row = (entry_id, total % _CHECKSUM_MODULUS)
         self._db.execute("INSERT OR REPLACE INTO sums VALUES (?, ?)", row)
 
-    def _get_entry_rows(self, entry_id: str) -> list[Any]:
+    def _get_entry_and_mark_rows(self, entry_id: str) -> list[Any]:
         """Return an entry's own row and its mark; [] if there is no entry."""
         rows = self._db.execute("SELECT * FROM entries WHERE id = ?", (entry_id,)).fetchall()
         if rows:
             rows += self._db.execute("SELECT * FROM marks WHERE entry_id = ?", (entry_id,))
         return rows
 
-    def _compute_checksum(self, entry_id: str) -> int:
-        rows = self._get_entry_rows(entry_id)
+    def _compute_entry_checksum(self, entry_id: str) -> int:
+        rows = self._get_entry_and_mark_rows(entry_id)
         rows += self._db.execute("SELECT * FROM chunks WHERE entry_id = ?", (entry_id,))
         rows += self._db.execute(
             "SELECT * FROM citations WHERE conversation = "
@@ -339,17 +345,17 @@ class Catalog:
         )
         return _compute_checksum_of_rows(rows) % _CHECKSUM_MODULUS
 
-    def find_damage(self, stop: threading.Event | None = None) -> str | None:
+    def find_catalog_damage(self, stop: threading.Event | None = None) -> str | None:
         """Verify all checksums; return a phrase that describes the damage, None if there is none.
 
         Returns None as soon as `stop` is set. Raises `sqlite3.Error` if the file cannot be read.
         """
-        with self.open_snapshot():
-            problem = self._get_value("PRAGMA quick_check(1)")
+        with self.open_read_transaction():
+            problem = self._query_single_value("PRAGMA quick_check(1)")
             if problem != "ok":
                 return f"the catalog is damaged: {problem}"
             checksums = dict(self._db.execute("SELECT entry_id, sum FROM sums"))
-            has_strays = self._get_value(
+            has_strays = self._query_single_value(
                 "SELECT 1 FROM chunks WHERE entry_id NOT IN (SELECT id FROM entries) LIMIT 1"
             )
             if set(self.list_entry_ids()) != checksums.keys() or has_strays:
@@ -357,14 +363,14 @@ class Catalog:
             for entry_id, checksum in checksums.items():
                 if stop is not None and stop.is_set():
                     return None
-                if self._compute_checksum(entry_id) != checksum:
+                if self._compute_entry_checksum(entry_id) != checksum:
                     return "the catalog is damaged: an entry differs from its checksum"
         return None
 
     # reading
 
     @contextmanager
-    def open_snapshot(self) -> Iterator[None]:
+    def open_read_transaction(self) -> Iterator[None]:
         """Open a read transaction: all queries inside see the same state."""
         self._db.execute("BEGIN")
         try:
@@ -374,9 +380,9 @@ class Catalog:
 
     def list_entry_ids(self) -> list[str]:
         """Return the ids of all entries."""
-        return self._list_first_column("SELECT id FROM entries")
+        return self._query_first_column("SELECT id FROM entries")
 
-    def list_signatures(self) -> Iterable[tuple[str, str | None, str, str]]:
+    def list_entry_signatures(self) -> Iterable[tuple[str, str | None, str, str]]:
         """Return topic, slug, entry id and signature of each entry.
 
         For conversations the first two are the conversation's id and None.
@@ -387,66 +393,70 @@ class Catalog:
 
     def list_unreadable_entry_ids(self) -> set[str]:
         """Return the ids of the entries that have an error."""
-        return set(self._list_first_column("SELECT id FROM entries WHERE error IS NOT NULL"))
+        return set(self._query_first_column("SELECT id FROM entries WHERE error IS NOT NULL"))
 
     def list_hidden_entry_ids(self) -> set[str]:
         """Return the ids of the hidden entries."""
-        return set(self._list_first_column("SELECT id FROM entries WHERE hidden"))
+        return set(self._query_first_column("SELECT id FROM entries WHERE hidden"))
 
-    def get_resume_mark(self, entry_id: str) -> str | None:
+    def get_entry_resume_mark(self, entry_id: str) -> str | None:
         """Return the entry's mark: where to resume reading when it has grown."""
-        mark: str | None = self._get_value("SELECT mark FROM marks WHERE entry_id = ?", entry_id)
+        mark: str | None = self._query_single_value(
+            "SELECT mark FROM marks WHERE entry_id = ?", entry_id
+        )
         return mark
 
-    def list_entries_changed_since(self, seq: int) -> list[str]:
+    def list_entry_ids_changed_since(self, seq: int) -> list[str]:
         """Return the ids of the entries that were written or removed after transaction `seq`."""
         query = "SELECT id FROM entries WHERE seq > ? UNION SELECT entry_id FROM gone WHERE seq > ?"
-        return self._list_first_column(query, seq, seq)
+        return self._query_first_column(query, seq, seq)
 
     def get_entry(self, entry_id: str) -> CatalogEntry | None:
         """Return an entry by id, None if it does not exist."""
-        return self.get_entries([entry_id]).get(entry_id)
+        return self.get_entries_by_id([entry_id]).get(entry_id)
 
-    def get_entries(self, ids: Collection[str]) -> dict[str, CatalogEntry]:
+    def get_entries_by_id(self, ids: Collection[str]) -> dict[str, CatalogEntry]:
         """Return a dict of entries by id; unknown ids are left out."""
-        query = f"SELECT * FROM entries WHERE id IN ({_make_placeholders(ids)})"
-        return {row[0]: parse_entry_row(row) for row in self._db.execute(query, list(ids))}
+        query = f"SELECT * FROM entries WHERE id IN ({_make_sql_placeholders(ids)})"
+        return {row[0]: parse_catalog_entry_row(row) for row in self._db.execute(query, list(ids))}
 
     def iterate_entries(self) -> Iterator[CatalogEntry]:
         """Yield all entries, ordered by id."""
-        return map(parse_entry_row, self._db.execute("SELECT * FROM entries ORDER BY id"))
+        return map(parse_catalog_entry_row, self._db.execute("SELECT * FROM entries ORDER BY id"))
 
-    def list_chunks(self, entry_id: str, first: int = 0, end: int | None = None) -> list[Chunk]:
+    def list_entry_chunks(
+        self, entry_id: str, first: int = 0, end: int | None = None
+    ) -> list[Chunk]:
         """Return an entry's chunks in order, from ordinal `first` to before ordinal `end`."""
         rows = self._db.execute(
             "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
             "ORDER BY ordinal",
             (entry_id, first, sys.maxsize if end is None else end),
         )
-        return [parse_chunk_row(row) for row in rows]
+        return [parse_catalog_chunk_row(row) for row in rows]
 
     def count_equal_chunk_texts(
         self, texts: Collection[str], entry_id: str, end: int
     ) -> Counter[str]:
         """Count how often each text occurs among an entry's chunks before ordinal `end`."""
         wanted = {replace_surrogates(text): text for text in texts}
-        found = self._list_first_column(
+        found = self._query_first_column(
             "SELECT text FROM chunks WHERE entry_id = ? AND ordinal < ?", entry_id, end
         )
         return Counter(wanted[text] for text in found if text in wanted)
 
-    def get_chunks(self, numbers: Collection[int]) -> dict[int, tuple[Chunk, str]]:
+    def get_chunks_by_number(self, numbers: Collection[int]) -> dict[int, tuple[Chunk, str]]:
         """Map chunk numbers to chunks and their entries' ids; unknown numbers are left out."""
-        query = f"SELECT * FROM chunks WHERE number IN ({_make_placeholders(numbers)})"
+        query = f"SELECT * FROM chunks WHERE number IN ({_make_sql_placeholders(numbers)})"
         rows = self._db.execute(query, list(numbers))
-        return {row[0]: (parse_chunk_row(row), row[2]) for row in rows}
+        return {row[0]: (parse_catalog_chunk_row(row), row[2]) for row in rows}
 
-    def get_chunk(self, chunk_id: str) -> tuple[Chunk, str] | None:
+    def get_chunk_by_id(self, chunk_id: str) -> tuple[Chunk, str] | None:
         """Return a chunk by id, with its entry's id; None if it does not exist."""
         row = self._db.execute("SELECT * FROM chunks WHERE id = ?", (chunk_id,)).fetchone()
-        return (parse_chunk_row(row), row[2]) if row else None
+        return (parse_catalog_chunk_row(row), row[2]) if row else None
 
-    def count_rows(self) -> dict[str, int]:
+    def count_catalog_rows(self) -> dict[str, int]:
         """Count `subjects`, `conversations`, `chunks` and `citations`."""
         tables = {
             "subjects": "entries WHERE kind = 'subject'",
@@ -455,19 +465,20 @@ class Catalog:
             "citations": "citations",
         }
         return {
-            name: self._get_value(f"SELECT count(*) FROM {table}") for name, table in tables.items()
+            name: self._query_single_value(f"SELECT count(*) FROM {table}")
+            for name, table in tables.items()
         }
 
-    def is_empty(self, *, hidden: bool) -> bool:
+    def has_no_entries(self, *, hidden: bool) -> bool:
         """Whether there are no entries; hidden entries count only if `hidden` is true."""
         query = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
-        return self._get_value(query, int(hidden)) is None
+        return self._query_single_value(query, int(hidden)) is None
 
     def find_citations(
         self, targets: Sequence[str], chunk: str | None = None
     ) -> list[tuple[Any, ...]]:
         """Return the rows of the citations of any of `targets` or of the chunk `chunk`, newest first."""
-        wanted, values = f"target IN ({_make_placeholders(targets)})", list(targets)
+        wanted, values = f"target IN ({_make_sql_placeholders(targets)})", list(targets)
         if chunk is not None:
             wanted, values = f"{wanted} OR chunk = ?", [*values, chunk]
         return self._db.execute(
@@ -484,11 +495,11 @@ class Catalog:
     def has_embeddable_chunks_since(self, seq: int) -> bool:
         """Whether a chunk that gets a vector was written after transaction `seq`."""
         query = "SELECT 1 FROM chunks WHERE seq > ? AND embed = 1 LIMIT 1"
-        return self._get_value(query, seq) is not None
+        return self._query_single_value(query, seq) is not None
 
     def sort_entries_for_embedding(self, ids: Collection[str]) -> list[str]:
         """Sort entry ids in the order of embedding: subjects first, each kind newest first."""
-        return self._list_first_column(
+        return self._query_first_column(
             "SELECT id FROM entries WHERE id IN (SELECT value FROM json_each(?)) "
             "ORDER BY kind = 'conversation', changed DESC, id",
             json.dumps(list(ids)),

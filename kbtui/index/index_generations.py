@@ -101,13 +101,13 @@ _FOOTER_MAGIC = 1337
 _READ_BYTES = 1 << 20
 
 
-def find_damage(folder: Path, stop: threading.Event | None = None) -> str | None:
+def find_index_damage(folder: Path, stop: threading.Event | None = None) -> str | None:
     """Return a phrase for the damage of a generation; None if there is none or once `stop` is set."""
     from kbtui.index.index_catalog import Catalog
 
     try:
         with closing(Catalog(folder / "catalog.sqlite")) as catalog:
-            found = catalog.find_damage(stop)
+            found = catalog.find_catalog_damage(stop)
     except IndexUnavailable as error:
         return error.message
     except sqlite3.Error as error:
@@ -119,7 +119,7 @@ def find_damage(folder: Path, stop: threading.Event | None = None) -> str | None
     )
 
 
-def find_damage_behind_error(error: BaseException, folder: Path) -> str | None:
+def find_index_damage_behind_error(error: BaseException, folder: Path) -> str | None:
     """Return a phrase for the damage that made reading a generation fail; None if there is none."""
     if isinstance(error, IndexUnavailable):
         return error.message
@@ -128,7 +128,7 @@ def find_damage_behind_error(error: BaseException, folder: Path) -> str | None:
     if isinstance(error, KbtuiError) or not isinstance(error, Exception):
         return None
     # Any other error can come from damaged files or from a bug, so check the files.
-    return find_damage(folder)
+    return find_index_damage(folder)
 
 
 def is_rust_panic(error: BaseException) -> bool:
@@ -163,14 +163,14 @@ def _find_damaged_segment_file(folder: Path) -> str | None:
             return f"missing {name}"
         for path in files:
             try:
-                if not _has_valid_checksum(path):
+                if not _has_valid_tantivy_checksum(path):
                     return path.name
             except FileNotFoundError:
                 return f"missing {path.name}"
     return None
 
 
-def _has_valid_checksum(path: Path) -> bool:
+def _has_valid_tantivy_checksum(path: Path) -> bool:
     """Whether a tantivy file matches the checksum in its footer.
 
     The footer is JSON with the key `crc`, followed by its length and a magic number.

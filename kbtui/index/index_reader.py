@@ -65,7 +65,7 @@ class IndexReader:
         self._commits: dict[str, tuple[int, int] | None] = {}
 
     @property
-    def generation(self) -> str:
+    def generation_name(self) -> str:
         """The name of the generation. Chunk numbers are valid only within one generation."""
         return self.folder.name
 
@@ -100,7 +100,7 @@ class IndexReader:
         with self._lock:
             index = self._lexical.get(name)
             # A commit replaces this file. If it is the same file, there is nothing to reload.
-            commit = _get_file_state(self.folder / name / "meta.json")
+            commit = _get_inode_and_time(self.folder / name / "meta.json")
             if index is None:
                 index = self._lexical[name] = open_tantivy_index(self.folder / name, self.language)
             elif commit is None or commit != self._commits.get(name):
@@ -108,22 +108,22 @@ class IndexReader:
             self._commits[name] = commit
             return index
 
-    def get_configuration_state(self) -> list[list[object]]:
+    def get_configuration_file_states(self) -> list[list[object]]:
         """Return path, size and modification time of each configuration file at the last refresh."""
         with self._lock_catalog():
             value = self._catalog.get_meta_value("configuration")
             return json.loads(value) if value else []
 
-    get_chunks = _delegate_to_catalog(Catalog.get_chunks)
-    list_chunks = _delegate_to_catalog(Catalog.list_chunks)
-    get_chunk = _delegate_to_catalog(Catalog.get_chunk)
-    get_entries = _delegate_to_catalog(Catalog.get_entries)
-    count_rows = _delegate_to_catalog(Catalog.count_rows)
-    is_empty = _delegate_to_catalog(Catalog.is_empty)
+    get_chunks_by_number = _delegate_to_catalog(Catalog.get_chunks_by_number)
+    list_entry_chunks = _delegate_to_catalog(Catalog.list_entry_chunks)
+    get_chunk_by_id = _delegate_to_catalog(Catalog.get_chunk_by_id)
+    get_entries_by_id = _delegate_to_catalog(Catalog.get_entries_by_id)
+    count_catalog_rows = _delegate_to_catalog(Catalog.count_catalog_rows)
+    has_no_entries = _delegate_to_catalog(Catalog.has_no_entries)
     find_citations = _delegate_to_catalog(Catalog.find_citations)
 
 
-def _get_file_state(path: Path) -> tuple[int, int] | None:
+def _get_inode_and_time(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
     except OSError:

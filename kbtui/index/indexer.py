@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_classes import Conversation, ConversationInfo
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.index.entry_extraction import EntryPartToWrite
-    from kbtui.index.index_catalog import EntryWriteResult
+    from kbtui.index.index_catalog import WrittenEntryChunks
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.knowledge_classes import Subject
     from kbtui.workspace import Settings, Workspace
@@ -55,7 +55,7 @@ class IndexStorage:
     def __init__(self, cache_dir: Path, settings: Settings, *, rebuild: bool = False) -> None:
         """Open or create the files; raises `IndexUnavailable` or `OSError`.
 
-        `rebuild` creates a new generation; the old one stays in use until `publish`.
+        `rebuild` creates a new generation; the old one stays in use until `publish_new_generation`.
         """
         self.cache_dir, self.settings = cache_dir, settings
         self._uncommitted = 0
@@ -73,12 +73,12 @@ class IndexStorage:
             # The files are too damaged to open, so the next refresh fills a new generation.
             self.folder = index_generations.create_index_generation(cache_dir, fingerprint)
             self._open_index_files()
-        if not self._is_linked():
+        if not self._is_current_or_unpublished():
             index_generations.publish_index_generation(self.folder)
         index_generations.remove_old_index_generations(cache_dir, self.folder)
-        self._catch_up_keyword_indexes()
+        self._update_keyword_indexes_from_catalog()
 
-    def _is_linked(self) -> bool:
+    def _is_current_or_unpublished(self) -> bool:
         """Whether readers find the files, or are not to find them yet."""
         current = index_generations.find_current_index_generation(self.cache_dir)
         return self._unpublished or current == self.folder
@@ -98,21 +98,23 @@ class IndexStorage:
             writer.close()
         self.catalog.close()
 
-    def are_files_in_place(self) -> bool:
+    def are_index_files_in_place(self) -> bool:
         """Whether the files are where readers look for them."""
         names = ("lexical/meta.json", "hidden/meta.json", "catalog.sqlite")
-        return self._is_linked() and all((self.folder / name).exists() for name in names)
+        return self._is_current_or_unpublished() and all(
+            (self.folder / name).exists() for name in names
+        )
 
-    def publish(self) -> None:
+    def publish_new_generation(self) -> None:
         """Switch to the new generation, if there is one."""
         if self._unpublished:
             index_generations.publish_index_generation(self.folder)
             self._unpublished = False
             index_generations.remove_old_index_generations(self.cache_dir, self.folder)
 
-    def _catch_up_keyword_indexes(self) -> None:
+    def _update_keyword_indexes_from_catalog(self) -> None:
         """Apply to the keyword indexes the catalog's changes since their last commit."""
-        seq = self.catalog.last_transaction_number()
+        seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
             mark = writer.read_catalog_watermark()
             if mark == seq:
@@ -122,14 +124,14 @@ class IndexStorage:
                 mark = 0
                 for entry_id in self.catalog.list_entry_ids():
                     writer.remove_entry(entry_id)
-            for entry_id in self.catalog.list_entries_changed_since(mark):
+            for entry_id in self.catalog.list_entry_ids_changed_since(mark):
                 entry = self.catalog.get_entry(entry_id)
                 if entry and entry.hidden == hidden:
-                    writer.replace_entry_documents(entry, self.catalog.list_chunks(entry_id))
+                    writer.replace_entry_documents(entry, self.catalog.list_entry_chunks(entry_id))
                 else:
                     writer.remove_entry(entry_id)
             if hidden or writer.has_changes:
-                writer.commit(seq)
+                writer.commit_with_watermark(seq)
 
     def remove_entries(self, gone: list[str]) -> list[CatalogEntry]:
         """Remove entries by id; return those that existed."""
@@ -137,7 +139,7 @@ class IndexStorage:
             return []
         self._uncommitted += len(gone)
         found = [entry for id_ in gone if (entry := self.catalog.get_entry(id_)) is not None]
-        with self.catalog.open_transaction() as seq:
+        with self.catalog.open_write_transaction() as seq:
             for entry_id in gone:
                 self.catalog.remove_entry(entry_id, seq)
         for writer in self.writers.values():
@@ -150,8 +152,8 @@ class IndexStorage:
         if not parts:
             return
         self._uncommitted += len(parts)
-        results: list[tuple[bool, EntryWriteResult]] = []
-        with self.catalog.open_transaction() as seq:
+        results: list[tuple[bool, WrittenEntryChunks]] = []
+        with self.catalog.open_write_transaction() as seq:
             for part in parts:
                 # Read the entry here, because an earlier part may belong to the same entry.
                 old = self.catalog.get_entry(part.entry.id)
@@ -173,17 +175,17 @@ class IndexStorage:
 
     def count_stale_documents(self) -> int:
         """Count the documents of the keyword indexes that `compact` would rewrite."""
-        stale = filter(_has_stale_documents, self.writers.values())
+        stale = filter(_has_too_many_stale_documents, self.writers.values())
         return sum(writer.count_source_documents() for writer in stale)
 
-    def compact(self, give_up: Callable[[], bool]) -> None:
+    def compact_keyword_indexes(self, give_up: Callable[[], bool]) -> None:
         """Rewrite the keyword indexes in which replaced documents affect scores; stop if `give_up()`."""
-        seq = self.catalog.last_transaction_number()
+        seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
-            if not _has_stale_documents(writer):
+            if not _has_too_many_stale_documents(writer):
                 continue
             entries = (
-                (entry, self.catalog.list_chunks(entry.id))
+                (entry, self.catalog.list_entry_chunks(entry.id))
                 for entry in self.catalog.iterate_entries()
                 if entry.hidden == hidden
             )
@@ -192,17 +194,17 @@ class IndexStorage:
 
     def commit_keyword_indexes(self) -> None:
         """Commit the keyword indexes, so that searches find the changes."""
-        seq = self.catalog.last_transaction_number()
+        seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
             # Commit only an index that changed: changes of hidden entries must not affect the
             # visible index's statistics, and the commit is the slowest step after a file is saved.
             if writer.has_changes or (hidden and self._uncommitted > MAX_LAG):
-                writer.commit(seq)
+                writer.commit_with_watermark(seq)
                 if hidden:
                     self._uncommitted = 0
 
 
-def _has_stale_documents(writer: KeywordIndexWriter) -> bool:
+def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
     return writer.count_stale_documents() > writer.count_source_documents() * MAX_STALE_SHARE
 
 
@@ -298,15 +300,15 @@ class WorkspaceIndex:
             ) from error
         self.folder, self.catalog = self.storage.folder, self.storage.catalog
 
-    def are_files_in_place(self) -> bool:
+    def are_index_files_in_place(self) -> bool:
         """Whether the files are where readers look for them."""
-        return self.storage.are_files_in_place()
+        return self.storage.are_index_files_in_place()
 
     def close(self) -> None:
         """Close all files."""
         self.storage.close()
 
-    def refresh(self, *, retry: bool = False) -> IndexRefreshChanges:
+    def refresh_index(self, *, retry: bool = False) -> IndexRefreshChanges:
         """Index the files that differ from the catalog; with `retry`, also those that had an error."""
         from kbtui.knowledge import load_knowledge
 
@@ -325,19 +327,19 @@ class WorkspaceIndex:
             return IndexRefreshChanges(is_unfinished=True)
         changes = IndexRefreshChanges()
         # With this, clients notice that configuration files have changed since the refresh.
-        state = json.dumps([_get_file_state(path) for path in knowledge.files])
+        state = json.dumps([_get_file_size_and_time(path) for path in knowledge.files])
         if self.catalog.get_meta_value("configuration") != state:
-            with self.catalog.open_transaction():
+            with self.catalog.open_write_transaction():
                 self.catalog.set_meta_value("configuration", state)
             self.storage.commit_keyword_indexes()
             changes.knowledge = True
         if gone or subjects or conversations:
             self._index_changed_entries(gone, subjects, conversations, knowledge, changes)
         if not self._stop.is_set() and not changes.is_unfinished:
-            self.storage.publish()
+            self.storage.publish_new_generation()
         return changes
 
-    def compact(self, most: int | None = None) -> int:
+    def compact_keyword_indexes(self, most: int | None = None) -> int:
         """Remove replaced documents from the keyword indexes, unless this rewrites over `most`.
 
         Returns how many documents still have to be rewritten. Without `most` there is no limit. A
@@ -345,7 +347,7 @@ class WorkspaceIndex:
         """
         stale = self.storage.count_stale_documents()
         if stale and (most is None or stale <= most):
-            self.storage.compact(
+            self.storage.compact_keyword_indexes(
                 lambda: self._stop.is_set() or (most is None and self._should_yield())
             )
             stale = self.storage.count_stale_documents()
@@ -358,7 +360,7 @@ class WorkspaceIndex:
         from kbtui.conversations.conversation_repository import list_conversation_signatures
 
         again = self.catalog.list_unreadable_entry_ids() if retry else frozenset()
-        signatures = self._iterate_until_stopped(self.catalog.list_signatures())
+        signatures = self._iterate_until_stopped(self.catalog.list_entry_signatures())
         states = {(group, slug): (id_, state) for group, slug, id_, state in signatures}
 
         def has_file_changed(known: tuple[str, str] | None, state: str) -> bool:
@@ -466,7 +468,7 @@ def _iterate_indexed_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:
             yield from (one for one in knowledge.iterate_subjects(topic.id) if not one.disabled)
 
 
-def _get_file_state(path: Path) -> list[object]:
+def _get_file_size_and_time(path: Path) -> list[object]:
     """Return path, size and modification time (ns) of a file; a missing file has None for both."""
     try:
         status = path.stat()

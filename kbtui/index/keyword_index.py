@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.index_catalog import EntryWriteResult
+    from kbtui.index.index_catalog import WrittenEntryChunks
 
 KEYWORD_INDEX_VERSION = 9
 """The version of the index, a part of the generation's fingerprint.
@@ -158,9 +158,9 @@ class KeywordIndexWriter:
             raise IndexUnavailable(
                 f"another process writes the keyword index: {error}", where=str(folder)
             ) from error
-        self._skip_first_operation()
+        self._write_dummy_first_operation()
 
-    def _skip_first_operation(self) -> None:
+    def _write_dummy_first_operation(self) -> None:
         # tantivy gives the first operation after opening the number of the last commit, so a merge
         # assumes that it is done. If it were a deletion, the deleted documents would reappear.
         self._writer.delete_documents_by_term("entry", _NO_ENTRY)
@@ -183,7 +183,7 @@ class KeywordIndexWriter:
         self,
         entry: CatalogEntry,
         before: list[Chunk],
-        written: EntryWriteResult,
+        written: WrittenEntryChunks,
     ) -> None:
         """Write the documents of an entry's changed chunks, and delete those of removed ones.
 
@@ -214,7 +214,7 @@ class KeywordIndexWriter:
             self._writer.delete_documents_by_term("entry", entry_id)
             self.has_changes = True
 
-    def commit(self, watermark: int) -> None:
+    def commit_with_watermark(self, watermark: int) -> None:
         """Commit, with the catalog's sequence number as the watermark."""
         self._writer.delete_documents_by_term("entry", _WATERMARK)
         document = tantivy.Document()
@@ -232,7 +232,7 @@ class KeywordIndexWriter:
         try:
             segments = json.loads((self._folder / "meta.json").read_bytes())["segments"]
         except (OSError, ValueError, KeyError):
-            return 0  # `index_generations.find_damage` reports damage
+            return 0  # `index_generations.find_index_damage` reports damage
         return sum((held.get("deletes") or {}).get("num_deleted_docs", 0) for held in segments)
 
     def count_source_documents(self) -> int:
@@ -254,11 +254,11 @@ class KeywordIndexWriter:
         for entry, chunks in entries:
             if give_up():
                 self._writer.rollback()
-                self._skip_first_operation()
+                self._write_dummy_first_operation()
                 self.has_changes = False
                 return False
             self._add_documents(entry, chunks, range(len(chunks)))
-        self.commit(watermark)
+        self.commit_with_watermark(watermark)
         return True
 
     def _add_documents(

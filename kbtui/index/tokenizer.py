@@ -81,10 +81,10 @@ def extract_code_words(text: str) -> Iterator[str]:
         whole = match[0]
         if len(whole) > MAX_COMPOUND_LENGTH:
             continue
-        yield from _iterate_compound_forms(whole)
+        yield from _iterate_compound_word_forms(whole)
         yield from split_camel_case(whole)
     if not text.isascii():
-        yield from extract_cjk_pairs(text)
+        yield from extract_cjk_character_pairs(text)
 
 
 def get_code_word_forms(word: str) -> CodeWordForms:
@@ -98,11 +98,11 @@ def get_code_word_forms(word: str) -> CodeWordForms:
         if version := _VERSION.fullmatch(whole):
             wholes.append(version[1])
         parts += split_camel_case(match[0])
-    pairs = [] if word.isascii() else list(extract_cjk_pairs(word))
+    pairs = [] if word.isascii() else list(extract_cjk_character_pairs(word))
     return CodeWordForms(*(list(dict.fromkeys(forms)) for forms in (wholes, parts, pairs)))
 
 
-def _iterate_compound_forms(whole: str) -> Iterator[str]:
+def _iterate_compound_word_forms(whole: str) -> Iterator[str]:
     """Yield a compound with and without `_` and `-`, a path's ends, and a version's shorter forms."""
     lower = whole.lower()
     if match := _VERSION.fullmatch(lower):
@@ -135,7 +135,7 @@ def split_camel_case(word: str) -> list[str]:
     return found
 
 
-def extract_cjk_pairs(text: str) -> Iterator[str]:
+def extract_cjk_character_pairs(text: str) -> Iterator[str]:
     """Yield overlapping pairs of characters of scripts without spaces; a lone character as it is."""
     for match in re.finditer(_UNSPACED_SCRIPT, text):
         run = match[0]

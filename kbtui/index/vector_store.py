@@ -63,7 +63,7 @@ LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 """How far a query's vector moves towards that of a keyword hit, and how many of the best hits are
 candidates for this."""
 MAX_FRAGMENTS = 24
-"""The number of fragments or writes after which `compact` does its work."""
+"""The number of fragments or writes after which `compact_vector_table` does its work."""
 OVERFETCH = 5
 """The number of fetched chunks, as a multiple of the limit. Surplus chunks of an entry are dropped
 afterwards."""
@@ -120,7 +120,7 @@ class VectorStore:
         marks = [np.array(batch["hash"].to_pylist(), dtype="S16") for batch in table.to_batches()]
         return table["number"].to_numpy(), np.concatenate([np.array([], dtype="S16"), *marks])
 
-    def count_rows(self, where: str | None = None) -> int:
+    def count_vector_rows(self, where: str | None = None) -> int:
         """Count all rows, or those that match the SQL condition `where`."""
         return int(self.table.count_rows(where))
 
@@ -146,7 +146,7 @@ class VectorStore:
             self.table.delete(f"number IN ({part})")
             self._writes += 1
 
-    def search(
+    def search_nearest_chunks(
         self, vector: Sequence[float], where: str, limit: int, per_entry: int
     ) -> list[tuple[int, float]]:
         """Return the nearest chunks with their cosine similarity, best first, ties by chunk id.
@@ -157,13 +157,13 @@ class VectorStore:
         wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
         if self._partitions > 1:
             wanted = max(wanted, MIN_RERANKED)
-            if where not in _WIDE_FILTERS and self.count_rows(where) <= NARROW_ROWS:
+            if where not in _WIDE_FILTERS and self.count_vector_rows(where) <= NARROW_ROWS:
                 probed = 0
-        found = self.find_nearest_rows(vector, where, wanted, probed)
+        found = self.find_nearest_vector_rows(vector, where, wanted, probed)
         if len(found) < wanted and 0 < probed < self._partitions:
             # The filter left too few rows in these partitions, so search all of them. Lance's own
             # option for such filters would search all partitions every time.
-            found = self.find_nearest_rows(vector, where, wanted, self._partitions)
+            found = self.find_nearest_vector_rows(vector, where, wanted, self._partitions)
         seen: Counter[object] = Counter()
         kept = []
         for row in sort_ranked_chunks(found, least=1.0, cut=len(found) == wanted):
@@ -172,7 +172,7 @@ class VectorStore:
                 kept.append((row.number, row.score))
         return kept[:limit]
 
-    def find_nearest_rows(
+    def find_nearest_vector_rows(
         self, vector: Sequence[float], where: str, wanted: int, probed: int
     ) -> list[RankedChunk]:
         """Return the nearest rows in `probed` partitions of the index; 0 searches without the index."""
@@ -192,7 +192,7 @@ class VectorStore:
             for row in rows
         ]
 
-    def get_vector(self, numbers: Sequence[int]) -> list[float] | None:
+    def get_first_chunk_vector(self, numbers: Sequence[int]) -> list[float] | None:
         """Return the vector of the first of these chunks that has one, None if none has."""
         if not numbers:
             return None
@@ -201,7 +201,7 @@ class VectorStore:
         held = {row["number"]: row["vector"] for row in rows}
         return next((list(held[number]) for number in numbers if number in held), None)
 
-    def compact(self, *, force: bool = False) -> None:
+    def compact_vector_table(self, *, force: bool = False) -> None:
         """Join fragments, delete old versions, and index a large table.
 
         Does nothing while there are few fragments and writes, unless `force` is set.
@@ -210,7 +210,7 @@ class VectorStore:
         fragments = stats["fragment_stats"]["num_fragments"]
         if not force and fragments <= MAX_FRAGMENTS and self._writes <= MAX_FRAGMENTS:
             return
-        rows = self.count_rows()
+        rows = self.count_vector_rows()
         wanted = 1 if rows < APPROXIMATE_ROWS else rows // PARTITION_ROWS
         grown = wanted >= max(2, self._partitions * REINDEX_GROWTH)
         if rows >= EXACT_ROWS and (not self._partitions or grown):

@@ -331,7 +331,7 @@ def _check_sources(library: Library) -> Iterator[FindingWithoutArea]:
 
 def _check_index(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.index import IndexReader
-    from kbtui.index.index_generations import find_damage
+    from kbtui.index.index_generations import find_index_damage
 
     try:
         reader = IndexReader(library.workspace.cache_dir)
@@ -342,9 +342,10 @@ def _check_index(library: Library) -> Iterator[FindingWithoutArea]:
         # The index also has hidden subjects but no disabled ones, unlike the library pane.
         labels = {"chunks": "passages", "subjects": "subjects (with hidden, without disabled)"}
         counts = [
-            f"{count} {labels.get(name, name)}" for name, count in reader.count_rows().items()
+            f"{count} {labels.get(name, name)}"
+            for name, count in reader.count_catalog_rows().items()
         ]
-        if found := find_damage(reader.folder):
+        if found := find_index_damage(reader.folder):
             yield "wrong", f"{found}; `kbtui index` rebuilds it"
         else:
             yield "ok", ", ".join(counts)

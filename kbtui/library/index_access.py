@@ -274,8 +274,8 @@ class PrivateIndex:
                     self._workspace, self._settings, cache_dir=self.folder, stop=self._stop
                 )
                 with closing(index):
-                    index.refresh()
-                    index.compact()
+                    index.refresh_index()
+                    index.compact_keyword_indexes()
                     self._configuration_problem = index.configuration_problem
                 self._error = None
             except (KbtuiError, OSError, ValueError, DatabaseError) as error:

@@ -141,13 +141,13 @@ class Library(ReferenceReader):
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
         """Call `query` with a reader; if the index is damaged, have it rebuilt and call again."""
-        from kbtui.index.index_generations import find_damage_behind_error
+        from kbtui.index.index_generations import find_index_damage_behind_error
 
         reader = self.open_index_reader()
         try:
             return query(reader)
         except BaseException as error:
-            found = find_damage_behind_error(error, reader.folder)
+            found = find_index_damage_behind_error(error, reader.folder)
             if found is None:
                 raise
             try:

@@ -50,8 +50,8 @@ class ReferenceReader(IndexAccess):
             conversation_repository.find_conversation(self.workspace, ref.conversation or "")
             return ref
         reader = self.open_index_reader()
-        found = reader.get_chunk(ref.chunk or "")
-        entry = reader.get_entries({found[1]}).get(found[1]) if found else None
+        found = reader.get_chunk_by_id(ref.chunk or "")
+        entry = reader.get_entries_by_id({found[1]}).get(found[1]) if found else None
         if found is None or entry is None:
             raise NothingFound("this passage no longer exists", where=text)
         if entry.conversation is not None:
@@ -114,7 +114,7 @@ class ReferenceReader(IndexAccess):
         if target.kind == "subject":
             return self._read_subject_lines(target)
         if target.kind == "chunk":
-            found = self.open_index_reader().get_chunk(target.chunk or "")
+            found = self.open_index_reader().get_chunk_by_id(target.chunk or "")
             if found is None:
                 raise NothingFound("this passage no longer exists", where=str(target))
             return found[0].text
@@ -188,7 +188,7 @@ class ReferenceReader(IndexAccess):
         targets, chunk, gone = self._list_citation_names_of_target(target)
         reader = self.open_index_reader()
         rows = reader.find_citations(targets, chunk)
-        entries = reader.get_entries(
+        entries = reader.get_entries_by_id(
             {row[0] for row in rows} | {_get_target_entry_id(row[5]) for row in rows}
         )
         return [
@@ -211,7 +211,7 @@ class ReferenceReader(IndexAccess):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
             return names, None, _is_workspace_file_missing(root, target)
         if target.kind == "chunk":
-            is_gone = self.open_index_reader().get_chunk(target.chunk or "") is None
+            is_gone = self.open_index_reader().get_chunk_by_id(target.chunk or "") is None
             return [str(target)], target.chunk, is_gone
         if target.kind == "conversation":
             return [target.conversation or ""], None, False

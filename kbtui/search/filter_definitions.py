@@ -126,26 +126,30 @@ class FilterDefinition:
         return FilterValueError(f"unknown {self.noun} {value!r}", hint)
 
 
-def _is_active_since(
+def _is_conversation_active_since(
     info: ConversationInfo, _: ConversationToolsAndModels, moment: datetime
 ) -> bool:
     return (info.last_event_at or info.created_at) >= moment
 
 
-def _is_inactive_since(
+def _is_conversation_inactive_since(
     info: ConversationInfo, _: ConversationToolsAndModels, moment: datetime
 ) -> bool:
     return (info.last_event_at or info.created_at) < moment
 
 
-def _has_label(info: ConversationInfo, _: ConversationToolsAndModels, wanted: str) -> bool:
+def _has_conversation_label(
+    info: ConversationInfo, _: ConversationToolsAndModels, wanted: str
+) -> bool:
     return any(
         wanted in (key.casefold(), value.casefold(), f"{key}={value}".casefold())
         for key, value in info.labels.items()
     )
 
 
-def _is_in_state(info: ConversationInfo, _: ConversationToolsAndModels, state: str) -> bool:
+def _has_conversation_state(
+    info: ConversationInfo, _: ConversationToolsAndModels, state: str
+) -> bool:
     return {
         "pinned": info.pinned_at is not None,
         "archived": info.archived,
@@ -196,12 +200,12 @@ FILTERS: tuple[FilterDefinition, ...] = (
     FilterDefinition("arg", "only calls with this argument: arg:path=a.md", "argument", search="arg", term="arg"),
     FilterDefinition(
         "after", "from this day or time on: 2026-11-01, 3d, 2w", "date", ("since",),
-        search="since", entries="since", library=_is_active_since,
+        search="since", entries="since", library=_is_conversation_active_since,
         options=("--after", "--since"), metavar="DATE",
     ),
     FilterDefinition(
         "before", "before this day or time: 2026-11-01, yesterday", "date", ("until",),
-        search="until", entries="until", library=_is_inactive_since,
+        search="until", entries="until", library=_is_conversation_inactive_since,
         options=("--before", "--until"), metavar="DATE",
     ),
     FilterDefinition("from", "from this day or time on (same as after)", "date", entries="since", options=("--from",), metavar="DATE"),
@@ -211,7 +215,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
     ),
     FilterDefinition(
         "label", "conversations with this label: label:area, label:area=ui", "text", ("labels",),
-        library=_has_label,
+        library=_has_conversation_label,
     ),
     FilterDefinition(
         "model", "conversations with answers by a model whose name contains this", "text", ("models",),
@@ -220,7 +224,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
     ),
     FilterDefinition(
         "is", f"conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
-        ("status",), library=_is_in_state, noun="state", choices=_map_names_to_themselves(*STATES),
+        ("status",), library=_has_conversation_state, noun="state", choices=_map_names_to_themselves(*STATES),
     ),
     FilterDefinition(
         "is", f"only entries with this status: {', '.join(STATUSES)}", "choice", ("status",),
@@ -229,14 +233,14 @@ FILTERS: tuple[FilterDefinition, ...] = (
 )  # fmt: skip
 
 
-def list_filters(surface: Surface) -> list[FilterDefinition]:
+def list_surface_filters(surface: Surface) -> list[FilterDefinition]:
     """Return the filters of a surface."""
     return [row for row in FILTERS if row.applies_to_surface(surface)]
 
 
 def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
     """Return the filters of a surface by key and alias."""
-    return {name: row for row in list_filters(surface) for name in (row.key, *row.aliases)}
+    return {name: row for row in list_surface_filters(surface) for name in (row.key, *row.aliases)}
 
 
 def split_filter_values(text: str) -> tuple[str, ...]:

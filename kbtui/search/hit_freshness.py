@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-HitState = tuple[Literal["fresh", "changed"], tuple[int, int] | None]
+HitFreshnessAndLines = tuple[Literal["fresh", "changed"], tuple[int, int] | None]
 """Whether the file of a hit has changed, and the hit's current lines."""
 
 
@@ -33,23 +33,23 @@ class HitFreshnessChecker:
     def __init__(self, workspace: Workspace, reader: IndexReader) -> None:
         self._workspace = workspace
         self._is_configuration_changed = _has_configuration_changed(reader)
-        self._get_file_state = cache(_get_file_state)
-        self._read_subject = cache(partial(_read_subject, str(workspace.root)))
+        self._format_current_file_state = cache(_format_current_file_state)
+        self._read_subject_file = cache(partial(_read_subject_file, str(workspace.root)))
         self._load_conversation = cache(partial(_load_conversation, workspace))
-        self._get_turn_texts = cache(self._read_turn)
+        self._get_turn_texts = cache(self._read_turn_texts)
 
-    def check_hit(self, entry: CatalogEntry, chunk: Chunk) -> HitState | None:
+    def check_hit_freshness(self, entry: CatalogEntry, chunk: Chunk) -> HitFreshnessAndLines | None:
         """Return whether the file of a chunk has changed, and the chunk's current lines.
 
         Returns None if the file no longer contains the chunk, or the chunk's subject is disabled.
         """
         is_subject = entry.kind == "subject"
-        if is_subject and self._is_configuration_changed and not self._is_visible(entry):
+        if is_subject and self._is_configuration_changed and not self._is_subject_visible(entry):
             return None
-        if entry.stat and entry.stat == self._get_file_state(entry.path):
+        if entry.stat and entry.stat == self._format_current_file_state(entry.path):
             return "fresh", chunk.lines
         if is_subject:
-            return self._find_chunk_in_subject(entry, chunk)
+            return self._find_chunk_in_subject_file(entry, chunk)
         wanted = _collapse_spaces(chunk.text)
         texts = self._get_turn_texts(entry.conversation or "", chunk.turn or 0)
         return ("changed", None) if any(wanted in text for text in texts) else None
@@ -60,7 +60,7 @@ class HitFreshnessChecker:
 
         return load_knowledge(self._workspace)
 
-    def _is_visible(self, entry: CatalogEntry) -> bool:
+    def _is_subject_visible(self, entry: CatalogEntry) -> bool:
         topic = self._knowledge.topics.get(entry.topic or "")
         if topic is None or not topic.enable:
             return False
@@ -69,8 +69,10 @@ class HitFreshnessChecker:
             return False
         return not subject.hidden or entry.hidden
 
-    def _find_chunk_in_subject(self, entry: CatalogEntry, chunk: Chunk) -> HitState | None:
-        text = self._read_subject(entry.path)
+    def _find_chunk_in_subject_file(
+        self, entry: CatalogEntry, chunk: Chunk
+    ) -> HitFreshnessAndLines | None:
+        text = self._read_subject_file(entry.path)
         if text is None:
             return None
         at = text.find(chunk.text)
@@ -81,7 +83,7 @@ class HitFreshnessChecker:
         is_found = _collapse_spaces(chunk.text) in _collapse_spaces(text)
         return ("changed", chunk.lines) if is_found else None
 
-    def _read_turn(self, conversation_id: str, number: int) -> list[str]:
+    def _read_turn_texts(self, conversation_id: str, number: int) -> list[str]:
         """Return the current texts of a turn; [] if the turn no longer exists."""
         from kbtui.index.chunk_splitter import format_event_text
 
@@ -95,7 +97,7 @@ class HitFreshnessChecker:
 
 
 def _has_configuration_changed(reader: IndexReader) -> bool:
-    for path, size, modified in reader.get_configuration_state():
+    for path, size, modified in reader.get_configuration_file_states():
         status = _stat_file(str(path))
         now = (status.st_size, status.st_mtime_ns) if status else (None, None)
         if now != (size, modified):
@@ -103,7 +105,7 @@ def _has_configuration_changed(reader: IndexReader) -> bool:
     return False
 
 
-def _get_file_state(path: str) -> str | None:
+def _format_current_file_state(path: str) -> str | None:
     status = _stat_file(path)
     return format_file_state(status) if status else None
 
@@ -116,7 +118,7 @@ def _stat_file(path: str) -> os.stat_result | None:
         return None
 
 
-def _read_subject(root: str, path: str) -> str | None:
+def _read_subject_file(root: str, path: str) -> str | None:
     """Return the text of a subject file; None if it is unreadable, too large or not in the workspace."""
     from kbtui.files import read_regular_file
     from kbtui.knowledge.subject_files import explain_too_large_subject

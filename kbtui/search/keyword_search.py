@@ -14,7 +14,7 @@ from tantivy import FieldType, Occur, Query
 
 from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RankedChunk, sort_ranked_chunks
 from kbtui.index.tokenizer import (
-    extract_cjk_pairs,
+    extract_cjk_character_pairs,
     extract_code_words,
     get_code_word_forms,
     has_unspaced_script,
@@ -110,31 +110,33 @@ class QueryTermBuilder:
         for token in word.tokens:
             for field, others in (("body", token.others), ("context", ()), ("title", ())):
                 weight = FIELD_WEIGHTS[field] * token.weight
-                yield self._build_term(token.plain, weight, (field, token.stem), *others)
+                yield self._build_query_term(token.plain, weight, (field, token.stem), *others)
             if token.weight == 1.0:
-                yield self._build_term(token.plain, PART_WEIGHT, ("code", token.plain))
+                yield self._build_query_term(token.plain, PART_WEIGHT, ("code", token.plain))
             if token.corrected:
                 field_terms = [
                     (field, stem) for stem in token.corrected for field in ("body", "title")
                 ]
-                yield self._build_term(token.plain, GUESS_WEIGHT, *field_terms)
+                yield self._build_query_term(token.plain, GUESS_WEIGHT, *field_terms)
         if wholes := word.forms.wholes:
             # A text may contain `utf8` if the query has `utf-8`.
             joined = self._list_body_terms(wholes[-1]) if wholes[-1].isalnum() else []
             field_terms = [("code", whole) for whole in wholes]
-            yield self._build_term(word.text, CODE_WEIGHT, *field_terms, *joined)
+            yield self._build_query_term(word.text, CODE_WEIGHT, *field_terms, *joined)
         for part in word.forms.parts:
-            yield self._build_term(part, PART_WEIGHT, ("code", part), *self._list_body_terms(part))
+            yield self._build_query_term(
+                part, PART_WEIGHT, ("code", part), *self._list_body_terms(part)
+            )
         for pair in word.forms.pairs:
             found = list_terms_with_prefix(self._searcher, "code", pair) if len(pair) == 1 else []
-            yield self._build_term(pair, CODE_WEIGHT, *(found or [("code", pair)]))
+            yield self._build_query_term(pair, CODE_WEIGHT, *(found or [("code", pair)]))
         if word.completions:
-            yield self._build_term(f"{word.text}…", GUESS_WEIGHT, *word.completions)
+            yield self._build_query_term(f"{word.text}…", GUESS_WEIGHT, *word.completions)
 
     def _list_body_terms(self, text: str) -> list[tuple[str, str]]:
         return [("body", stem) for stem in self._language.stem_text(text)[:1]]
 
-    def build_pair_terms(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
+    def build_word_pair_terms(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
         """Yield terms that raise the rank of texts that contain adjacent words of the query."""
         tokens = [token for word in words for token in word.tokens]
         for first, second in pairwise(tokens):
@@ -153,7 +155,7 @@ class QueryTermBuilder:
         text = normalize_text(text)
         stems = self._language.stem_text(text)
         groups = [stems] if stems else []
-        if pairs := dict.fromkeys(extract_cjk_pairs(text)):
+        if pairs := dict.fromkeys(extract_cjk_character_pairs(text)):
             groups = [[stem] for stem in stems if not has_unspaced_script(stem)]
         needed = [self._make_term_query("code", pair) for pair in pairs]
         needed += [self._build_title_or_body_query(group) for group in groups]
@@ -171,7 +173,9 @@ class QueryTermBuilder:
     def _make_term_query(self, field: str, term: str) -> Any:
         return Query.term_query(self._schema, field, term, "freq")
 
-    def _build_term(self, word: str, weight: float, *field_terms: tuple[str, str]) -> QueryTerm:
+    def _build_query_term(
+        self, word: str, weight: float, *field_terms: tuple[str, str]
+    ) -> QueryTerm:
         """Build a term that matches any of `field_terms`, which are pairs of field and indexed term."""
         terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(field_terms)]
         query = terms[0] if len(terms) == 1 else Query.disjunction_max_query(terms)
@@ -205,7 +209,7 @@ MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
 """How many of the best chunks are searched for pairs of words, which takes one lookup per chunk."""
 
-Ranked = list[tuple[int, float]]
+ChunkRanking = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
 
 
@@ -229,7 +233,7 @@ class KeywordSearch:
         ]
 
     @property
-    def words(self) -> list[QueryWord]:
+    def analyzed_words(self) -> list[QueryWord]:
         """The analyzed words of the query, for each index in turn; corrections can differ."""
         return [word for side in self.sides for word in side.words]
 
@@ -241,7 +245,7 @@ class KeywordSearch:
             phrase = [
                 stem for stem in self.language.stem_text(wanted) if not has_unspaced_script(stem)
             ]
-            pairs = set(extract_cjk_pairs(normalize_text(wanted)))
+            pairs = set(extract_cjk_character_pairs(normalize_text(wanted)))
             last = len(stems) - len(phrase)
             return (
                 bool(phrase or pairs)
@@ -251,14 +255,14 @@ class KeywordSearch:
 
         return text_contains
 
-    def rank(self, limit: int, per_entry: int | None = None) -> Ranked:
+    def rank_chunks_by_keywords(self, limit: int, per_entry: int | None = None) -> ChunkRanking:
         """Return the `limit` best chunks by keywords.
 
         Returns at most `per_entry` chunks of one entry, so that a long entry does not fill the leg.
         If the query has only filters, the newest chunks come first.
         """
         per_entry = per_entry or self._request.per_entry
-        found = [row for side in self.sides for row in side.rank(limit, per_entry)]
+        found = [row for side in self.sides for row in side.rank_chunks_of_index(limit, per_entry)]
         found = sort_ranked_chunks(found, tolerance=self.sides[0].tolerance)
         return [(row.number, row.score) for row in found[:limit]]
 
@@ -282,7 +286,7 @@ class _KeywordIndexQuery:
         builder = QueryTermBuilder(self._schema, self.searcher, language)
         words = [part for word in self.words for part in builder.build_word_terms(word)]
         self.parts = select_query_terms(
-            [*words, *builder.build_pair_terms(self.words)], self.searcher
+            [*words, *builder.build_word_pair_terms(self.words)], self.searcher
         )
         self._word_pairs = [part for part in self.parts if part.is_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)
@@ -292,11 +296,11 @@ class _KeywordIndexQuery:
         wanted += [(Occur.Must, builder.build_phrase_query(text)) for text in query.phrases]
         excluded = [(Occur.MustNot, builder.build_phrase_query(text)) for text in query.excluded]
         filters = self._build_filter_queries(request, narrowing)
-        self.query = self._build_query(wanted, excluded, filters, archived=request.archived)
+        self.query = self._build_tantivy_query(wanted, excluded, filters, archived=request.archived)
 
     # asking
 
-    def rank(self, limit: int, per_entry: int) -> list[RankedChunk]:
+    def rank_chunks_of_index(self, limit: int, per_entry: int) -> list[RankedChunk]:
         """Rank the best `limit` chunks of this index."""
         if self.query is None or not self.searcher.num_docs:
             return []
@@ -304,7 +308,7 @@ class _KeywordIndexQuery:
         filled: dict[object, list[RankedChunk]] = {}
         while True:
             last = fetched >= MAX_FETCHED_CHUNKS
-            rows, all_found = self.fetch_ranked_chunks(fetched, without=filled, whole_ties=not last)
+            rows, all_found = self.fetch_best_chunks(fetched, without=filled, whole_ties=not last)
             seen: dict[object, list[RankedChunk]] = {}
             for row in rows:
                 if len(held := seen.setdefault(row.owner, [])) < per_entry:
@@ -316,7 +320,7 @@ class _KeywordIndexQuery:
             filled |= {owner: held for owner, held in seen.items() if len(held) >= per_entry}
             fetched *= 2
 
-    def fetch_ranked_chunks(
+    def fetch_best_chunks(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
         """Fetch the best `limit` chunks, and return whether these are all that match.
@@ -360,7 +364,7 @@ class _KeywordIndexQuery:
         """
         if not numbers or not self._word_pairs:
             return {}
-        query = self._make_chunk_query(numbers)
+        query = self._make_chunk_number_query(numbers)
         for pair in self._word_pairs:
             # Nested, because for one flat query tantivy would score many more chunks than these.
             query = Query.boolean_query([(Occur.Must, query), (Occur.Should, pair.query)])
@@ -370,13 +374,13 @@ class _KeywordIndexQuery:
 
     def find_document_addresses(self, numbers: Iterable[int]) -> dict[int, Any]:
         """Return the addresses of the chunks that this index has, by chunk number."""
-        query = self._make_chunk_query(numbers)
+        query = self._make_chunk_number_query(numbers)
         hits = self.searcher.search(query, limit=MAX_FETCHED_CHUNKS, count=False).hits
         addresses = [address for _, address in hits]
         found = self.searcher.fast_field_values("chunk", addresses)
         return {int(number): at for number, at in zip(found, addresses, strict=True)}
 
-    def _make_chunk_query(self, numbers: Iterable[int]) -> Any:
+    def _make_chunk_number_query(self, numbers: Iterable[int]) -> Any:
         """Return a query for some chunks, without scores."""
         # One query for each term: for a set of terms, tantivy reads every segment's dictionary.
         terms = [Query.term_query(self._schema, "chunk", number, "basic") for number in numbers]
@@ -384,7 +388,7 @@ class _KeywordIndexQuery:
 
     # building
 
-    def _build_query(
+    def _build_tantivy_query(
         self, wanted: list[Any], excluded: list[Any], filters: list[Any], *, archived: bool
     ) -> Any:
         """Build the query; return None for a request with neither words nor filters."""
@@ -399,7 +403,7 @@ class _KeywordIndexQuery:
             return Query.boolean_query([*wanted, *limits])
         if not wanted:
             # Exclude the document that marks the last commit; it is not a chunk.
-            limits.append((Occur.Must, self._make_any_of_query("archived", ("yes", "no"))))
+            limits.append((Occur.Must, self._make_any_value_query("archived", ("yes", "no"))))
         asked = Query.boolean_query(wanted) if wanted else Query.all_query()
         return Query.boolean_query([(Occur.Must, asked), *limits])
 
@@ -418,12 +422,12 @@ class _KeywordIndexQuery:
         ]
         unwanted = [*narrowing.without, ("entry", (request.exclude,) if request.exclude else ())]
         queries = [
-            (Occur.Must, _make_scoreless_query(self._make_any_of_query(field, values)))
+            (Occur.Must, _make_scoreless_query(self._make_any_value_query(field, values)))
             for field, values in wanted
             if values
         ]
         queries += [
-            (Occur.MustNot, self._make_any_of_query(field, values))
+            (Occur.MustNot, self._make_any_value_query(field, values))
             for field, values in unwanted
             if values
         ]
@@ -439,7 +443,7 @@ class _KeywordIndexQuery:
             queries.append((Occur.Must, _make_scoreless_query(between)))
         return queries
 
-    def _make_any_of_query(self, field: str, values: Iterable[str]) -> Any:
+    def _make_any_value_query(self, field: str, values: Iterable[str]) -> Any:
         terms = [normalize_text(value) for value in values]
         return Query.term_set_query(self._schema, field, terms)
 

@@ -72,7 +72,7 @@ class ParsedQuery(NamedTuple):
     open: bool = False
 
     @property
-    def notices(self) -> tuple[Notice, ...]:
+    def filter_like_word_notices(self) -> tuple[Notice, ...]:
         """The notices about words that look like filters."""
         return tuple(word.notice for word in self.almost_filters)
 
@@ -168,14 +168,17 @@ class ArgumentAndExclusionFilters(NamedTuple):
 
     def allows_chunk(self, entry: CatalogEntry, chunk: Chunk) -> bool:
         """Return whether a chunk passes these filters, for which the table of vectors has no columns."""
-        return all(set(terms) & _list_argument_terms(chunk) for terms in self.args) and not any(
-            set(values) & _get_field_values(name, entry, chunk) for name, values in self.without
+        return all(
+            set(terms) & _list_tool_argument_terms(chunk) for terms in self.args
+        ) and not any(
+            set(values) & _get_chunk_field_values(name, entry, chunk)
+            for name, values in self.without
         )
 
 
-def _get_field_values(name: str, entry: CatalogEntry, chunk: Chunk) -> set[str | None]:
+def _get_chunk_field_values(name: str, entry: CatalogEntry, chunk: Chunk) -> set[str | None]:
     if name == "arg":
-        return {*_list_argument_terms(chunk)}
+        return {*_list_tool_argument_terms(chunk)}
     return {
         {
             "topic": entry.topic,
@@ -188,7 +191,7 @@ def _get_field_values(name: str, entry: CatalogEntry, chunk: Chunk) -> set[str |
     }
 
 
-def _list_argument_terms(chunk: Chunk) -> set[str]:
+def _list_tool_argument_terms(chunk: Chunk) -> set[str]:
     from kbtui.index.keyword_index import make_tool_argument_terms
 
     return {
@@ -208,7 +211,7 @@ def apply_query_filters(
     """
     if not (query.filters or request.topics or request.roles or request.types):
         return request, ArgumentAndExclusionFilters(), []
-    return _QueryFilterApplier(workspace, reader, request).apply_filters(query)
+    return _QueryFilterApplier(workspace, reader, request).apply_filters_to_request(query)
 
 
 class _QueryFilterApplier:
@@ -225,16 +228,16 @@ class _QueryFilterApplier:
         self._without: list[tuple[str, tuple[str, ...]]] = []
         self._entries: set[str] | None = None
 
-    def apply_filters(
+    def apply_filters_to_request(
         self, query: ParsedQuery
     ) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
-        self._resolve_request_options()
+        self._resolve_request_filters()
         for part in query.filters:
             try:
-                self._apply_filter(part)
+                self._apply_query_filter(part)
             except FilterValueError as wrong:
                 if not part.unfinished:
-                    self._add_mistake(part, wrong.message, wrong.hint)
+                    self._add_query_mistake(part, wrong.message, wrong.hint)
         for field in self._wanted:
             self._intersect_request_field(field)
         if self._entries is not None:
@@ -244,11 +247,11 @@ class _QueryFilterApplier:
         further = ArgumentAndExclusionFilters(tuple(self._args), tuple(self._without))
         return self._request, further, self._mistakes
 
-    def _add_mistake(self, part: QueryFilter, message: str, hint: str) -> None:
+    def _add_query_mistake(self, part: QueryFilter, message: str, hint: str) -> None:
         mistake = QueryMistake(part.start, part.end, f"{part.key}: {message}", hint)
         self._mistakes.append(mistake)
 
-    def _resolve_request_options(self) -> None:
+    def _resolve_request_filters(self) -> None:
         """Resolve the request's own topics, roles and types; unknown values are errors."""
         for key in ("topic", "role", "type"):
             row = map_filters_by_key("search")[key]
@@ -269,7 +272,7 @@ class _QueryFilterApplier:
         changed: dict[str, Any] = {field: values}
         self._request = self._request._replace(**changed)
 
-    def _apply_filter(self, part: QueryFilter) -> None:
+    def _apply_query_filter(self, part: QueryFilter) -> None:
         row = map_filters_by_key("search")[part.key]
         values = [value for value in part.values if value]
         if not values:
@@ -309,7 +312,7 @@ class _QueryFilterApplier:
         if held:
             both = tuple(value for value in wanted if value in held)
             if not both:
-                self._add_mistake(
+                self._add_query_mistake(
                     self._last_filters[field],
                     f"{', '.join(wanted)} is outside the limits of this search",
                     f"the search is limited to {', '.join(held)}",
@@ -321,11 +324,11 @@ class _QueryFilterApplier:
         """Return the indexed terms that a value stands for; raises `FilterValueError`."""
         if row.kind == "choice":
             return row.parse_choice_value(value)
-        searchers = [index.searcher() for index in self._open_indexes()]
+        searchers = [index.searcher() for index in self._open_keyword_indexes()]
         if value and any(searcher.doc_freq(row.term, value) for searcher in searchers):
             return [value]
         if row.kind == "topic":
-            return [self._resolve_topic(row, value)]
+            return [self._resolve_topic_id(row, value)]
         counts: Counter[str] = Counter()
         for searcher in searchers:
             counts.update(dict(searcher.terms_with_prefix(row.term, "", limit=200)))
@@ -334,7 +337,7 @@ class _QueryFilterApplier:
             return [term]
         raise row.make_unknown_value_error(value, known)
 
-    def _resolve_topic(self, row: FilterDefinition, value: str) -> str:
+    def _resolve_topic_id(self, row: FilterDefinition, value: str) -> str:
         from kbtui.errors import NothingFound
         from kbtui.knowledge import load_knowledge
 
@@ -345,7 +348,7 @@ class _QueryFilterApplier:
             topics = [topic.id for topic in knowledge.topics.values() if topic.enable]
             raise row.make_unknown_value_error(value, topics) from None
 
-    def _open_indexes(self) -> list[Any]:
+    def _open_keyword_indexes(self) -> list[Any]:
         sides = (False, True) if self._request.hidden else (False,)
         return [self._reader.open_keyword_index(hidden=hidden) for hidden in sides]
 
@@ -353,16 +356,20 @@ class _QueryFilterApplier:
         """Return the ids of the entries whose title has all words of `text`."""
         from tantivy import Occur, Query
 
-        from kbtui.index.tokenizer import extract_cjk_pairs, has_unspaced_script, normalize_text
+        from kbtui.index.tokenizer import (
+            extract_cjk_character_pairs,
+            has_unspaced_script,
+            normalize_text,
+        )
         from kbtui.search.query_words import LanguageAnalyzer
 
         text = normalize_text(text)
         stems = LanguageAnalyzer(self._reader.language).stem_text(text)
-        pairs = list(extract_cjk_pairs(text))
+        pairs = list(extract_cjk_character_pairs(text))
         terms = [("title", stem) for stem in stems if not has_unspaced_script(stem)]
         terms += [("code", pair) for pair in pairs]
         found: dict[object, int] = {}
-        for index in self._open_indexes() if terms else ():
+        for index in self._open_keyword_indexes() if terms else ():
             searcher, schema = index.searcher(), index.schema
             queries = [Query.term_query(schema, field, term, "basic") for field, term in terms]
             query = Query.boolean_query([(Occur.Must, part) for part in queries])
@@ -373,14 +380,16 @@ class _QueryFilterApplier:
             for number, owner in zip(numbers, owners, strict=True):
                 if len(found) < MAX_TITLED_ENTRIES:
                     found.setdefault(owner, number)
-        ids = {entry_id for _, entry_id in self._reader.get_chunks(found.values()).values()}
+        ids = {
+            entry_id for _, entry_id in self._reader.get_chunks_by_number(found.values()).values()
+        }
         if not pairs:
             return ids
         # The pairs of characters may come from the text, too, so compare the titles themselves.
         wanted = "".join(text.lower().split())
         return {
             entry.id
-            for entry in self._reader.get_entries(ids).values()
+            for entry in self._reader.get_entries_by_id(ids).values()
             if wanted in "".join(normalize_text(entry.title).lower().split())
         }
 

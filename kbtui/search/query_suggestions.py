@@ -6,7 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.search.filter_definitions import FilterDefinition, list_filters, map_filters_by_key
+from kbtui.search.filter_definitions import (
+    FilterDefinition,
+    list_surface_filters,
+    map_filters_by_key,
+)
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
@@ -56,7 +60,7 @@ def suggest_query_completions(
             return []
         return [
             QuerySuggestion(start, cursor, f"{row.key}:", row.about)
-            for row in list_filters("search")
+            for row in list_surface_filters("search")
             if f"{row.key}:".startswith(part) and f"{row.key}:" != part
         ]
     values = _list_filter_values(known[match["key"].lower()], part, knowledge, reader)

@@ -225,10 +225,10 @@ def _list_words_at_edit_distance_one(word: str) -> list[str]:
     return [*dropped, *swapped, *changed, *added]
 
 
-Span = tuple[int, int]
+CharacterSpan = tuple[int, int]
 
 
-class MatchFinder:
+class QueryMatchFinder:
     """Finds the matches of a query in texts; like the ranking, it compares stems."""
 
     def __init__(
@@ -254,7 +254,7 @@ class MatchFinder:
         self._humps = _compile_any_word_pattern(humps, "(?<=[a-z0-9])(?:{})(?![a-z])")
         self._language = language
 
-    def find_matches(self, text: str) -> list[Span]:
+    def find_matches(self, text: str) -> list[CharacterSpan]:
         """Return the character offsets of all matches, in order and without overlaps."""
         tokens = self._language.locate_stems(text)
         spans = [(first, last) for stem, first, last in tokens if stem in self._stems]
@@ -281,9 +281,9 @@ def _compile_any_word_pattern(
     return re.compile(around.replace("{}", "|".join(map(re.escape, held))), flags)
 
 
-def merge_overlapping_spans(spans: list[Span]) -> list[Span]:
+def merge_overlapping_spans(spans: list[CharacterSpan]) -> list[CharacterSpan]:
     """Sort spans, and merge those that touch or overlap."""
-    result: list[Span] = []
+    result: list[CharacterSpan] = []
     for start, end in sorted(spans):
         if result and start <= result[-1][1]:
             result[-1] = (result[-1][0], max(end, result[-1][1]))

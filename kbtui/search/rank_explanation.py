@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.refs import Ref
-    from kbtui.search.keyword_search import QueryTerm, Ranked
+    from kbtui.search.keyword_search import ChunkRanking, QueryTerm
     from kbtui.search.search_pipeline import SemanticLeg
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
     from kbtui.workspace import Workspace
@@ -44,7 +44,7 @@ class SearchExplainer:
         self._workspace, self._reader, self._semantic = workspace, reader, semantic
         self._run = SearchRun(workspace, reader, request)
         self.answer: SearchAnswer = run_search_and_build_answer(self._run, semantic)
-        order = enumerate(self._run.sort_chunks(), 1)
+        order = enumerate(self._run.sort_visible_chunks(), 1)
         self._ranks = {number: rank for rank, number in order}
         self._leg_ranks = {
             leg: {number: (rank, score) for rank, (number, score) in enumerate(ranked, 1)}
@@ -55,12 +55,14 @@ class SearchExplainer:
 
     def explain_hits(self) -> list[RankExplanation]:
         """Explain each hit of the answer, in order."""
-        numbers = {chunk.id: number for number, (chunk, _) in self._run.chunks.items()}
-        self._find_documents([numbers[hit.chunk_id] for hit in self.answer.hits])
+        numbers = {chunk.id: number for number, (chunk, _) in self._run.chunks_by_number.items()}
+        self._find_document_addresses_of_chunks([numbers[hit.chunk_id] for hit in self.answer.hits])
         explained = []
         for hit in self.answer.hits:
-            chunk, entry_id = self._run.chunks[numbers[hit.chunk_id]]
-            explained.append(self._explain_chunk(self._run.entries[entry_id], chunk, hit.ref))
+            chunk, entry_id = self._run.chunks_by_number[numbers[hit.chunk_id]]
+            explained.append(
+                self._explain_chunk_rank(self._run.entries_by_id[entry_id], chunk, hit.ref)
+            )
         return explained
 
     def explain_missing_hit(self, ref: Ref) -> RankExplanation:
@@ -75,17 +77,17 @@ class SearchExplainer:
         if not chunks:
             reason = entry.error or "none of its text is indexed"
             return RankExplanation(str(ref), entry.title, None, kept_out=[reason])
-        self._find_documents([chunk.number for chunk in chunks])
-        explained = [self._explain_chunk(entry, chunk, str(ref)) for chunk in chunks]
-        return min(explained, key=_make_nearness_sort_key)
+        self._find_document_addresses_of_chunks([chunk.number for chunk in chunks])
+        explained = [self._explain_chunk_rank(entry, chunk, str(ref)) for chunk in chunks]
+        return min(explained, key=_make_rank_sort_key)
 
-    def _find_documents(self, numbers: Iterable[int]) -> None:
+    def _find_document_addresses_of_chunks(self, numbers: Iterable[int]) -> None:
         """Look up the documents of the chunks to explain in each keyword index."""
         self._addresses = [
-            side.find_document_addresses(numbers) for side in self._run.lexical.sides
+            side.find_document_addresses(numbers) for side in self._run.keyword_search.sides
         ]
 
-    def _explain_chunk(self, entry: CatalogEntry, chunk: Chunk, ref: str) -> RankExplanation:
+    def _explain_chunk_rank(self, entry: CatalogEntry, chunk: Chunk, ref: str) -> RankExplanation:
         run = self._run
         number = chunk.number
         matches, missing = self._match_query_terms(chunk)
@@ -95,13 +97,15 @@ class SearchExplainer:
             chunk_id=chunk.id,
             rank=self._ranks.get(number),
             score=round(run.scores.get(number, 0.0), 6),
-            lexical=self._find_rank_in_leg("lexical", number, "it contains none of the words"),
-            semantic=self._find_rank_in_leg(
+            lexical=self._find_chunk_rank_in_leg(
+                "lexical", number, "it contains none of the words"
+            ),
+            semantic=self._find_chunk_rank_in_leg(
                 "semantic", number, self._explain_missing_vector(chunk)
             ),
             matches=matches,
             missing=missing,
-            embedded=self._describe_embedding(entry, chunk),
+            embedded=self._describe_embedded_texts(entry, chunk),
         )
         if any(hit.chunk_id == chunk.id for hit in self.answer.hits):
             return explained
@@ -112,20 +116,20 @@ class SearchExplainer:
 
     # the legs
 
-    def _find_rank_in_leg(self, leg: str, number: int, absent: str) -> SearchLegRank:
+    def _find_chunk_rank_in_leg(self, leg: str, number: int, absent: str) -> SearchLegRank:
         run = self._run
         if leg not in run.legs:
             return SearchLegRank(note="not asked")
         ranks = self._leg_ranks[leg]
-        part = round(self._find_score_in_leg(leg, number), 6)
+        part = round(self._find_chunk_score_in_leg(leg, number), 6)
         if number not in ranks:
-            ranks = self._rank_many_chunks(leg)
+            ranks = self._rank_many_chunks_in_leg(leg)
         if number not in ranks:
             return SearchLegRank(gives=part, note=absent)
         rank, score = ranks[number]
         return SearchLegRank(rank, round(score, 6), part)
 
-    def _find_score_in_leg(self, leg: str, number: int) -> float:
+    def _find_chunk_score_in_leg(self, leg: str, number: int) -> float:
         run = self._run
         coverage = run.coverage if leg == "semantic" else 1.0
         if leg == "semantic" and number in run.pending:
@@ -134,19 +138,21 @@ class SearchExplainer:
         length = len(run.legs[leg])
         return score_leg_rank(rank, length, depth=run.request.depth, coverage=coverage)
 
-    def _rank_many_chunks(self, leg: str) -> dict[int, tuple[int, float]]:
+    def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
         """Return rank and score of the best `DEEP_RANKS` chunks of a leg, by chunk number.
 
         Unlike a search, it does not limit the number of chunks of one entry.
         """
         if leg not in self._deep:
-            ranked: Ranked | None = []
+            ranked: ChunkRanking | None = []
             if leg == "lexical":
-                ranked = self._run.lexical.rank(DEEP_RANKS * 10, per_entry=DEEP_RANKS * 10)
+                ranked = self._run.keyword_search.rank_chunks_by_keywords(
+                    DEEP_RANKS * 10, per_entry=DEEP_RANKS * 10
+                )
             elif self._semantic is not None and self._run.legs.get(leg):
                 request = self._run.request._replace(depth=DEEP_RANKS, per_entry=DEEP_RANKS)
                 begun = self._semantic(self._run.query.spoken)
-                ranked = begun(request, self._reader.generation).ranked
+                ranked = begun(request, self._reader.generation_name).ranked
             self._deep[leg] = {
                 number: (at, score) for at, (number, score) in enumerate(ranked or [], 1)
             }
@@ -162,10 +168,10 @@ class SearchExplainer:
     def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[str]:
         """Explain why a chunk that nothing excludes ranks too low to be shown."""
         run = self._run
-        others = [number for number in self._ranks if run.chunks[number][1] == entry.id]
+        others = [number for number in self._ranks if run.chunks_by_number[number][1] == entry.id]
         most = run.request.per_entry
         if len(others) >= most and explained.chunk_id not in {
-            run.chunks[number][0].id for number in others[:most]
+            run.chunks_by_number[number][0].id for number in others[:most]
         }:
             return [
                 f"{most} better passages of the same entry are shown, which is the limit for one entry"
@@ -191,12 +197,12 @@ class SearchExplainer:
         """Return which of the query's terms match a chunk, best first, and which words do not."""
         found: list[QueryTermMatch] = []
         words: dict[str, bool] = {}
-        for side, addresses in zip(self._run.lexical.sides, self._addresses, strict=True):
+        for side, addresses in zip(self._run.keyword_search.sides, self._addresses, strict=True):
             address = addresses.get(chunk.number)
             if address is None:
                 continue
             for part in side.parts:
-                score = _explain_term_score(part, side.searcher, address)
+                score = _compute_term_score(part, side.searcher, address)
                 words[part.word] = words.get(part.word, False) or score > 0
                 if score > 0:
                     found.append(
@@ -207,13 +213,15 @@ class SearchExplainer:
         found.sort(key=lambda match: (-match.score, match.word, match.field))
         return found, [word for word, matched in words.items() if not matched]
 
-    def _describe_embedding(self, entry: CatalogEntry, chunk: Chunk) -> EmbeddedChunkText | None:
+    def _describe_embedded_texts(
+        self, entry: CatalogEntry, chunk: Chunk
+    ) -> EmbeddedChunkText | None:
         if not chunk.embed:
             return None
         from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
         from kbtui.index.entry_extraction import find_embedding_neighbours
 
-        chunks = self._reader.list_chunks(entry.id)
+        chunks = self._reader.list_entry_chunks(entry.id)
         position = next((at for at, other in enumerate(chunks) if other.id == chunk.id), None)
         around = find_embedding_neighbours(chunks, position) if position is not None else []
         return EmbeddedChunkText(
@@ -232,13 +240,17 @@ def find_passages_of_reference(
     from kbtui.index.entries_and_chunks import make_subject_id
 
     if ref.kind == "chunk":
-        found = reader.get_chunk(ref.chunk or "")
-        return (reader.get_entries({found[1]}).get(found[1]), [found[0]]) if found else (None, [])
+        found = reader.get_chunk_by_id(ref.chunk or "")
+        return (
+            (reader.get_entries_by_id({found[1]}).get(found[1]), [found[0]])
+            if found
+            else (None, [])
+        )
     if ref.kind == "conversation":
         entry_id = ref.conversation or ""
     else:
         entry_id = make_subject_id(ref.topic or "", ref.slug or "")
-    chunks = reader.list_chunks(entry_id)
+    chunks = reader.list_entry_chunks(entry_id)
     if ref.turn is not None:
         chunks = [chunk for chunk in chunks if chunk.turn == ref.turn]
     if ref.call is not None:
@@ -246,17 +258,17 @@ def find_passages_of_reference(
     if ref.lines is not None:
         first, last = ref.lines
         chunks = [c for c in chunks if c.lines and c.lines[0] <= last and c.lines[1] >= first]
-    return reader.get_entries({entry_id}).get(entry_id), chunks
+    return reader.get_entries_by_id({entry_id}).get(entry_id), chunks
 
 
-def _explain_term_score(part: QueryTerm, searcher: Any, address: Any) -> float:
+def _compute_term_score(part: QueryTerm, searcher: Any, address: Any) -> float:
     try:
         return float(orjson.loads(part.query.explain(searcher, address).to_json())["value"])
     except ValueError:
         return 0.0  # the term does not match
 
 
-def _make_nearness_sort_key(explained: RankExplanation) -> tuple[bool, int, int, float]:
+def _make_rank_sort_key(explained: RankExplanation) -> tuple[bool, int, int, float]:
     """Return a sort key that puts hits first, then chunks by how near they came to being hits."""
     lexical, semantic = explained.lexical.rank, explained.semantic.rank
     ranks = [rank for rank in (lexical, semantic) if rank is not None]
@@ -305,22 +317,25 @@ def list_reasons_for_exclusion(
     """Return the reasons that exclude a chunk regardless of its rank."""
     if run.mistakes:
         return [f"the query has a mistake: {run.mistakes[0]}"]
-    found = list(_list_failed_filters(run.request, entry, chunk))
+    found = list(_explain_failed_filters(run.request, entry, chunk))
     if not run.narrowing.allows_chunk(entry, chunk):
         found.append("a filter of the query excludes it")
-    says = run.lexical.make_phrase_matcher(f"{chunk.text}\n{entry.title}")
+    says = run.keyword_search.make_phrase_matcher(f"{chunk.text}\n{entry.title}")
     found += [f"it does not contain “{text}”" for text in run.query.phrases if not says(text)]
     found += [
         f"it contains “{text}”, which the query excludes"
         for text in run.query.excluded
         if says(text)
     ]
-    if not found and HitFreshnessChecker(workspace, reader).check_hit(entry, chunk) is None:
+    if (
+        not found
+        and HitFreshnessChecker(workspace, reader).check_hit_freshness(entry, chunk) is None
+    ):
         found.append("its file no longer has this text, or its subject was disabled")
     return found
 
 
-def _list_failed_filters(request: SearchRequest, entry: CatalogEntry, chunk: Chunk) -> list[str]:
+def _explain_failed_filters(request: SearchRequest, entry: CatalogEntry, chunk: Chunk) -> list[str]:
     found = []
     if entry.hidden and not request.hidden:
         found.append("it is hidden; --hidden searches hidden subjects, too")

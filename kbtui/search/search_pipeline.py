@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.refs import make_conversation_ref, make_subject_ref
-from kbtui.search.filter_definitions import list_filters
-from kbtui.search.hit_freshness import HitFreshnessChecker, HitState
+from kbtui.search.filter_definitions import list_surface_filters
+from kbtui.search.hit_freshness import HitFreshnessAndLines, HitFreshnessChecker
 from kbtui.search.query_parser import apply_query_filters, parse_query
-from kbtui.search.query_words import MatchFinder
+from kbtui.search.query_words import QueryMatchFinder
 from kbtui.search.search_request_and_answer import (
     LEG_DEPTH,
     MAX_HITS,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbtui.index import IndexReader
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.search.keyword_search import KeywordSearch, Ranked
+    from kbtui.search.keyword_search import ChunkRanking, KeywordSearch
     from kbtui.search.query_parser import ParsedQuery
     from kbtui.search.query_words import QueryToken, QueryWord
     from kbtui.workspace import Workspace
@@ -80,7 +80,7 @@ def run_search_and_build_answer(
         total=total,
         omitted=omitted,
         # The answer must not reveal that hidden subjects exist.
-        empty=not run.scores and run.reader.is_empty(hidden=request.hidden),
+        empty=not run.scores and run.reader.has_no_entries(hidden=request.hidden),
         filters=format_filters_in_effect(request, run.query),
         is_gap=is_knowledge_gap(run, hits[0] if hits else None),
     )
@@ -100,31 +100,33 @@ class SearchRun:
             workspace, reader, self.query, request
         )
         self.notices += [mistake.as_notice for mistake in self.mistakes[:1]]
-        self.notices += self.query.notices
+        self.notices += self.query.filter_like_word_notices
         self.workspace, self.reader = workspace, reader
-        self.legs: dict[str, Ranked] = {}
+        self.legs: dict[str, ChunkRanking] = {}
         self.coverage = 1.0
         self.pending: frozenset[int] = frozenset()
         self.scores: dict[int, float] = {}
 
     @cached_property
-    def lexical(self) -> KeywordSearch:
+    def keyword_search(self) -> KeywordSearch:
         """The keyword leg, which also knows the words to highlight."""
         from kbtui.search.keyword_search import KeywordSearch
 
         return KeywordSearch(self.reader, self.query, self.request, self.narrowing)
 
     @cached_property
-    def chunks(self) -> dict[int, tuple[Chunk, str]]:
+    def chunks_by_number(self) -> dict[int, tuple[Chunk, str]]:
         """Each ranked chunk with the id of its entry, by chunk number."""
-        return self.reader.get_chunks(self.scores)
+        return self.reader.get_chunks_by_number(self.scores)
 
     @cached_property
-    def entries(self) -> dict[str, CatalogEntry]:
+    def entries_by_id(self) -> dict[str, CatalogEntry]:
         """The entries of the ranked chunks by id."""
-        return self.reader.get_entries({entry_id for _, entry_id in self.chunks.values()})
+        return self.reader.get_entries_by_id(
+            {entry_id for _, entry_id in self.chunks_by_number.values()}
+        )
 
-    def sort_chunks(self) -> list[int]:
+    def sort_visible_chunks(self) -> list[int]:
         """Return the numbers of the ranked chunks, best first; equal scores are sorted by id.
 
         Vectors lag behind the catalog. So this drops chunks that the catalog no longer has, or
@@ -132,12 +134,16 @@ class SearchRun:
         """
         visible = {
             entry.id
-            for entry in self.entries.values()
+            for entry in self.entries_by_id.values()
             if (self.request.hidden or not entry.hidden)
             and (self.request.archived or not entry.archived)
         }
-        known = [number for number, (_, entry_id) in self.chunks.items() if entry_id in visible]
-        return sorted(known, key=lambda number: (-self.scores[number], self.chunks[number][0].id))
+        known = [
+            number for number, (_, entry_id) in self.chunks_by_number.items() if entry_id in visible
+        ]
+        return sorted(
+            known, key=lambda number: (-self.scores[number], self.chunks_by_number[number][0].id)
+        )
 
     def run_search_legs(self, semantic: SemanticLeg | None) -> None:
         """Run the legs of the request's mode, and set `legs`, `scores` and `notices`."""
@@ -145,13 +151,13 @@ class SearchRun:
         # The query is embedded while the keyword leg runs.
         begun = self._start_semantic_leg(semantic)
         if request.mode != "semantic":
-            self.legs["lexical"] = self.lexical.rank(request.depth)
+            self.legs["lexical"] = self.keyword_search.rank_chunks_by_keywords(request.depth)
         if begun is not None:
             self._run_semantic_leg(begun)
         if not self.legs:  # a semantic search without vectors
-            self.legs["lexical"] = self.lexical.rank(request.depth)
+            self.legs["lexical"] = self.keyword_search.rank_chunks_by_keywords(request.depth)
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
-            has_query = self.lexical.sides[0].query is not None
+            has_query = self.keyword_search.sides[0].query is not None
             self.notices.append(Notice("newest_first" if has_query else "nothing_to_look_for"))
         self.scores = fuse_rankings(
             {name: [number for number, _ in ranked] for name, ranked in self.legs.items()},
@@ -170,7 +176,7 @@ class SearchRun:
 
     def _run_semantic_leg(self, begun: SemanticRanker) -> None:
         worded = tuple(number for number, _ in self.legs.get("lexical", ()))
-        found = begun(self.request._replace(worded=worded), self.reader.generation)
+        found = begun(self.request._replace(worded=worded), self.reader.generation_name)
         ranked = found.ranked
         if found.notice:
             self.notices.insert(0, found.notice)
@@ -180,16 +186,16 @@ class SearchRun:
             demands = self.query.phrases or self.query.excluded or self.narrowing.without
             self.legs["semantic"] = self._filter_semantic_ranking(ranked) if demands else ranked
 
-    def _filter_semantic_ranking(self, ranked: Ranked) -> Ranked:
-        chunks = self.reader.get_chunks([number for number, _ in ranked])
-        entries = self.reader.get_entries({entry_id for _, entry_id in chunks.values()})
+    def _filter_semantic_ranking(self, ranked: ChunkRanking) -> ChunkRanking:
+        chunks = self.reader.get_chunks_by_number([number for number, _ in ranked])
+        entries = self.reader.get_entries_by_id({entry_id for _, entry_id in chunks.values()})
         kept = []
         for number, score in ranked:
             chunk, entry_id = chunks.get(number, (None, ""))
             entry = entries.get(entry_id)
             if chunk is None or entry is None or not self.narrowing.allows_chunk(entry, chunk):
                 continue
-            contains = self.lexical.make_phrase_matcher(f"{chunk.text}\n{entry.title}")
+            contains = self.keyword_search.make_phrase_matcher(f"{chunk.text}\n{entry.title}")
             if all(map(contains, self.query.phrases)) and not any(
                 map(contains, self.query.excluded)
             ):
@@ -209,21 +215,23 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
     }
     limit = max(1, min(MAX_HITS, request.limit))
     freshness = HitFreshnessChecker(run.workspace, run.reader)
-    finder = MatchFinder(run.lexical.words, run.query.phrases, run.lexical.language)
+    finder = QueryMatchFinder(
+        run.keyword_search.analyzed_words, run.query.phrases, run.keyword_search.language
+    )
     hits: list[Hit] = []
     total = omitted = 0
     per_entry: Counter[str] = Counter()
-    for number in run.sort_chunks():
-        chunk, entry_id = run.chunks[number]
+    for number in run.sort_visible_chunks():
+        chunk, entry_id = run.chunks_by_number[number]
         if per_entry[entry_id] >= request.per_entry:
             continue
         if len(hits) < limit:
-            entry = run.entries[entry_id]
-            state = freshness.check_hit(entry, chunk)
+            entry = run.entries_by_id[entry_id]
+            state = freshness.check_hit_freshness(entry, chunk)
             if state is None:
                 omitted += 1
                 continue
-            hit = _make_hit(entry, chunk, state)._replace(
+            hit = _make_search_hit(entry, chunk, state)._replace(
                 score=round(run.scores[number], 6),
                 matches=finder.find_matches(chunk.text),
                 legs={name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")},
@@ -234,7 +242,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
     return hits, total, omitted
 
 
-def _make_hit(entry: CatalogEntry, chunk: Chunk, state: HitState) -> Hit:
+def _make_search_hit(entry: CatalogEntry, chunk: Chunk, state: HitFreshnessAndLines) -> Hit:
     freshness, lines = state
     if entry.kind == "subject":
         ref = make_subject_ref(entry.topic or "", entry.slug or "", lines)
@@ -347,7 +355,7 @@ def fuse_rankings(
 def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
     """Return the filters of a search, from its query and its options, spelled as in a query."""
     found = []
-    fields = {row.key: getattr(request, row.search, None) for row in list_filters("search")}
+    fields = {row.key: getattr(request, row.search, None) for row in list_surface_filters("search")}
     for key, value in fields.items():
         if isinstance(value, datetime):
             found.append(f"{key}:{value.isoformat()}")
@@ -386,9 +394,9 @@ def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
         return True
     rare = _find_rare_words(run)
     text = f"{best.title}\n{best.text}"
-    if not rare or MatchFinder(rare, (), run.lexical.language).find_matches(text):
+    if not rare or QueryMatchFinder(rare, (), run.keyword_search.language).find_matches(text):
         return False
-    number = next(n for n, (chunk, _) in run.chunks.items() if chunk.id == best.chunk_id)
+    number = next(n for n, (chunk, _) in run.chunks_by_number.items() if chunk.id == best.chunk_id)
     return dict(run.legs.get("semantic", ())).get(number, 0.0) < MIN_SIMILARITY
 
 
@@ -400,7 +408,7 @@ def _find_rare_words(run: SearchRun) -> list[QueryWord]:
     if run.query.phrases:
         return []
     # The index of hidden subjects is too small to tell which words are rare.
-    side = run.lexical.sides[0]
+    side = run.keyword_search.sides[0]
     words = [word for word in side.words if not word.tokens or _list_content_tokens(word)]
     most = max(1, RARE_SHARE * side.searcher.num_docs)
     return [

@@ -47,19 +47,19 @@ def find_similar_passages(
     if entry is None or not chunks:
         raise NothingFound("no text is indexed for this reference", where=str(ref))
     request = request or SearchRequest(per_entry=1)
-    query = _compose_similarity_query(entry, chunks)
+    query = _make_similarity_query(entry, chunks)
     run = SearchRun(workspace, reader, request._replace(query=query))
     run.notices.clear()
     without = (*run.narrowing.without, ("entry", (entry.id,)))
     run.narrowing = run.narrowing._replace(without=without)
-    searcher, language = run.lexical.sides[0].searcher, run.lexical.language
+    searcher, language = run.keyword_search.sides[0].searcher, run.keyword_search.language
     words = select_distinctive_words(chunks, entry, searcher, language)
     run.query = run.query._replace(words=tuple(words), phrases=(), excluded=())
-    del run.lexical  # it was built from the original query; the next access rebuilds it
+    del run.keyword_search  # it was built from the original query; the next access rebuilds it
     return run_search_and_build_answer(run, semantic)
 
 
-def _compose_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
+def _make_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
     """Return the title and the beginning of the prose as a query."""
     prose = " ".join(chunk.text for chunk in chunks if chunk.embed) or chunks[0].text
     words = " ".join(f"{entry.title}. {prose}".split())[:MAX_PROSE_CHARACTERS]

@@ -145,7 +145,7 @@ def workspace(seen: dict[str, str], rest: dict[str, str], off: dict[str, str]) -
 def answers(builder: Builder) -> dict[str, Any]:
     """Return all answers that an assistant can get in this workspace."""
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     library = Library(builder.workspace, Settings(model="off"))
     try:

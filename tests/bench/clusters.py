@@ -70,7 +70,7 @@ def fill(index: WorkspaceIndex, place: Path) -> float:
                 owners[name] = index.catalog.get_entry(name)
             rows.append(make_vector_row(owners[name], _Chunk(number, mark)))  # type: ignore[arg-type]
         store.add_vectors(rows, vectors)
-    store.compact(force=True)
+    store.compact_vector_table(force=True)
     return time.monotonic() - began
 
 
@@ -104,10 +104,10 @@ class Near:
 
         def ask(pending: Future[Any], question: SearchRequest, generation: str) -> SemanticRanking:
             pending.result()
-            towards = self._store.get_vector(list(question.worded[:LEAN_CANDIDATES]))
+            towards = self._store.get_first_chunk_vector(list(question.worded[:LEAN_CANDIDATES]))
             vector = move_vector_towards(self._asked.some(1)[0].tolist(), towards)
             return SemanticRanking(
-                self._store.search(
+                self._store.search_nearest_chunks(
                     vector, make_vector_filter_sql(), question.depth, question.per_entry
                 )
             )
@@ -124,7 +124,9 @@ class Near:
         found = 0
         for vector, likeness in zip(asked, near, strict=True):
             exact = set(self._numbers[np.argpartition(-likeness, best)[:best]].tolist())
-            ranked = self._store.search(vector.tolist(), make_vector_filter_sql(), best, 1000)
+            ranked = self._store.search_nearest_chunks(
+                vector.tolist(), make_vector_filter_sql(), best, 1000
+            )
             found += len(exact & {number for number, _ in ranked})
         return (
             f"recall@{best} against exact search: {found / questions / best:.3f}"

@@ -21,7 +21,7 @@ DAY = 86_400.0
 def entries(base: Path, times: int) -> Iterator[Row]:
     """What the screens of entries and insights ask for, beside the same without citations."""
     from kbtui.index import IndexReader, WorkspaceIndex
-    from kbtui.index.entry_query import EntryFilter, list_entries, serialize_chunks
+    from kbtui.index.entry_query import EntryFilter, query_entry_page, serialize_entry_chunks
     from kbtui.userdata import UserData
     from kbtui.userdata.usage_insights import collect_usage_insights
     from kbtui.workspace import Settings, open_workspace_at_root
@@ -30,7 +30,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     workspaces.subjects(root, ENTRIES, 100, words=40)
     workspace = open_workspace_at_root(root)
     with closing(WorkspaceIndex(workspace, Settings(model="off"))) as index:
-        index.refresh()
+        index.refresh_index()
         folder = index.folder
     bare_dir = base / "bare"
     shutil.copytree(workspace.cache_dir, bare_dir, symlinks=True)
@@ -39,7 +39,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
 
     def page(reader: IndexReader, cursor: str | None = None, q: str = "") -> Any:
         wanted = EntryFilter(q=q)
-        return list_entries(
+        return query_entry_page(
             workspace, reader, wanted, cursor=cursor, limit=200, vectors=False, now=NOW
         )
 
@@ -70,7 +70,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     most = max(refs, key=lambda ref: refs[ref])
 
     def detail() -> None:
-        serialize_chunks(full, page(full).entries[0].id)
+        serialize_entry_chunks(full, page(full).entries[0].id)
         full.find_citations([most])
 
     ours, plain = side_by_side(detail, lambda: page(full), times)

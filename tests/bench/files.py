@@ -45,7 +45,7 @@ def refresh(base: Path, times: int) -> Iterator[Row]:
     workspaces.subjects(base, 5_000, 500)
     workspaces.conversations(base, 1000, 50)
     index = WorkspaceIndex(open_workspace_at_root(base), Settings(model="off"))
-    index.refresh()
+    index.refresh_index()
     ours, walk = side_by_side(
         index.refresh, lambda: (bare_walk(base / "docs"), bare_walk(base / ".jp")), times
     )
@@ -86,7 +86,8 @@ def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
     )
     ours = _spent(index.refresh)
     held = [
-        (entry, index.catalog.list_chunks(entry.id)) for entry in index.catalog.iterate_entries()
+        (entry, index.catalog.list_entry_chunks(entry.id))
+        for entry in index.catalog.iterate_entries()
     ]
     index.close()
     writer = KeywordIndexWriter(folder / "raw", "english")
@@ -94,7 +95,7 @@ def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
     def feed() -> None:
         for entry, chunks in held:
             writer.replace_entry_documents(entry, chunks)
-        writer.commit(1)
+        writer.commit_with_watermark(1)
 
     raw = _spent(feed)
     writer.close()

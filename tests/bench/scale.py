@@ -47,7 +47,7 @@ def million(base: Path, times: int) -> Iterator[Row]:
     workspace = open_workspace_at_root(base)
     reader = IndexReader(workspace.cache_dir)
     near = clusters.Near(reader, base)
-    print(f"  {reader.count_rows()['chunks']:,} chunks, {len(questions)} questions")
+    print(f"  {reader.count_catalog_rows()['chunks']:,} chunks, {len(questions)} questions")
 
     def ask(what: str, target: int, mode: str, leg: Any = None) -> None:
         asked = [SearchRequest(text, mode=mode) for text in questions]  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def million(base: Path, times: int) -> Iterator[Row]:
 
     ask("keywords, in process", 25, "lexical")
     ask("hybrid, in process, the question's vector given", 80, "hybrid", near.leg())
-    encode = embedder().encode_query
+    encode = embedder().embed_query
     ask("hybrid, in process, the question embedded too", 80, "hybrid", near.leg(encode))
     print(near.recall())
     reader.close()
@@ -78,7 +78,9 @@ def make(base: Path, made: Path) -> None:
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.
     standing = EmbeddingStatusWriter(index.folder)
-    standing.start(index.catalog.last_transaction_number(), find_embedding_model("").key, [])
+    standing.record_entries_without_vectors(
+        index.catalog.get_last_transaction_number(), find_embedding_model("").key, []
+    )
     index.close()
     made.write_text(json.dumps(words))
 
@@ -141,7 +143,7 @@ def reader_seq(folder: Path) -> int:
 
     catalog = Catalog(folder / "catalog.sqlite")
     try:
-        return catalog.last_transaction_number()
+        return catalog.get_last_transaction_number()
     finally:
         catalog.close()
 

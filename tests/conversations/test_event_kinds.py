@@ -38,7 +38,7 @@ from kbtui.workspace import Settings, open_workspace_at_root
 
 workspace = open_workspace_at_root(Path(sys.argv[1]))
 index = WorkspaceIndex(workspace, Settings())
-index.refresh()
+index.refresh_index()
 index.close()
 found = answer(workspace, IndexReader(workspace.cache_dir), SearchRequest(sys.argv[2]))
 print(json.dumps([(hit.role, hit.turn) for hit in found.hits]))

@@ -33,13 +33,13 @@ class LetterModel(EngineEmbeddingModel):
     def get_passage_encoder(self, missing: int) -> Any:
         return self
 
-    def encode(self, texts: Sequence[str]) -> Any:
+    def embed_texts(self, texts: Sequence[str]) -> Any:
         counts = [[text.count(chr(97 + at)) + 0.1 for at in range(26)] for text in texts]
         held = np.array(counts, dtype=np.float32)
         return held / np.linalg.norm(held, axis=1, keepdims=True)
 
-    def encode_query(self, text: str) -> Any:
-        return self.encode([text])
+    def embed_query(self, text: str) -> Any:
+        return self.embed_texts([text])
 
 
 def make_worker(builder: Builder, log: list[str]) -> EmbeddingWorker:
@@ -65,14 +65,14 @@ def folder(workspace_root: Path) -> Path:
         text = f"# S{number}\n\nOtter {'abcdefghijklmnopqrst'[number] * 9} number {number}.\n"
         builder.subject(f"guide/s{number}.md", text)
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     # Edited in between, so that there are deletions and more than one fragment.
     held(builder, index.folder)
     for number in range(3):
         builder.subject(f"guide/s{number}.md", f"# S{number}\n\nHeron {number}.\n")
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     held(builder, index.folder)
     return index.folder

@@ -182,7 +182,7 @@ def test_killed_at_any_moment_the_next_engine_repairs(
     assert lib.connect_engine().pid != engine.pid
     end_engine(built)
     index = WorkspaceIndex(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
-    index.refresh()
+    index.refresh_index()
     index.close()
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
 

@@ -31,17 +31,17 @@ class CountingModel(EngineEmbeddingModel):
     def get_passage_encoder(self, missing: int) -> Any:
         return self
 
-    def encode(self, texts: Sequence[str]) -> Any:
+    def embed_texts(self, texts: Sequence[str]) -> Any:
         return np.full((len(texts), 4), 0.5, dtype=np.float32)
 
-    def encode_query(self, text: str) -> Any:
+    def embed_query(self, text: str) -> Any:
         self.queries.append(text)
         self.begun.set()
         if text == "slow":
             assert self.go.wait(30)
         if text == "bad":
             raise ValueError(text)
-        return self.encode([text])
+        return self.embed_texts([text])
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def worker(workspace_root: Path, model: CountingModel) -> Iterator[EmbeddingWork
     builder.topics(guide={})
     builder.subject("guide/one.md", "# One\n\nOtters swim.\n")
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     found = EmbeddingWorker(
         Settings(), builder.workspace.cache_dir, lambda _: None, lambda: None, print, model

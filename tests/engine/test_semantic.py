@@ -412,7 +412,9 @@ def test_an_export_gives_the_same_vectors_and_a_changed_one_is_refused(with_expo
     model = find_embedding_model("")
     path = with_export
     texts = ["a short one", "The quick brown fox. " * 60, "日本語のテキスト", ""]
-    near = (OnnxEmbedder(model).encode(texts) * TorchEmbedder(model).encode(texts)).sum(axis=1)
+    near = (OnnxEmbedder(model).embed_texts(texts) * TorchEmbedder(model).embed_texts(texts)).sum(
+        axis=1
+    )
     assert near.min() > 0.9999
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

@@ -31,7 +31,7 @@ class SlowModel(EngineEmbeddingModel):
     def get_passage_encoder(self, missing: int) -> Any:
         return self
 
-    def encode(self, texts: Sequence[str]) -> Any:
+    def embed_texts(self, texts: Sequence[str]) -> Any:
         self.batches += 1
         self.begun.set()
         assert self.go.wait(60)
@@ -46,7 +46,7 @@ def test_the_batch_at_hand_is_not_waited_for_and_is_the_last(
     for number in range(40):
         builder.subject(f"guide/s{number}.md", f"# S{number}\n\nOtter {number} swims.\n")
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     logged: list[str] = []
     cache = builder.workspace.cache_dir

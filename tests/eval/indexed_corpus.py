@@ -55,9 +55,9 @@ class Vectors:
     def embed_question(self, text: str) -> list[float]:
         """Return the vector of a question."""
         key = hash_embedded_text(f"question\0{text}")
-        if key not in self.cache.get_vectors([key]):
-            self.cache.store_vectors({key: self.embedder.encode_query(text)[0]})
-        return np.frombuffer(self.cache.get_vectors([key])[key], dtype=np.float32).tolist()  # type: ignore[no-any-return]
+        if key not in self.cache.get_cached_vectors([key]):
+            self.cache.store_cached_vectors({key: self.embedder.embed_query(text)[0]})
+        return np.frombuffer(self.cache.get_cached_vectors([key])[key], dtype=np.float32).tolist()  # type: ignore[no-any-return]
 
 
 @dataclass
@@ -91,9 +91,11 @@ class IndexedCorpus:
         )
         vector = move_vector_towards(
             self.vectors.embed_question(text),
-            self.store.get_vector(question.worded[:LEAN_CANDIDATES]),
+            self.store.get_first_chunk_vector(question.worded[:LEAN_CANDIDATES]),
         )
-        return SemanticRanking(self.store.search(vector, where, question.depth, question.per_entry))
+        return SemanticRanking(
+            self.store.search_nearest_chunks(vector, where, question.depth, question.per_entry)
+        )
 
     def close(self) -> None:
         """Close the index."""
@@ -110,7 +112,7 @@ def index_corpus(root: Path, vectors: Vectors, settings: Settings | None = None)
     cache = cache_folder() / f"{root.name}-index"
     shutil.rmtree(cache, ignore_errors=True)
     index = WorkspaceIndex(workspace, settings or Settings(), cache_dir=cache)
-    index.refresh()
+    index.refresh_index()
     index.close()
     reader = IndexReader(cache)
     catalog = Catalog(reader.folder / "catalog.sqlite")

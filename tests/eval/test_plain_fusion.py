@@ -19,14 +19,14 @@ def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: 
     builder.subject("guide/heron.md", "# Heron\n\nThe heron fishes.\n")
     builder.subject("guide/crane.md", "# Crane\n\nAnother bird.\n")
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     reader = IndexReader(builder.workspace.cache_dir)
     numbers = {
         entry.slug: number
         for number in (1, 2)
-        for _, entry_id in [reader.get_chunks([number])[number]]
-        for entry in [reader.get_entries({entry_id})[entry_id]]
+        for _, entry_id in [reader.get_chunks_by_number([number])[number]]
+        for entry in [reader.get_entries_by_id({entry_id})[entry_id]]
     }
     worded: list[tuple[int, ...]] = []
 

@@ -55,10 +55,10 @@ def test_a_catalog_that_was_only_written_to_is_not_damaged(
     with TemporaryDirectory() as folder, closing(Catalog(Path(folder, "c"), write=True)) as catalog:
         for entry, chunks, mark in states:
             chunks = set_chunk_ids(entry.id, chunks)
-            with catalog.open_transaction() as seq:
+            with catalog.open_write_transaction() as seq:
                 written = catalog.write_entry_and_chunks(entry, chunks, seq, mark=mark)
-            assert catalog.find_damage() is None
-            held = [chunk.number for chunk in catalog.list_chunks("s1")]
+            assert catalog.find_catalog_damage() is None
+            held = [chunk.number for chunk in catalog.list_entry_chunks("s1")]
             assert held == [chunk.number for chunk in written.chunks]
 
 
@@ -69,11 +69,11 @@ def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path)
         catalog = Catalog(tmp_path / "catalog.sqlite", write=True)
         entry = CatalogEntry("s1", "subject", "Title", "sign", "/there", "note")
         chunks = set_chunk_ids("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
-        with catalog.open_transaction() as seq:
+        with catalog.open_write_transaction() as seq:
             written = catalog.write_entry_and_chunks(entry, chunks, seq)
         numbers += [chunk.number for chunk in written.chunks]
-        with catalog.open_transaction() as seq:
+        with catalog.open_write_transaction() as seq:
             catalog.remove_entry("s1", seq)
-        assert catalog.find_damage() is None
+        assert catalog.find_catalog_damage() is None
         catalog.close()
     assert len(set(numbers)) == 6

@@ -11,7 +11,7 @@ from kbtui.conversations.conversation_classes import ConversationEvent
 from kbtui.index.chunk_splitter import (
     MAX_CHUNK_SIZE,
     format_event_text,
-    measure_chunk_size,
+    measure_text_size,
     set_chunk_ids,
     split_subject_into_chunks,
     split_text_into_chunks,
@@ -63,7 +63,7 @@ def test_every_piece_fits_and_stands_in_its_lines(text: str, most: int) -> None:
     before = 1
     for piece in split_text_into_chunks(text, most):
         assert piece.text.strip()
-        assert measure_chunk_size(piece.text) <= most
+        assert measure_text_size(piece.text) <= most
         assert before <= piece.first <= piece.last <= len(lines)
         before = piece.first
         assert bare(piece.text) in bare("\n".join(lines[piece.first - 1 : piece.last]))

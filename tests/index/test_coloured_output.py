@@ -28,14 +28,14 @@ def test_a_hit_in_coloured_output_is_served_after_the_conversation_went_on(
     turns = [[asked("Run it"), *called("a", "cargo", "all \x1b[32mgre\x1b[0men, wombats too")]]
     builder.conversation(1, turns, title="Colours")
     index = WorkspaceIndex(builder.workspace, Settings(model="off"))
-    index.refresh()
-    entry = index.catalog.get_entries(["jp-c17800000001"])["jp-c17800000001"]
-    chunk = next(c for c in index.catalog.list_chunks(entry.id) if "wombats" in c.text)
+    index.refresh_index()
+    entry = index.catalog.get_entries_by_id(["jp-c17800000001"])["jp-c17800000001"]
+    chunk = next(c for c in index.catalog.list_entry_chunks(entry.id) if "wombats" in c.text)
     assert chunk.text == "all green, wombats too"
     index.close()
     builder.conversation(1, [*turns, [asked("More")]], title="Colours")
     reader = IndexReader(builder.workspace.cache_dir)
-    assert HitFreshnessChecker(builder.workspace, reader).check_hit(entry, chunk) == (
+    assert HitFreshnessChecker(builder.workspace, reader).check_hit_freshness(entry, chunk) == (
         "changed",
         None,
     )

@@ -17,7 +17,7 @@ MANY = {
 
 def kept(path: Path) -> dict[bytes, bytes]:
     remembered = EmbeddingCache(path, "m")
-    found = remembered.get_vectors(MANY)
+    found = remembered.get_cached_vectors(MANY)
     remembered.close()
     return found
 
@@ -25,7 +25,7 @@ def kept(path: Path) -> dict[bytes, bytes]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     remembered = EmbeddingCache(tmp_path / "embeddings.sqlite", "m")
-    remembered.store_vectors(MANY)
+    remembered.store_cached_vectors(MANY)
     remembered.close()
     return tmp_path / "embeddings.sqlite"
 
@@ -39,11 +39,13 @@ def test_no_flipped_bit_gives_another_vector_and_all_can_be_written_again(path: 
         data[random_.randrange(len(data))] ^= 1 << random_.randrange(8)
         path.write_bytes(data)
         remembered = EmbeddingCache(path, "m")
-        found = remembered.get_vectors(MANY)
+        found = remembered.get_cached_vectors(MANY)
         assert all(MANY[key].tobytes() == vector for key, vector in found.items())
         seen += len(found) < len(MANY)
-        remembered.store_vectors(MANY)
-        assert remembered.get_vectors(MANY) == {key: one.tobytes() for key, one in MANY.items()}
+        remembered.store_cached_vectors(MANY)
+        assert remembered.get_cached_vectors(MANY) == {
+            key: one.tobytes() for key, one in MANY.items()
+        }
         remembered.close()
     assert seen > 30
 
@@ -53,8 +55,8 @@ def test_a_file_cut_short_is_begun_anew(path: Path, length: int) -> None:
     path.write_bytes(path.read_bytes()[:length])
     assert all(MANY[key].tobytes() == vector for key, vector in kept(path).items())
     remembered = EmbeddingCache(path, "m")
-    remembered.store_vectors(MANY)
-    assert len(remembered.get_vectors(MANY)) == len(MANY)
+    remembered.store_cached_vectors(MANY)
+    assert len(remembered.get_cached_vectors(MANY)) == len(MANY)
     remembered.close()
 
 
@@ -72,6 +74,6 @@ def test_a_file_of_an_earlier_version_is_replaced(tmp_path: Path) -> None:
     db.close()
     assert kept(path) == {}
     remembered = EmbeddingCache(path, "m")
-    remembered.store_vectors(MANY)
+    remembered.store_cached_vectors(MANY)
     remembered.close()
     assert len(kept(path)) == len(MANY)

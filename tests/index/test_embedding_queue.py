@@ -13,7 +13,7 @@ from support import Builder, asked, said
 from kbtui.index import WorkspaceIndex
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import ChunksWithoutVector, EmbeddingQueue
-from kbtui.index.embedding_status import is_fully_embedded
+from kbtui.index.embedding_status import is_index_fully_embedded
 from kbtui.index.index_catalog import Catalog
 from kbtui.index.vector_store import VectorStore
 from kbtui.workspace import Settings
@@ -30,7 +30,7 @@ class Counting:
         self.batches = 0
         self._before = before
 
-    def encode(self, texts: Sequence[str]) -> Any:
+    def embed_texts(self, texts: Sequence[str]) -> Any:
         self._before()
         self.texts += texts
         self.batches += 1
@@ -43,7 +43,7 @@ class Bed:
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self.index = WorkspaceIndex(builder.workspace, Settings(model="off"))
-        self.index.refresh()
+        self.index.refresh_index()
         self.catalog = Catalog(self.index.folder / "catalog.sqlite")
         self.store = VectorStore(self.index.folder / "vectors", "m", 4)
         self.remembered = EmbeddingCache(builder.workspace.cache_dir / "embeddings.sqlite", "m")
@@ -99,7 +99,7 @@ def test_whatever_is_edited_the_table_follows(bed: Bed) -> None:
                 bed.builder.subject(
                     name, f"# Step {step}\n\nSaid in step {chosen.randint(0, 5)}.\n"
                 )
-        bed.index.refresh()
+        bed.index.refresh_index()
         assert backlog.embed_missing_chunks(lambda left: encoder) == 0
         assert held(bed) == wanted(bed)
     assert len(set(encoder.texts)) == len(encoder.texts), "nothing is embedded twice"
@@ -107,7 +107,7 @@ def test_whatever_is_edited_the_table_follows(bed: Bed) -> None:
 
 def test_subjects_are_embedded_before_conversations(bed: Bed) -> None:
     missing = ChunksWithoutVector()
-    missing.update(bed.catalog, bed.store)
+    missing.find_chunks_without_vector(bed.catalog, bed.store)
     assert missing.numbers == set(wanted(bed))
     assert list(missing.entries)[-1] == "jp-c17800000001"
 
@@ -116,10 +116,10 @@ def test_a_row_that_is_there_twice_is_made_once(bed: Bed) -> None:
     bed.backlog().embed_missing_chunks(lambda left: Counting())
     rows = bed.store.table.search().limit(3).to_arrow()
     bed.store.table.add(rows)
-    assert bed.store.count_rows() == len(wanted(bed)) + 3
+    assert bed.store.count_vector_rows() == len(wanted(bed)) + 3
     bed.backlog().embed_missing_chunks(lambda left: Counting())
     assert held(bed) == wanted(bed)
-    assert bed.store.count_rows() == len(wanted(bed))
+    assert bed.store.count_vector_rows() == len(wanted(bed))
 
 
 def test_stopped_it_makes_no_further_batch_and_goes_on_later(bed: Bed) -> None:
@@ -167,7 +167,7 @@ def test_what_was_saved_meanwhile_comes_first(bed: Bed) -> None:
     backlog = bed.backlog()
     assert backlog.embed_missing_chunks(lambda left: first, lambda: next(moved, False)) > 0
     bed.builder.subject("guide/fresh.md", "# Fresh\n\nJust now it was saved.\n")
-    bed.index.refresh()
+    bed.index.refresh_index()
     second = Counting()
     backlog.embed_missing_chunks(lambda left: second)
     assert second.texts[0] == "Fresh"
@@ -175,13 +175,13 @@ def test_what_was_saved_meanwhile_comes_first(bed: Bed) -> None:
 
 
 def test_it_is_known_without_the_vectors_whether_something_lacks(bed: Bed) -> None:
-    assert not is_fully_embedded(bed.index.folder, "m")
+    assert not is_index_fully_embedded(bed.index.folder, "m")
     bed.backlog().embed_missing_chunks(lambda left: Counting())
-    assert is_fully_embedded(bed.index.folder, "m")
-    assert not is_fully_embedded(bed.index.folder, "another model")
+    assert is_index_fully_embedded(bed.index.folder, "m")
+    assert not is_index_fully_embedded(bed.index.folder, "another model")
     bed.builder.subject("guide/s1.md", "# S1\n\nSaid anew.\n")
-    bed.index.refresh()
-    assert not is_fully_embedded(bed.index.folder, "m")
+    bed.index.refresh_index()
+    assert not is_index_fully_embedded(bed.index.folder, "m")
 
 
 def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
@@ -191,7 +191,7 @@ def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
     bed.builder.subject(
         "guide/.h.md", "# H\n\n" + "\n\n".join(f"{n} zebra " * 150 for n in range(3))
     )
-    bed.index.refresh()
+    bed.index.refresh_index()
     hidden = len(wanted(bed)) - visible
     assert hidden > 1
     # Before the first comparison nothing is known to be missing.

@@ -21,7 +21,7 @@ from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import IndexReader, WorkspaceIndex, entry_extraction
 from kbtui.index import indexer as writing
 from kbtui.index.index_catalog import Catalog
-from kbtui.index.index_generations import find_damage
+from kbtui.index.index_generations import find_index_damage
 from kbtui.index.indexer import IndexRefreshChanges
 from kbtui.workspace import Settings
 
@@ -41,7 +41,7 @@ def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def refresh(builder: Builder, **options: Any) -> IndexRefreshChanges:
     index = WorkspaceIndex(builder.workspace, Settings(), **options)
     try:
-        return index.refresh()
+        return index.refresh_index()
     finally:
         index.close()
 
@@ -49,7 +49,7 @@ def refresh(builder: Builder, **options: Any) -> IndexRefreshChanges:
 def everything(cache: Path) -> dict[str, Any]:
     """Return an index's content, with the hashes of vectors and the words of each document."""
     reader = IndexReader(cache)
-    assert find_damage(reader.folder) is None
+    assert find_index_damage(reader.folder) is None
     found = content_of(cache)
     tables = sqlite3.connect(reader.folder / "catalog.sqlite")
     rows = "entry_id, ordinal, id, turn, role, tool, timestamp, embed, hash, call, args"
@@ -215,14 +215,14 @@ def test_an_edited_subject_does_not_wait_for_a_long_conversation(
         return False
 
     index = WorkspaceIndex(builder.workspace, Settings(), should_yield=saving)
-    assert index.refresh().is_unfinished
+    assert index.refresh_index().is_unfinished
     reader = IndexReader(builder.workspace.cache_dir)
-    part = len(reader.list_chunks("jp-c17800000001"))
+    part = len(reader.list_entry_chunks("jp-c17800000001"))
     assert part
-    changes = index.refresh()
+    changes = index.refresh_index()
     assert changes.subjects == ["guide/new"]
     assert not changes.is_unfinished
-    assert len(reader.list_chunks("jp-c17800000001")) > part
+    assert len(reader.list_entry_chunks("jp-c17800000001")) > part
     reader.close()
     index.close()
     is_as_fresh(builder, tmp_path / "fresh")
@@ -254,7 +254,7 @@ def test_who_asked_first_is_told_when_all_is_done(
     refresher.stop_thread()
     assert rounds[0]
     assert not rounds[-1]
-    chunks = IndexReader(builder.workspace.cache_dir).list_chunks("jp-c17800000001")
+    chunks = IndexReader(builder.workspace.cache_dir).list_entry_chunks("jp-c17800000001")
     assert chunks[-2].turn == 150
 
 
@@ -286,7 +286,7 @@ index_catalog.Catalog.commit_transaction = dying("commit", index_catalog.Catalog
 index_catalog.Catalog.replace_citations = dying("cite", index_catalog.Catalog.replace_citations)
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)
-WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh()
+WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()
 """
 
 BOUNDARIES = [

@@ -49,7 +49,7 @@ def built(workspace_root: Path) -> Builder:
 def refresh(builder: Builder, **options: object) -> IndexRefreshChanges:
     index = WorkspaceIndex(builder.workspace, Settings(), **options)  # type: ignore[arg-type]
     try:
-        return index.refresh()
+        return index.refresh_index()
     finally:
         index.close()
 
@@ -162,7 +162,7 @@ def numbers(builder: Builder) -> dict[str, int]:
     return {
         chunk.id: chunk.number
         for entry in catalog.iterate_entries()
-        for chunk in catalog.list_chunks(entry.id)
+        for chunk in catalog.list_entry_chunks(entry.id)
     }
 
 
@@ -172,7 +172,7 @@ def test_a_broken_conversation_is_an_entry_with_an_error_and_the_rest_is_indexed
     folder = built.conversation(3, [[asked("half of it")]])
     (folder / "events.json").write_text('[{"timestamp": "2026-01-01 00:00:00.0", "type": "chat_req')
     refresh(built)
-    entry = IndexReader(built.workspace.cache_dir).get_entries({"jp-c17800000003"})[
+    entry = IndexReader(built.workspace.cache_dir).get_entries_by_id({"jp-c17800000003"})[
         "jp-c17800000003"
     ]
     assert entry.error
@@ -186,7 +186,7 @@ def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None
     from kbtui.index.entries_and_chunks import make_subject_id
 
     identity = make_subject_id("guide", "picture")
-    assert "binary" in (reader.get_entries({identity})[identity].error or "")
+    assert "binary" in (reader.get_entries_by_id({identity})[identity].error or "")
 
 
 def test_another_language_makes_another_generation_that_takes_over(built: Builder) -> None:
@@ -194,7 +194,7 @@ def test_another_language_makes_another_generation_that_takes_over(built: Builde
     old = index_generations.find_current_index_generation(built.workspace.cache_dir)
     index = WorkspaceIndex(built.workspace, Settings(language="german"))
     assert index_generations.find_current_index_generation(built.workspace.cache_dir) == old
-    index.refresh()
+    index.refresh_index()
     index.close()
     new = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert new != old
@@ -207,7 +207,7 @@ def test_a_rebuild_serves_the_old_generation_until_it_is_complete(built: Builder
     reader = IndexReader(built.workspace.cache_dir)
     index = WorkspaceIndex(built.workspace, Settings(), rebuild=True)
     assert not reader.is_generation_replaced()
-    index.refresh()
+    index.refresh_index()
     assert reader.is_generation_replaced()
     index.close()
 
@@ -272,7 +272,7 @@ index_catalog.Catalog.write_entry_and_chunks = dying("put", index_catalog.Catalo
 lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
 lexical.KeywordIndexWriter.replace_entry_documents = dying("replace", lexical.KeywordIndexWriter.replace_entry_documents)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("replace", lexical.KeywordIndexWriter.update_chunk_documents)
-WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh()
+WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()
 print("survived")
 """
 

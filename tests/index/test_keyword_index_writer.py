@@ -30,14 +30,14 @@ def test_what_is_removed_first_after_opening_does_not_come_back(tmp_path: Path) 
         if number == 8:
             # After this, the last deletion in an older segment has the number of the last commit.
             writer.remove_entry("s26")
-        writer.commit(number)
+        writer.commit_with_watermark(number)
     # Closed at once, like a killed writer, before tantivy has merged the eight segments.
     writer.close()
     writer = KeywordIndexWriter(tmp_path, "english")
     writer.remove_entry("s6")
     writer.remove_entry("s17")
     writer.replace_entry_documents(*entry(30))
-    writer.commit(9)
+    writer.commit_with_watermark(9)
     end = time.monotonic() + 60
     while held(tmp_path)[0] >= 8 and time.monotonic() < end:
         time.sleep(0.02)

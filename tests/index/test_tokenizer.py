@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kbtui.index.keyword_index import make_tool_argument_terms
 from kbtui.index.tokenizer import (
     MAX_COMPOUND_LENGTH,
-    extract_cjk_pairs,
+    extract_cjk_character_pairs,
     extract_code_words,
     get_code_word_forms,
     normalize_text,
@@ -51,7 +51,7 @@ def test_prose_has_no_code_words() -> None:
 
 
 def test_scripts_without_spaces_become_pairs() -> None:
-    assert list(extract_cjk_pairs("全文検索 x 猫")) == ["全文", "文検", "検索", "猫"]
+    assert list(extract_cjk_character_pairs("全文検索 x 猫")) == ["全文", "文検", "検索", "猫"]
     assert set(get_code_word_forms("検索").pairs) <= set(extract_code_words("全文検索のしくみ"))
 
 

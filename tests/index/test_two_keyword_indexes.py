@@ -24,7 +24,7 @@ def built(workspace_root: Path) -> Builder:
 def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkspaceIndex]:
     monkeypatch.setattr(indexer, "MAX_LAG", 3)
     held = WorkspaceIndex(built.workspace, Settings(model="off"))
-    held.refresh()
+    held.refresh_index()
     yield held
     held.close()
 
@@ -32,7 +32,7 @@ def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace
 def save(builder: Builder, index: WorkspaceIndex, number: int) -> int:
     """Save a visible subject; return the watermark of the index of hidden ones."""
     builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe zebra {number} grazes.\n")
-    index.refresh()
+    index.refresh_index()
     return index.storage.writers[True].read_catalog_watermark()
 
 
@@ -57,14 +57,14 @@ def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
     built: Builder, index: WorkspaceIndex
 ) -> None:
     mark = save(built, index, 1)
-    assert mark < index.catalog.last_transaction_number()
+    assert mark < index.catalog.get_last_transaction_number()
     index.close()
     index.storage = indexer.IndexStorage(built.workspace.cache_dir, Settings(model="off"))
     index.catalog = index.storage.catalog
     assert (
         index.storage.writers[True].read_catalog_watermark()
-        == index.catalog.last_transaction_number()
+        == index.catalog.get_last_transaction_number()
     )
     built.subject("guide/.other.md", "# Other\n\nThe zebra hides too.\n")
-    index.refresh()
+    index.refresh_index()
     assert found(built) == 3

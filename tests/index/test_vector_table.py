@@ -61,9 +61,10 @@ def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> Non
     recalls = {}
     for start, end in ((0, 300), (300, 1500), (1500, 4000)):
         store.add_vectors(rows(range(start, end)), held[start:end])
-        store.compact(force=True)
+        store.compact_vector_table(force=True)
         found = [
-            store.search(query, make_vector_filter_sql(), 10, 100) for query in queries.tolist()
+            store.search_nearest_chunks(query, make_vector_filter_sql(), 10, 100)
+            for query in queries.tolist()
         ]
         recalls[end] = np.mean(
             [
@@ -75,7 +76,10 @@ def test_exact_until_it_pays_and_then_nearly(tmp_path: Path, small: None) -> Non
     assert recalls[4000] >= 0.95
     # After reopening, the table's index is still recognised.
     again = VectorStore(tmp_path, "m", DIMENSION)
-    assert again.search(queries[0].tolist(), make_vector_filter_sql(), 10, 100) == found[0]
+    assert (
+        again.search_nearest_chunks(queries[0].tolist(), make_vector_filter_sql(), 10, 100)
+        == found[0]
+    )
 
 
 @pytest.mark.parametrize("dimension", [32, 30])
@@ -86,15 +90,17 @@ def test_what_came_after_the_approximate_index_is_found_as_well(
     store = VectorStore(tmp_path, "m", dimension)
     held = made(random, 3600)[:, :dimension]
     store.add_vectors(rows(range(3000)), held[:3000])
-    store.compact(force=True)
+    store.compact_vector_table(force=True)
     for start in range(3000, 3600, 300):
         store.add_vectors(rows(range(start, start + 300)), held[start : start + 300])
-        store.compact(force=True)
+        store.compact_vector_table(force=True)
     found = [
         number
         in {
             near
-            for near, _ in store.search(held[number].tolist(), make_vector_filter_sql(), 10, 100)
+            for near, _ in store.search_nearest_chunks(
+                held[number].tolist(), make_vector_filter_sql(), 10, 100
+            )
         }
         for number in range(0, 3600, 20)
     ]
@@ -108,9 +114,11 @@ def test_a_filter_that_leaves_little_finds_all_of_it(tmp_path: Path, small: None
     held = made(random, 3000)
     store.add_vectors(rows(range(2950)), held[:2950])
     store.add_vectors(rows(range(2950, 3000), topic="rare"), held[2950:])
-    store.compact(force=True)
+    store.compact_vector_table(force=True)
     query = made(random, 1)[0]
-    found = store.search(query.tolist(), make_vector_filter_sql(topics=["rare"]), 50, 100)
+    found = store.search_nearest_chunks(
+        query.tolist(), make_vector_filter_sql(topics=["rare"]), 50, 100
+    )
     assert [number for number, _ in found] == [
         2950 + number for number in exact(held[2950:], query, 50)
     ]
@@ -130,10 +138,13 @@ def test_what_a_filter_leaves_far_from_the_question_is_found(
     far = (far / np.linalg.norm(far, axis=1, keepdims=True)).astype(np.float32)
     store.add_vectors(rows(range(19_000)), made(random, 19_000))
     store.add_vectors(rows(range(19_000, 20_000), topic="far"), far)
-    store.compact(force=True)
+    store.compact_vector_table(force=True)
     narrowed = make_vector_filter_sql(topics=["far"])
-    assert len(store.find_nearest_rows(query.tolist(), narrowed, 500, 1)) < 50
-    found = [number - 19_000 for number, _ in store.search(query.tolist(), narrowed, 100, 100)]
+    assert len(store.find_nearest_vector_rows(query.tolist(), narrowed, 500, 1)) < 50
+    found = [
+        number - 19_000
+        for number, _ in store.search_nearest_chunks(query.tolist(), narrowed, 100, 100)
+    ]
     assert len(found) == 100
     # One bit for each of 32 dimensions is inaccurate (for 384 it is enough, `make bench
     # ARGS=million`), but better than chance, which would find ten of the nearest hundred.
@@ -149,7 +160,7 @@ def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int)
     store = VectorStore(tmp_path, "m", 384, keep_versions=timedelta(milliseconds=1))
     vectors_of = random.standard_normal((size, 384)).astype(np.float32)
     store.add_vectors(rows(range(size)), vectors_of)
-    store.compact(force=True)
+    store.compact_vector_table(force=True)
     began = _bytes(tmp_path)
     most = {"fragments": 0, "versions": 0, "bytes": 0}
     numbers, following = list(range(0, size, 20)), size
@@ -159,7 +170,7 @@ def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int)
         numbers[at] = following
         store.add_vectors(rows(range(following, following + 20)), vectors_of[:20])
         following += 20
-        store.compact()
+        store.compact_vector_table()
         if edit % 7:
             continue
         table = store.table
@@ -168,7 +179,7 @@ def test_a_year_of_daily_edits_leaves_a_compact_table(tmp_path: Path, size: int)
         most["versions"] = max(most["versions"], len(table.list_versions()))
         most["bytes"] = max(most["bytes"], _bytes(tmp_path))
     print(size, began, most, _bytes(tmp_path))
-    assert store.count_rows() == size
+    assert store.count_vector_rows() == size
     assert most["fragments"] <= vector_store.MAX_FRAGMENTS + vector_store.MAX_SUPPLEMENTS + 2
     assert most["versions"] <= 2 * vector_store.MAX_FRAGMENTS + 10
     # The edits rewrote the table several times; the files have only a few times its size.
@@ -203,7 +214,7 @@ def test_a_table_that_followed_answers_as_one_that_is_new(tmp_path: Path, small:
         held += fresh
         if start < 900:
             # Rows added after this are not in the vector index.
-            followed.compact(force=True)
+            followed.compact_vector_table(force=True)
         gone, held = held[: end // 10], held[end // 10 :]
         followed.remove_vectors_of_chunks(row["number"] for row in gone)
     left = np.array(sorted(row["tie"] for row in held))
@@ -218,7 +229,9 @@ def test_a_table_that_followed_answers_as_one_that_is_new(tmp_path: Path, small:
         ):
             one, other = (
                 [(names[number], round(score, 4)) for number, score in found]
-                for found in (store.search(query, where, 30, 3) for store in (followed, new))
+                for found in (
+                    store.search_nearest_chunks(query, where, 30, 3) for store in (followed, new)
+                )
             )
             assert one == other
             assert one

@@ -117,7 +117,7 @@ def test_no_command_shows_what_lies_outside(built: Builder, step: int) -> None:
 
 def test_no_assistant_is_given_it_and_no_index_has_it(built: Builder) -> None:
     index = WorkspaceIndex(built.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
     assert folder is not None

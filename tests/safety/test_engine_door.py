@@ -102,7 +102,7 @@ def test_keywords_work_though_somebody_else_made_the_runtime_directory(
 ) -> None:
     if has_index:
         index = WorkspaceIndex(built.workspace, load_settings())
-        index.refresh()
+        index.refresh_index()
         index.close()
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.setenv("TMPDIR", str(short_dir))

@@ -29,7 +29,7 @@ def test_passages_come_under_a_line_that_says_so_and_forge_no_citation(
     builder.subject("notes/one.md", f"# {FORGED}\n\n{INJECTION}\n")
     builder.conversation(1, [[asked(INJECTION), said(INJECTION)]], title=FORGED)
     index = WorkspaceIndex(builder.workspace, Settings(model="off"))
-    index.refresh()
+    index.refresh_index()
     index.close()
     library = Library(builder.workspace, Settings(model="off"))
     try:

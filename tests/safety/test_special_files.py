@@ -113,7 +113,7 @@ def test_a_subject_that_became_one_after_it_was_indexed_is_no_hit(
     built: Builder, put: Callable[[Path], None]
 ) -> None:
     index = WorkspaceIndex(built.workspace, Settings(model="off"))
-    index.refresh()
+    index.refresh_index()
     index.close()
     reader = IndexReader(built.workspace.cache_dir)
     replace(built.root / "docs/notes/one.md", put)
@@ -125,7 +125,7 @@ def test_a_subject_that_became_one_after_it_was_indexed_is_no_hit(
 
 def test_a_hit_is_not_looked_for_outside_the_workspace(built: Builder, tmp_path: Path) -> None:
     index = WorkspaceIndex(built.workspace, Settings(model="off"))
-    index.refresh()
+    index.refresh_index()
     index.close()
     reader = IndexReader(built.workspace.cache_dir)
     moved = built.root / "docs/notes/one.md"

@@ -22,7 +22,7 @@ def built(workspace_root: Path) -> Builder:
         rare = "A walrus sleeps." if number in (7, 9) else "Nobody sleeps."
         builder.subject(f"notes/s{number:02}.md", f"# S{number}\n\nThe harbour. {rare}\n")
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     return builder
 

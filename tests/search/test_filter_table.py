@@ -51,7 +51,7 @@ def built(tmp_path: Path) -> Builder:
 @pytest.fixture
 def reader(built: Builder, tmp_path: Path) -> Iterator[IndexReader]:
     index = WorkspaceIndex(built.workspace, Settings(), cache_dir=tmp_path / "index")
-    index.refresh()
+    index.refresh_index()
     index.close()
     with closing(IndexReader(tmp_path / "index")) as reader:
         yield reader

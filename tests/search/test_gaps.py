@@ -97,11 +97,11 @@ def test_a_hit_that_is_alike_fits_without_the_words(
     built: Builder, similarity: float, is_gap: bool
 ) -> None:
     index = WorkspaceIndex(built.workspace, Settings(model="off"))
-    index.refresh()
+    index.refresh_index()
     index.close()
     reader = IndexReader(built.workspace.cache_dir)
     [burrows] = search_index(built.workspace, reader, SearchRequest("burrows")).hits
-    chunks = reader.get_chunks(list(range(1000)))
+    chunks = reader.get_chunks_by_number(list(range(1000)))
     number = next(at for at, (chunk, _) in chunks.items() if chunk.id == burrows.chunk_id)
     ranking = SemanticRanking([(number, similarity)])
     found = search_index(

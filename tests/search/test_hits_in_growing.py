@@ -23,7 +23,7 @@ def built(workspace_root: Path) -> Builder:
     builder = Builder(workspace_root)
     builder.conversation(1, TURNS, title="Sleep")
     index = WorkspaceIndex(builder.workspace, Settings(model="off"))
-    index.refresh()
+    index.refresh_index()
     index.close()
     return builder
 

@@ -22,7 +22,7 @@ def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
     builder.topics(notes={})
     builder.subject("notes/one.md", "# One\n\nAn otter.\n")
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     reader = IndexReader(builder.workspace.cache_dir)
 
@@ -46,11 +46,12 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
     builder.topics(notes={})
     builder.subject("notes/one.md", "# One\n\nAn otter.\n")
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:
         everything = [
-            (chunk.number, 0.5) for chunk in reader.list_chunks(make_subject_id("notes", "one"))
+            (chunk.number, 0.5)
+            for chunk in reader.list_entry_chunks(make_subject_id("notes", "one"))
         ]
 
         def ask(query: str, mode: Mode = "hybrid") -> SearchAnswer:
@@ -77,7 +78,7 @@ def test_an_explanation_names_only_the_legs_of_the_mode(workspace_root: Path) ->
     builder.topics(notes={})
     builder.subject("notes/one.md", "# One\n\nAn otter.\n")
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:
         question = SearchRequest("otter", mode="lexical", explain=True)

@@ -49,7 +49,7 @@ DIMENSION = 16
 class WordVectors:
     """An embedding model for tests in which each word has a random direction of its own."""
 
-    def encode(self, texts: Sequence[str]) -> Any:
+    def embed_texts(self, texts: Sequence[str]) -> Any:
         return np.stack([self._vector(text) for text in texts])
 
     def _vector(self, text: str) -> Any:
@@ -68,8 +68,8 @@ class Bed:
         self.refresh()
 
     def refresh(self) -> None:
-        self._index.refresh()
-        self._index.compact()
+        self._index.refresh_index()
+        self._index.compact_keyword_indexes()
         folder = self._index.folder
         catalog = Catalog(folder / "catalog.sqlite")
         remembered = EmbeddingCache(self._cache / "embeddings.sqlite", "m")
@@ -105,10 +105,14 @@ class Bed:
         vector = WordVectors().encode([text])[0].tolist()
 
         def ranked(question: SearchRequest, generation: str) -> SemanticRanking:
-            towards = move_vector_towards(vector, self._store.get_vector(question.worded[:3]))
+            towards = move_vector_towards(
+                vector, self._store.get_first_chunk_vector(question.worded[:3])
+            )
             where = make_vector_filter_sql(**make_vector_filters(question))
             return SemanticRanking(
-                self._store.search(towards, where, question.depth, question.per_entry)
+                self._store.search_nearest_chunks(
+                    towards, where, question.depth, question.per_entry
+                )
             )
 
         return ranked
@@ -203,16 +207,16 @@ def test_compacting_that_makes_way_loses_nothing(history: History, tmp_path: Pat
         cache_dir=cache,
         should_yield=lambda: somebody_waits,
     )
-    index.refresh()
+    index.refresh_index()
     for _ in range(6):
         history.happen()
-    index.refresh()
+    index.refresh_index()
     before = content_of(cache)
     somebody_waits = True
-    assert index.compact() > 0, "it did not make way"
+    assert index.compact_keyword_indexes() > 0, "it did not make way"
     assert content_of(cache) == before
     somebody_waits = False
-    assert index.compact() == 0
+    assert index.compact_keyword_indexes() == 0
     assert content_of(cache) == before
     index.close()
 

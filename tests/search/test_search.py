@@ -43,7 +43,7 @@ def built(workspace_root: Path) -> Builder:
 
 def refresh(builder: Builder) -> None:
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
 
 
@@ -216,7 +216,7 @@ def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
         padding = "the river bends " * 20
         builder.subject(f"guide/s{number}.md", f"# S{number}\n\nAn otter. {padding}\n")
     index = WorkspaceIndex(builder.workspace, Settings())
-    index.refresh()
+    index.refresh_index()
     index.close()
     reader = IndexReader(builder.workspace.cache_dir)
     question = SearchRequest("otter", mode="lexical", limit=15, depth=15)

@@ -44,7 +44,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Builder, In
         title="Keeping fragments low",
     )
     index = WorkspaceIndex(builder.workspace, Settings(), cache_dir=base / "cache")
-    index.refresh()
+    index.refresh_index()
     index.close()
     reader = IndexReader(base / "cache")
     yield builder, reader
@@ -100,7 +100,9 @@ def test_filters_leave_what_they_say(
 
 def test_filters_hold_for_the_semantic_leg_as_well(held: tuple[Builder, IndexReader]) -> None:
     builder, reader = held
-    everything = [(number, 1.0 / number) for number in range(1, 20) if reader.get_chunks([number])]
+    everything = [
+        (number, 1.0 / number) for number in range(1, 20) if reader.get_chunks_by_number([number])
+    ]
 
     def semantic(text: str) -> SemanticRanker:
         assert ":" not in text
@@ -116,7 +118,7 @@ def test_what_a_leg_still_has_of_something_hidden_since_is_not_shown(
     held: tuple[Builder, IndexReader],
 ) -> None:
     builder, reader = held
-    everything = [(number, 1.0) for number in range(1, 20) if reader.get_chunks([number])]
+    everything = [(number, 1.0) for number in range(1, 20) if reader.get_chunks_by_number([number])]
     for hidden in (False, True):
         question = SearchRequest("engine", mode="semantic", hidden=hidden)
         answered = search_index(
@@ -311,7 +313,7 @@ def test_scores_do_not_move_when_hidden_subjects_say_the_same(tmp_path: Path) ->
 
     def scores() -> list[tuple[str, float]]:
         index = WorkspaceIndex(builder.workspace, Settings(), cache_dir=tmp_path / "cache")
-        index.refresh()
+        index.refresh_index()
         index.close()
         reader = IndexReader(tmp_path / "cache")
         query = "merger companyy title:one"

@@ -28,11 +28,11 @@ class Indexed(WithoutEngine):
 
     def refresh(self) -> None:
         """Update the index from the files."""
-        self._index.refresh()
+        self._index.refresh_index()
 
     def retry_embedding(self, wait: float = 30.0) -> None:
         """Retry failed entries, as the engine does."""
-        self._index.refresh(retry=True)
+        self._index.refresh_index(retry=True)
 
     def close(self) -> None:
         """Close the library and its index."""

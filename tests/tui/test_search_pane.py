@@ -331,13 +331,13 @@ async def test_hits_come_by_themselves_when_a_private_index_is_complete(
     from kbtui.index import WorkspaceIndex
     from kbtui.workspace import load_settings
 
-    released, refresh = Event(), WorkspaceIndex.refresh
+    released, refresh = Event(), WorkspaceIndex.refresh_index
 
     def slowly(self: WorkspaceIndex, **more: Any) -> Any:
         released.wait(30)
         return refresh(self, **more)
 
-    monkeypatch.setattr(WorkspaceIndex, "refresh", slowly)
+    monkeypatch.setattr(WorkspaceIndex, "refresh_index", slowly)
     monkeypatch.setattr("kbtui.library.index_access.PATIENCE_SECONDS", 0.0)
     library = WithoutEngine(book.workspace, load_settings())
     async with running(book.root, library=library) as tui:

@@ -14,7 +14,7 @@ def indexed(builder: Builder) -> Iterator[IndexReader]:
     """Refresh the index and yield a reader of it."""
     index = WorkspaceIndex(builder.workspace, Settings(model="off"))
     try:
-        index.refresh()
+        index.refresh_index()
         reader = IndexReader(builder.workspace.cache_dir)
         try:
             yield reader

@@ -11,7 +11,7 @@ from support import Builder
 
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.entry_query import EntryFilter, list_entries
+from kbtui.index.entry_query import EntryFilter, query_entry_page
 from kbtui.index.index_catalog import Catalog
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.vector_store import VectorStore
@@ -23,7 +23,7 @@ class Choking:
     def __init__(self, on: str) -> None:
         self.on = on
 
-    def encode(self, texts: Sequence[str]) -> Any:
+    def embed_texts(self, texts: Sequence[str]) -> Any:
         if self.on and any(self.on in text for text in texts):
             raise RuntimeError("it choked")
         return np.stack([np.eye(4, dtype=np.float32)[len(text) % 4] for text in texts])
@@ -41,7 +41,7 @@ def embed(builder: Builder, reader: IndexReader, encoder: Choking) -> int:
 
 
 def statuses(builder: Builder, reader: IndexReader) -> dict[str, tuple[str, str | None]]:
-    found = list_entries(builder.workspace, reader, EntryFilter())
+    found = query_entry_page(builder.workspace, reader, EntryFilter())
     return {row.ref: (row.status, row.error) for row in found.entries}
 
 

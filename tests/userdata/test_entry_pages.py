@@ -16,8 +16,8 @@ from kbtui.index.entry_query import (
     EntryFilter,
     EntryPage,
     get_entry_row,
-    list_entries,
-    serialize_chunks,
+    query_entry_page,
+    serialize_entry_chunks,
 )
 from kbtui.index.index_catalog import Catalog
 
@@ -45,7 +45,7 @@ def builder(workspace_root: Path) -> Builder:
 
 def page(builder: Builder, **wanted: object) -> EntryPage:
     with indexed(builder) as reader:
-        return list_entries(builder.workspace, reader, EntryFilter(**wanted), vectors=False)  # type: ignore[arg-type]
+        return query_entry_page(builder.workspace, reader, EntryFilter(**wanted), vectors=False)  # type: ignore[arg-type]
 
 
 def refs(found: EntryPage) -> list[str]:
@@ -59,7 +59,7 @@ def test_a_page_that_nobody_wants_any_more_is_given_up(builder: Builder) -> None
     with indexed(builder) as reader:
         for is_given_up in (False, True):
             try:
-                list_entries(
+                query_entry_page(
                     builder.workspace,
                     reader,
                     EntryFilter(q="ibex aardvark"),
@@ -118,7 +118,7 @@ def test_a_page_goes_on_where_it_ended_whatever_was_added(builder: Builder) -> N
     wanted = EntryFilter()
     for number in range(4):
         with indexed(builder) as reader:
-            found = list_entries(
+            found = query_entry_page(
                 builder.workspace, reader, wanted, cursor=cursor, limit=1, vectors=False
             )
         seen += refs(found)
@@ -131,10 +131,10 @@ def test_a_page_goes_on_where_it_ended_whatever_was_added(builder: Builder) -> N
 
 def test_a_cursor_of_another_filter_is_refused(builder: Builder) -> None:
     with indexed(builder) as reader:
-        first = list_entries(builder.workspace, reader, EntryFilter(), limit=1, vectors=False)
+        first = query_entry_page(builder.workspace, reader, EntryFilter(), limit=1, vectors=False)
         for cursor in (first.cursor, "%%%", "", "WzFd"):
             with pytest.raises(UsageError, match="cursor"):
-                list_entries(builder.workspace, reader, EntryFilter(q="ibex"), cursor=cursor)
+                query_entry_page(builder.workspace, reader, EntryFilter(q="ibex"), cursor=cursor)
 
 
 def test_an_entry_that_cannot_be_read_is_an_error_with_its_reason(builder: Builder) -> None:
@@ -148,21 +148,21 @@ def test_an_entry_that_cannot_be_read_is_an_error_with_its_reason(builder: Build
 def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     def statuses() -> dict[str, str]:
         with indexed(builder) as reader:
-            found = list_entries(builder.workspace, reader, EntryFilter())
+            found = query_entry_page(builder.workspace, reader, EntryFilter())
             return {row.ref: row.status for row in found.entries if row.kind == "subject"}
 
     # Nothing embedded yet.
     assert set(statuses().values()) == {"pending"}
     with indexed(builder) as reader:
-        rows = list_entries(builder.workspace, reader, EntryFilter()).entries
+        rows = query_entry_page(builder.workspace, reader, EntryFilter()).entries
         ids = {row.ref: row.id for row in rows}
         writer = EmbeddingStatusWriter(reader.folder)
-        seq = Catalog(reader.folder / "catalog.sqlite").last_transaction_number()
-        writer.start(seq, "model-1", list(ids.values()))
+        seq = Catalog(reader.folder / "catalog.sqlite").get_last_transaction_number()
+        writer.record_entries_without_vectors(seq, "model-1", list(ids.values()))
         writer.mark_entries_embedded([ids["guide/start"], ids["ops/page"]])
-        writer.mark_entry_failed(ids["guide/end"], "the model choked")
-        assert serialize_chunks(reader, ids["guide/start"])[0]["model"] == "model-1"
-        assert serialize_chunks(reader, ids["guide/end"])[0]["model"] is None
+        writer.mark_entry_embedding_failed(ids["guide/end"], "the model choked")
+        assert serialize_entry_chunks(reader, ids["guide/start"])[0]["model"] == "model-1"
+        assert serialize_entry_chunks(reader, ids["guide/end"])[0]["model"] is None
         row = get_entry_row(builder.workspace, reader, ids["guide/end"])
         assert row is not None
         assert row.error == "the model choked"
@@ -174,8 +174,8 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     # A failure stays one until it has been tried again.
     with indexed(builder) as reader:
         writer = EmbeddingStatusWriter(reader.folder)
-        writer.start(
-            Catalog(reader.folder / "catalog.sqlite").last_transaction_number(),
+        writer.record_entries_without_vectors(
+            Catalog(reader.folder / "catalog.sqlite").get_last_transaction_number(),
             "model-1",
             [ids["guide/end"]],
         )
@@ -202,7 +202,7 @@ def test_cites_count_uses_of_the_last_thirty_days(
     few = {row.ref: row.cites_30d for row in page(builder).entries}
     monkeypatch.setattr("kbtui.index.entry_query.MAX_PAGE_SIZE", 0)
     with indexed(builder) as reader:
-        many = list_entries(builder.workspace, reader, EntryFilter(), most=500)
+        many = query_entry_page(builder.workspace, reader, EntryFilter(), most=500)
     assert {row.ref: row.cites_30d for row in many.entries} == few
     assert few["guide/start"] == 2
 
@@ -224,7 +224,7 @@ def test_any_text_may_be_looked_for(workspace_root: Path) -> None:
     @given(q=st.text(max_size=30))
     @example(q="\0")
     def check(q: str) -> None:
-        found = list_entries(builder.workspace, reader, EntryFilter(q=q), vectors=False)
+        found = query_entry_page(builder.workspace, reader, EntryFilter(q=q), vectors=False)
         words = q.casefold().split()
         assert found.total == all(word in "a" or word in "# a\n\nsome text\n" for word in words)
 

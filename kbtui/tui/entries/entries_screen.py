@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from kbtui.dates import format_time_with_date, format_unix_time_as_day
 from kbtui.errors import KbtuiError, UsageError
-from kbtui.index.entry_query import CITATION_DAYS, ENTRY_STATUSES, serialize_chunks
+from kbtui.index.entry_query import CITATION_DAYS, ENTRY_STATUSES, serialize_entry_chunks
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.library.index_access import CallCancellation
 from kbtui.refs import parse_ref
@@ -115,7 +115,7 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Read
 
     Called in a background thread.
     """
-    chunks = serialize_chunks(library.open_index_reader(), row.id)
+    chunks = serialize_entry_chunks(library.open_index_reader(), row.id)
     source, problem = _read_source_name_and_problem(library, row)
     title: Spans = [(one_line(row.title), "h1")]
     facts = FactTableBlock("facts", _make_entry_facts(row, source))

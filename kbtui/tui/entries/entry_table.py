@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from textual.message import Message
 
 from kbtui.dates import format_unix_time_as_day
-from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, list_entries
+from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, query_entry_page
 from kbtui.library.index_access import get_current_cancellation
 from kbtui.text import cut_to_width, measure_text_width, one_line
 from kbtui.tui.framework.row_list import RowList
@@ -57,7 +57,7 @@ def read_entry_pages(
     cursor = before.page.cursor if before else None
     goal = len(rows) + least
     while True:
-        page = list_entries(
+        page = query_entry_page(
             library.workspace,
             library.open_index_reader(),
             wanted,

@@ -251,7 +251,7 @@ def _library() -> Library:
 
     assert os.environ.get("XDG_CACHE_HOME"), "fuzzing wants a cache of its own"
     index = WorkspaceIndex(workspace(), Settings(model="off"))
-    index.refresh()
+    index.refresh_index()
     index.close()
     library = Library(workspace(), Settings(model="off", query_log=False))
 
