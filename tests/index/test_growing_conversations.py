@@ -284,7 +284,7 @@ def dying(kind, call):
 
 index_catalog.Catalog.commit_transaction = dying("commit", index_catalog.Catalog.commit_transaction)
 index_catalog.Catalog.replace_citations = dying("cite", index_catalog.Catalog.replace_citations)
-lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
+lexical.KeywordIndexWriter.commit_with_watermark = dying("lexical", lexical.KeywordIndexWriter.commit_with_watermark)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)
 WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()
 """

@@ -269,7 +269,7 @@ def dying(kind, call):
 
 index_catalog.Catalog.commit_transaction = dying("catalog", index_catalog.Catalog.commit_transaction)
 index_catalog.Catalog.write_entry_and_chunks = dying("put", index_catalog.Catalog.write_entry_and_chunks)
-lexical.KeywordIndexWriter.commit = dying("lexical", lexical.KeywordIndexWriter.commit)
+lexical.KeywordIndexWriter.commit_with_watermark = dying("lexical", lexical.KeywordIndexWriter.commit_with_watermark)
 lexical.KeywordIndexWriter.replace_entry_documents = dying("replace", lexical.KeywordIndexWriter.replace_entry_documents)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("replace", lexical.KeywordIndexWriter.update_chunk_documents)
 WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()
