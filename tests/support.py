@@ -221,10 +221,10 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
     import sqlite3
 
     from kbtui.index import IndexReader
-    from kbtui.index.index_catalog import Catalog
+    from kbtui.index.index_catalog import IndexCatalog
 
     reader = IndexReader(cache_dir)
-    catalog = Catalog(reader.folder / "catalog.sqlite")
+    catalog = IndexCatalog(reader.folder / "catalog.sqlite")
     tables = sqlite3.connect(reader.folder / "catalog.sqlite")
     found: dict[str, Any] = {"entries": {}, "lexical": {}}
     for entry in catalog.iterate_entries():

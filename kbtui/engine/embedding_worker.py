@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable, KbtuiError
-from kbtui.index.index_catalog import Catalog
+from kbtui.index.index_catalog import IndexCatalog
 from kbtui.index.index_generations import is_rust_panic
 from kbtui.notices import Notice, make_keywords_only_notice
 
@@ -507,7 +507,7 @@ class EmbeddingWorker:
         from kbtui.index.embedding_queue import EmbeddingQueue
         from kbtui.index.vector_store import VectorStore
 
-        catalog = Catalog(folder / "catalog.sqlite")
+        catalog = IndexCatalog(folder / "catalog.sqlite")
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key)
         try:
             if self._open_folder != folder or self._queue is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_cache import EmbeddingCache
     from kbtui.index.embedding_model import Matrix, OnnxEmbedder, TorchEmbedder
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.index_catalog import Catalog
+    from kbtui.index.index_catalog import IndexCatalog
     from kbtui.index.vector_store import VectorStore
 
 COMPARED_ROWS = 20_000
@@ -54,7 +54,7 @@ class ChunksWithoutVector:
         self.seq = -1
         self._of_hidden_entries: set[int] = set()
 
-    def find_chunks_without_vector(self, catalog: Catalog, store: VectorStore) -> None:
+    def find_chunks_without_vector(self, catalog: IndexCatalog, store: VectorStore) -> None:
         """Compare the vectors with the catalog; remove vectors that belong to no chunk."""
         # Read this first: chunks that are written during the comparison are compared the next time.
         seq = catalog.get_last_transaction_number()
@@ -81,7 +81,7 @@ class ChunksWithoutVector:
 
 
 def compare_vectors_with_catalog(
-    catalog: Catalog, store: VectorStore
+    catalog: IndexCatalog, store: VectorStore
 ) -> tuple[list[int], dict[str, set[int]]]:
     """Compare the vectors with the catalog.
 
@@ -118,7 +118,7 @@ class EmbeddingQueue:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: IndexCatalog,
         store: VectorStore,
         cache: EmbeddingCache,
         *,
@@ -135,7 +135,7 @@ class EmbeddingQueue:
         self._total = self._hidden_total = 0
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
-    def replace_catalog_and_cache(self, catalog: Catalog, cache: EmbeddingCache) -> None:
+    def replace_catalog_and_cache(self, catalog: IndexCatalog, cache: EmbeddingCache) -> None:
         """Continue with a newly opened catalog and cache."""
         self._catalog, self._cache = catalog, cache
 

@@ -62,12 +62,12 @@ def read_embedding_status(folder: Path) -> EmbeddingStatus:
 
 def is_index_fully_embedded(folder: Path, model: str) -> bool:
     """Whether every chunk of the generation has a vector of this model. Does not open LanceDB."""
-    from kbtui.index.index_catalog import Catalog
+    from kbtui.index.index_catalog import IndexCatalog
 
     status = read_embedding_status(folder)
     if status.model != model or not (folder / "vectors").is_dir():
         status = EmbeddingStatus()
-    with contextlib.closing(Catalog(folder / "catalog.sqlite")) as catalog:
+    with contextlib.closing(IndexCatalog(folder / "catalog.sqlite")) as catalog:
         return not (status.missing or catalog.has_embeddable_chunks_since(status.seq))
 
 

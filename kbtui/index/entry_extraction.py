@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         TurnRangeOfConversation,
         TurnResumePoint,
     )
-    from kbtui.index.index_catalog import Catalog
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.knowledge_classes import Subject
 
@@ -220,7 +219,7 @@ class _IndexedConversationPart:
 
 
 def read_conversation_entry_parts(
-    catalog: Catalog, info: ConversationInfo, *, embed_tool_results: bool = False
+    catalog: IndexCatalog, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[EntryPartToWrite]:
     """Yield the parts of a conversation that are not indexed yet.
 
@@ -255,7 +254,7 @@ def read_conversation_entry_parts(
 
 
 def _find_indexed_conversation_part(
-    catalog: Catalog, info: ConversationInfo
+    catalog: IndexCatalog, info: ConversationInfo
 ) -> _IndexedConversationPart | None:
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
     from kbtui.conversations.conversation_classes import TurnResumePoint
@@ -269,7 +268,7 @@ def _find_indexed_conversation_part(
 
 
 def _make_conversation_entry_part(
-    catalog: Catalog,
+    catalog: IndexCatalog,
     entry: CatalogEntry,
     part: TurnRangeOfConversation,
     known: _IndexedConversationPart,

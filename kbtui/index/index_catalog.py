@@ -151,7 +151,7 @@ def _compute_checksum_of_rows(rows: Iterable[Any]) -> int:
     return sum(crc32(dumps(row, 0)) for row in rows)
 
 
-class Catalog:
+class IndexCatalog:
     """A catalog file, opened for reading or writing."""
 
     def __init__(self, path: Path, *, write: bool = False) -> None:

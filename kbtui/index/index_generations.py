@@ -103,10 +103,10 @@ _READ_BYTES = 1 << 20
 
 def find_index_damage(folder: Path, stop: threading.Event | None = None) -> str | None:
     """Return a phrase for the damage of a generation; None if there is none or once `stop` is set."""
-    from kbtui.index.index_catalog import Catalog
+    from kbtui.index.index_catalog import IndexCatalog
 
     try:
-        with closing(Catalog(folder / "catalog.sqlite")) as catalog:
+        with closing(IndexCatalog(folder / "catalog.sqlite")) as catalog:
             found = catalog.find_catalog_damage(stop)
     except IndexUnavailable as error:
         return error.message

@@ -16,7 +16,7 @@ from kbtui.index.entry_extraction import (
     read_conversation_entry_parts,
     read_subject_entry,
 )
-from kbtui.index.index_catalog import Catalog
+from kbtui.index.index_catalog import IndexCatalog
 from kbtui.index.keyword_index import KeywordIndexWriter
 from kbtui.workspace.paths import make_private_directory
 
@@ -84,7 +84,7 @@ class IndexStorage:
         return self._unpublished or current == self.folder
 
     def _open_index_files(self) -> None:
-        self.catalog = Catalog(self.folder / "catalog.sqlite", write=True)
+        self.catalog = IndexCatalog(self.folder / "catalog.sqlite", write=True)
         if self.catalog.get_meta_value("language") is None:
             self.catalog.set_meta_value("language", self.settings.language)
         self.writers = {

@@ -139,9 +139,9 @@ def embedder() -> TorchEmbedder | OnnxEmbedder:
 
 
 def reader_seq(folder: Path) -> int:
-    from kbtui.index.index_catalog import Catalog
+    from kbtui.index.index_catalog import IndexCatalog
 
-    catalog = Catalog(folder / "catalog.sqlite")
+    catalog = IndexCatalog(folder / "catalog.sqlite")
     try:
         return catalog.get_last_transaction_number()
     finally:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kbtui.index.chunk_splitter import set_chunk_ids
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-from kbtui.index.index_catalog import Catalog
+from kbtui.index.index_catalog import IndexCatalog
 
 TEXTS = st.text(
     alphabet=st.one_of(st.characters(), st.sampled_from("\0\ud800é日\n'")), min_size=1, max_size=30
@@ -52,7 +52,10 @@ STATES = st.lists(
 def test_a_catalog_that_was_only_written_to_is_not_damaged(
     states: list[tuple[CatalogEntry, list[Chunk], str | None]],
 ) -> None:
-    with TemporaryDirectory() as folder, closing(Catalog(Path(folder, "c"), write=True)) as catalog:
+    with (
+        TemporaryDirectory() as folder,
+        closing(IndexCatalog(Path(folder, "c"), write=True)) as catalog,
+    ):
         for entry, chunks, mark in states:
             chunks = set_chunk_ids(entry.id, chunks)
             with catalog.open_write_transaction() as seq:
@@ -66,7 +69,7 @@ def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path)
     numbers: list[int] = []
     for text in ("one", "two", "three"):
         # Opened again, so that only the file can know the numbers.
-        catalog = Catalog(tmp_path / "catalog.sqlite", write=True)
+        catalog = IndexCatalog(tmp_path / "catalog.sqlite", write=True)
         entry = CatalogEntry("s1", "subject", "Title", "sign", "/there", "note")
         chunks = set_chunk_ids("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
         with catalog.open_write_transaction() as seq:

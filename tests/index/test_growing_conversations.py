@@ -20,7 +20,7 @@ from kbtui.conversations.formats.jp import conversation_loader as loader
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import IndexReader, WorkspaceIndex, entry_extraction
 from kbtui.index import indexer as writing
-from kbtui.index.index_catalog import Catalog
+from kbtui.index.index_catalog import IndexCatalog
 from kbtui.index.index_generations import find_index_damage
 from kbtui.index.indexer import IndexRefreshChanges
 from kbtui.workspace import Settings
@@ -149,16 +149,16 @@ def test_what_is_appended_leaves_what_was_there_alone(
     builder.topics(guide={})
     write(builder, long_one(200))
     refresh(builder)
-    catalog = Catalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
+    catalog = IndexCatalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
     vectors = set(catalog.iterate_chunks_to_embed())
     put: list[int] = []
-    real = Catalog.write_entry_and_chunks
+    real = IndexCatalog.write_entry_and_chunks
 
-    def counting(self: Catalog, entry: Any, chunks: Any, seq: int, **more: Any) -> Any:
+    def counting(self: IndexCatalog, entry: Any, chunks: Any, seq: int, **more: Any) -> Any:
         put.append(len(chunks))
         return real(self, entry, chunks, seq, **more)
 
-    monkeypatch.setattr(Catalog, "write_entry_and_chunks", counting)
+    monkeypatch.setattr(IndexCatalog, "write_entry_and_chunks", counting)
     write(builder, [*long_one(200), {"type": "turn_start"}, asked("and now"), said("an ibis")])
     refresh(builder)
     assert sum(put) <= 8
@@ -282,8 +282,8 @@ def dying(kind, call):
         return result
     return wrapped
 
-index_catalog.Catalog.commit_transaction = dying("commit", index_catalog.Catalog.commit_transaction)
-index_catalog.Catalog.replace_citations = dying("cite", index_catalog.Catalog.replace_citations)
+index_catalog.IndexCatalog.commit_transaction = dying("commit", index_catalog.IndexCatalog.commit_transaction)
+index_catalog.IndexCatalog.replace_citations = dying("cite", index_catalog.IndexCatalog.replace_citations)
 lexical.KeywordIndexWriter.commit_with_watermark = dying("lexical", lexical.KeywordIndexWriter.commit_with_watermark)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)
 WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()

@@ -156,9 +156,9 @@ def test_an_edit_keeps_the_numbers_of_unchanged_chunks(built: Builder) -> None:
 
 
 def numbers(builder: Builder) -> dict[str, int]:
-    from kbtui.index.index_catalog import Catalog
+    from kbtui.index.index_catalog import IndexCatalog
 
-    catalog = Catalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
+    catalog = IndexCatalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
     return {
         chunk.id: chunk.number
         for entry in catalog.iterate_entries()
@@ -267,8 +267,8 @@ def dying(kind, call):
         return result
     return wrapped
 
-index_catalog.Catalog.commit_transaction = dying("catalog", index_catalog.Catalog.commit_transaction)
-index_catalog.Catalog.write_entry_and_chunks = dying("put", index_catalog.Catalog.write_entry_and_chunks)
+index_catalog.IndexCatalog.commit_transaction = dying("catalog", index_catalog.IndexCatalog.commit_transaction)
+index_catalog.IndexCatalog.write_entry_and_chunks = dying("put", index_catalog.IndexCatalog.write_entry_and_chunks)
 lexical.KeywordIndexWriter.commit_with_watermark = dying("lexical", lexical.KeywordIndexWriter.commit_with_watermark)
 lexical.KeywordIndexWriter.replace_entry_documents = dying("replace", lexical.KeywordIndexWriter.replace_entry_documents)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("replace", lexical.KeywordIndexWriter.update_chunk_documents)

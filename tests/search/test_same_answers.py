@@ -17,7 +17,7 @@ from kbtui.engine import index_worker
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.index_catalog import Catalog
+from kbtui.index.index_catalog import IndexCatalog
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql, move_vector_towards
 from kbtui.library import Library
 from kbtui.search import SearchRequest
@@ -71,7 +71,7 @@ class Bed:
         self._index.refresh_index()
         self._index.compact_keyword_indexes()
         folder = self._index.folder
-        catalog = Catalog(folder / "catalog.sqlite")
+        catalog = IndexCatalog(folder / "catalog.sqlite")
         remembered = EmbeddingCache(self._cache / "embeddings.sqlite", "m")
         self._store = VectorStore(folder / "vectors", "m", DIMENSION)
         assert (

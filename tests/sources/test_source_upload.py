@@ -14,7 +14,7 @@ from kbtui.userdata import UserData
 
 def pdf(*pages: str) -> bytes:
     """Return a small valid PDF with a line of text on each page."""
-    objects = ["<< /Type /Catalog /Pages 2 0 R >>"]
+    objects = ["<< /Type /IndexCatalog /Pages 2 0 R >>"]
     kids = " ".join(f"{4 + 2 * at} 0 R" for at in range(len(pages)))
     objects.append(f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>")
     objects.append("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")

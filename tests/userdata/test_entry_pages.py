@@ -19,7 +19,7 @@ from kbtui.index.entry_query import (
     query_entry_page,
     serialize_entry_chunks,
 )
-from kbtui.index.index_catalog import Catalog
+from kbtui.index.index_catalog import IndexCatalog
 
 DAY = 86_400.0
 
@@ -157,7 +157,7 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
         rows = query_entry_page(builder.workspace, reader, EntryFilter()).entries
         ids = {row.ref: row.id for row in rows}
         writer = EmbeddingStatusWriter(reader.folder)
-        seq = Catalog(reader.folder / "catalog.sqlite").get_last_transaction_number()
+        seq = IndexCatalog(reader.folder / "catalog.sqlite").get_last_transaction_number()
         writer.record_entries_without_vectors(seq, "model-1", list(ids.values()))
         writer.mark_entries_embedded([ids["guide/start"], ids["ops/page"]])
         writer.mark_entry_embedding_failed(ids["guide/end"], "the model choked")
@@ -175,7 +175,7 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     with indexed(builder) as reader:
         writer = EmbeddingStatusWriter(reader.folder)
         writer.record_entries_without_vectors(
-            Catalog(reader.folder / "catalog.sqlite").get_last_transaction_number(),
+            IndexCatalog(reader.folder / "catalog.sqlite").get_last_transaction_number(),
             "model-1",
             [ids["guide/end"]],
         )
