@@ -47,7 +47,7 @@ def refresh(base: Path, times: int) -> Iterator[Row]:
     index = WorkspaceIndex(open_workspace_at_root(base), Settings(model="off"))
     index.refresh_index()
     ours, walk = side_by_side(
-        index.refresh, lambda: (bare_walk(base / "docs"), bare_walk(base / ".jp")), times
+        index.refresh_index, lambda: (bare_walk(base / "docs"), bare_walk(base / ".jp")), times
     )
     index.close()
     yield Row("refresh, nothing changed, 6,000 entries", ours, "walk and stat", walk, "<= 3")
@@ -84,7 +84,7 @@ def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
     index = WorkspaceIndex(
         open_workspace_at_root(base), Settings(model="off"), cache_dir=folder / "ours"
     )
-    ours = _spent(index.refresh)
+    ours = _spent(index.refresh_index)
     held = [
         (entry, index.catalog.list_entry_chunks(entry.id))
         for entry in index.catalog.iterate_entries()

@@ -74,7 +74,7 @@ def make(base: Path, made: Path) -> None:
     """The subjects, their index and vectors; at last `made`, with what to ask for."""
     words = write_subjects(base, size // SECTIONS)
     index = WorkspaceIndex(open_workspace_at_root(base), Settings(model="off"))
-    print(f"  keyword index: {timed(index.refresh):.0f} s", flush=True)
+    print(f"  keyword index: {timed(index.refresh_index):.0f} s", flush=True)
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.
     standing = EmbeddingStatusWriter(index.folder)
