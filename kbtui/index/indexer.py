@@ -174,9 +174,9 @@ class IndexStorage:
             self.writers[not entry.hidden].remove_entry(entry.id)
 
     def count_stale_documents(self) -> int:
-        """Count the documents of the keyword indexes that `compact` would rewrite."""
+        """Count the documents of the keyword indexes that `compact_keyword_indexes` would rewrite."""
         stale = filter(_has_too_many_stale_documents, self.writers.values())
-        return sum(writer.count_source_documents() for writer in stale)
+        return sum(writer.count_committed_documents() for writer in stale)
 
     def compact_keyword_indexes(self, give_up: Callable[[], bool]) -> None:
         """Rewrite the keyword indexes in which replaced documents affect scores; stop if `give_up()`."""
@@ -205,7 +205,7 @@ class IndexStorage:
 
 
 def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
-    return writer.count_stale_documents() > writer.count_source_documents() * MAX_STALE_SHARE
+    return writer.count_stale_documents() > writer.count_committed_documents() * MAX_STALE_SHARE
 
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:

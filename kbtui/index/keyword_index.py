@@ -235,7 +235,7 @@ class KeywordIndexWriter:
             return 0  # `index_generations.find_index_damage` reports damage
         return sum((held.get("deletes") or {}).get("num_deleted_docs", 0) for held in segments)
 
-    def count_source_documents(self) -> int:
+    def count_committed_documents(self) -> int:
         """Return how many documents the index contained at the last commit."""
         return int(self._searcher.num_docs)
 
