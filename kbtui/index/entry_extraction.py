@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TurnRangeOfConversation,
         TurnResumePoint,
     )
+    from kbtui.index.index_catalog import IndexCatalog
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.knowledge_classes import Subject
 
