@@ -87,7 +87,7 @@ def format_timestamp(time: datetime | None) -> str | None:
     return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def format_unix_time(seconds: float | None) -> str | None:
+def format_unix_time_as_iso(seconds: float | None) -> str | None:
     """Format Unix seconds as ISO 8601 in UTC; return None for None or a number out of range."""
     if seconds is None:
         return None

@@ -53,7 +53,7 @@ def run_completion_command(args: Namespace) -> int:
     return 0
 
 
-def print_completions_for_tab(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
+def print_shell_completions(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
     """Print completions; `find_parser` returns a parser and how many first words to skip."""
     words = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
     parser, skipped = find_parser(words[1:])
@@ -64,7 +64,7 @@ def print_completions_for_tab(find_parser: Callable[[list[str]], tuple[CommandPa
         always_complete_options=False,
         exit_method=sys.exit,
         validator=_can_offer_completion,
-        default_completer=_complete_argument,  # type: ignore[arg-type]
+        default_completer=_list_argument_completions,  # type: ignore[arg-type]
     )
     return 0
 
@@ -74,7 +74,7 @@ def _can_offer_completion(word: str, prefix: str) -> bool:
     return word.startswith(prefix) and is_shown_unchanged
 
 
-def _complete_argument(
+def _list_argument_completions(
     *, prefix: str, action: Action, parser: ArgumentParser, parsed_args: Namespace
 ) -> Iterable[str] | dict[str, str]:
     """Return the possible values of an argument, with their descriptions if there are any."""
@@ -114,7 +114,7 @@ def _load_knowledge(path: str | None) -> KnowledgeBase:
     return load_knowledge(_find_workspace(path))
 
 
-def complete_topics(path: str | None, topic_name: str, current: str) -> Pairs:
+def list_topic_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     return [(topic.id, topic.title or "") for topic in _list_enabled_topics(_load_knowledge(path))]
 
 
@@ -122,14 +122,16 @@ def _list_enabled_topics(knowledge: KnowledgeBase) -> list[Topic]:
     return [topic for topic in knowledge.topics.values() if topic.enable]
 
 
-def complete_subjects(path: str | None, topic_name: str, current: str) -> Pairs:
+def list_slug_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the slugs of the topic that precedes the cursor, one directory level at a time."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(topic_name)
-    return _list_next_path_level(knowledge.get_topic_slugs(topic.id).visible, current)
+    return _list_completions_of_next_path_level(
+        knowledge.get_topic_slugs(topic.id).visible, current
+    )
 
 
-def complete_subject_globs(path: str | None, topic_name: str, current: str) -> Pairs:
+def list_subject_glob_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List `TOPIC/` for each topic; after a `TOPIC/`, list its slugs."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
@@ -137,20 +139,20 @@ def complete_subject_globs(path: str | None, topic_name: str, current: str) -> P
         return [(f"{topic.id}/", topic.title or "") for topic in _list_enabled_topics(knowledge)]
     if not any(one.id == topic for one in _list_enabled_topics(knowledge)):
         return []
-    steps = _list_next_path_level(knowledge.get_topic_slugs(topic).visible, rest)
+    steps = _list_completions_of_next_path_level(knowledge.get_topic_slugs(topic).visible, rest)
     return [(f"{topic}/{slug}", text) for slug, text in steps]
 
 
-def complete_references(path: str | None, topic_name: str, current: str) -> Pairs:
+def list_reference_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     if current.isdigit() or current.startswith("jp-c"):
-        return complete_conversations(path, topic_name, current)
-    found = [*complete_subject_globs(path, topic_name, current)]
+        return list_conversation_id_completions(path, topic_name, current)
+    found = [*list_subject_glob_completions(path, topic_name, current)]
     if "jp-c".startswith(current):
-        found += complete_conversations(path, topic_name, current)
+        found += list_conversation_id_completions(path, topic_name, current)
     return found
 
 
-def complete_conversations(path: str | None, topic_name: str, current: str) -> Pairs:
+def list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the ids of the live conversations, newest first."""
     from kbtui.conversations.formats.jp import list_live_conversations
 
@@ -160,7 +162,7 @@ def complete_conversations(path: str | None, topic_name: str, current: str) -> P
     return named if len(current) > len("jp-c") or current.isdigit() else named[:MAX_CONVERSATIONS]
 
 
-def complete_source_names(path: str | None, topic_name: str, current: str) -> Pairs:
+def list_source_name_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     from kbtui.workspace.jp_config import load_config_file
 
     file = _find_workspace(path).jp_directory / "kb-sources.toml"
@@ -168,13 +170,13 @@ def complete_source_names(path: str | None, topic_name: str, current: str) -> Pa
     return [(name, "") for name in found] if isinstance(found, dict) else []
 
 
-def complete_setting_keys(path: str | None, topic_name: str, current: str) -> Pairs:
+def list_setting_key_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     from kbtui.workspace.settings import SETTING_KEYS
 
     return [(key.name, key.text) for key in SETTING_KEYS]
 
 
-def _list_next_path_level(slugs: list[str], current: str) -> Pairs:
+def _list_completions_of_next_path_level(slugs: list[str], current: str) -> Pairs:
     found: dict[str, None] = {}
     for slug in slugs:
         if slug.startswith(current):
@@ -184,13 +186,13 @@ def _list_next_path_level(slugs: list[str], current: str) -> Pairs:
 
 
 COMPLETERS: dict[str, Callable[[str | None, str, str], Pairs]] = {
-    "TOPIC": complete_topics,
-    "SUBJECT": complete_subjects,
-    "TOPIC/GLOB": complete_subject_globs,
-    "REF": complete_references,
-    "ID": complete_conversations,
-    "NAME": complete_source_names,
-    "KEY": complete_setting_keys,
+    "TOPIC": list_topic_completions,
+    "SUBJECT": list_slug_completions,
+    "TOPIC/GLOB": list_subject_glob_completions,
+    "REF": list_reference_completions,
+    "ID": list_conversation_id_completions,
+    "NAME": list_source_name_completions,
+    "KEY": list_setting_key_completions,
 }
 """The functions that complete arguments, by the argument's metavar.
 

@@ -76,7 +76,7 @@ def declare_conversation_arguments(parser: ArgumentParser) -> None:
     export.add_argument("-o", "--output", metavar="FILE", help=text)
     ls.set_defaults(run_action=_list_conversations)
     grep.set_defaults(run_action=_grep_conversations)
-    read.set_defaults(run_action=_read_conversation)
+    read.set_defaults(run_action=_print_conversation)
     export.set_defaults(run_action=_export_conversation)
     for command in (ls, grep):
         text = "use archived conversations instead of live ones"
@@ -176,7 +176,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
     return 0 if answer.count else 1
 
 
-def _read_conversation(library: Library, args: Namespace) -> int:
+def _print_conversation(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_read
 
     with WaitingLine("reading"):

@@ -93,7 +93,7 @@ def run_paths_command(args: Namespace) -> int:
             "settings": settings_file,
             "engine_log": workspace.engine_log_file,
             "screen_log": workspace.engine_log_file.with_name("tui.log"),
-            "engine_socket": Path(paths.make_socket_path(str(workspace.root))),
+            "engine_socket": Path(paths.make_engine_socket_path(str(workspace.root))),
         }
         lines = [f"{name:<14} {_format_path_and_existence(path)}" for name, path in places.items()]
         facts = {name: str(path) if path else None for name, path in places.items()}

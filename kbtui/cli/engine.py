@@ -109,7 +109,7 @@ def run_index_command(args: Namespace) -> int:
         if state["done"]:
             break
         _show_index_progress(progress, engine)
-    progress.clear()
+    progress.clear_line()
     facts = {
         **library.open_index_reader().count_catalog_rows(),
         "seconds_keywords": round(keywords, 3),

@@ -18,7 +18,7 @@ from kbtui.cli.output import (
     print_to_stderr,
 )
 from kbtui.cli.parser import add_filter_options, iterate_filters_from_options
-from kbtui.dates import format_unix_time
+from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.text import cut_to_width, measure_text_width, one_line
@@ -107,7 +107,7 @@ def _serialize_entry(row: EntryRow) -> dict[str, Any]:
     facts = asdict(row)
     del facts["path"]
     for name in ("created", "changed"):
-        facts[f"{name}_at"] = format_unix_time(facts.pop(name))
+        facts[f"{name}_at"] = format_unix_time_as_iso(facts.pop(name))
     return facts
 
 
@@ -133,7 +133,7 @@ def _format_entry_cells(row: EntryRow) -> tuple[str, ...]:
         one_line(row.type),
         str(row.chunks),
         _format_entry_size(row.size),
-        (format_unix_time(row.changed) or "")[:10],
+        (format_unix_time_as_iso(row.changed) or "")[:10],
         one_line(row.ref),
         cut_to_width(one_line(row.title), 60),
         cut_to_width(one_line(", ".join(row.tags)), 40),
@@ -249,12 +249,12 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     if not subject_authoring.edit_subject_in_editor(subject):
         print_to_stderr("nothing changed")
         return 0
-    _read_front_matter(library, subject)
+    _read_front_matter_with_warning(library, subject)
     print_result(f"{subject.topic}/{subject.slug}\n")
     return 0
 
 
-def _read_front_matter(library: Library, subject: Subject) -> FrontMatterAndBody:
+def _read_front_matter_with_warning(library: Library, subject: Subject) -> FrontMatterAndBody:
     """Read the front matter of a subject; print a note if it is invalid."""
     text = split_front_matter(library.read_subject_text(subject))
     if text.problem:
@@ -330,7 +330,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
         chunk["text"] = chunk["text"] if args.full else chunk["text"][:PREVIEW_CHARACTERS]
     facts = {
         **_serialize_entry(row),
-        "source": _find_source_name(library, row),
+        "source": _find_source_name_of_subject(library, row),
         "chunk_list": chunks,
         "citations_30d": [
             {
@@ -344,20 +344,20 @@ def _show_entry(library: Library, args: Namespace) -> int:
         ],
     }
     library.close()
-    print_text_or_json(_format_entry(facts, cites), facts, args.json)
+    print_text_or_json(_format_entry_details(facts, cites), facts, args.json)
     return 0
 
 
-def _find_source_name(library: Library, row: EntryRow) -> str | None:
+def _find_source_name_of_subject(library: Library, row: EntryRow) -> str | None:
     """Return the name of the source that fetched a subject, or None."""
     subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     try:
-        return _read_front_matter(library, subject).source_name if subject else None
+        return _read_front_matter_with_warning(library, subject).source_name if subject else None
     except KbtuiError:
         return None
 
 
-def _format_entry(facts: dict[str, Any], cites: list[Citation]) -> str:
+def _format_entry_details(facts: dict[str, Any], cites: list[Citation]) -> str:
     from kbtui.citations.citation_export import format_citing_turn
 
     lines = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbtui.cli.output import WaitingLine, ask_for_confirmation, print_text_or_json, print_to_stderr
-from kbtui.dates import format_unix_time
+from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
 from kbtui.text import cut_to_width, one_line
 
@@ -76,12 +76,12 @@ def _erase_query_log(userdata: UserData, args: Namespace) -> int:
         print_to_stderr("nothing was erased")
         return 1
     count = userdata.query_log.erase_all_logged_searches()
-    text = f"erased {_format_count(count, 'search')}\n"
+    text = f"erased {_format_count_with_noun(count, 'search')}\n"
     print_text_or_json(text, {"erased": count}, args.json)
     return 0
 
 
-def _format_count(number: int, noun: str) -> str:
+def _format_count_with_noun(number: int, noun: str) -> str:
     plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
 
@@ -90,7 +90,7 @@ def format_insights_report(found: UsageInsightsReport) -> str:
     from kbtui.userdata.usage_insights import draw_daily_usage_chart
 
     never = f"Never cited ({found.never_cited_total})"
-    stale = f"Cited, unchanged for {_format_count(found.stale_days, 'day')}"
+    stale = f"Cited, unchanged for {_format_count_with_noun(found.stale_days, 'day')}"
     lists = {
         "Top queries": map(_format_logged_query, found.searches.top),
         "Gaps: queries without a good match": map(_format_query_gap, found.searches.gaps),
@@ -99,8 +99,11 @@ def format_insights_report(found: UsageInsightsReport) -> str:
         stale: map(_format_cited_entry, found.stale),
         "By day": [f"  {line}" for line in draw_daily_usage_chart(found)],
     }
-    days, searches = _format_count(found.days, "day"), _format_count(found.searches.total, "search")
-    texts = [f"Last {days}: {searches}, {_format_count(found.citations, 'citation')}"]
+    days, searches = (
+        _format_count_with_noun(found.days, "day"),
+        _format_count_with_noun(found.searches.total, "search"),
+    )
+    texts = [f"Last {days}: {searches}, {_format_count_with_noun(found.citations, 'citation')}"]
     texts += ["\n".join([heading, *(list(rows) or ["  none"])]) for heading, rows in lists.items()]
     return "\n\n".join(texts) + "\n"
 
@@ -121,6 +124,6 @@ def _format_cited_entry(use: EntryCitationCount) -> str:
 
 
 def _format_uncited_entry(use: EntryCitationCount) -> str:
-    changed = (format_unix_time(use.changed) or "")[:10]
+    changed = (format_unix_time_as_iso(use.changed) or "")[:10]
     title = cut_to_width(one_line(use.title), 60)
     return f"       {one_line(use.ref)}  {title}  (changed {changed})"

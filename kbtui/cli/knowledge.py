@@ -42,7 +42,10 @@ def run_topics_command(args: Namespace) -> int:
             _serialize_topics(knowledge, topics, subjects, fragments, hidden=args.hidden)
         )
     else:
-        blocks = [_format_topic(topic, subjects[topic.id], hidden=args.hidden) for topic in topics]
+        blocks = [
+            _format_topic_with_subjects(topic, subjects[topic.id], hidden=args.hidden)
+            for topic in topics
+        ]
         if fragments:
             blocks.append(_format_prompt_fragments(knowledge, fragments))
         if blocks:
@@ -54,7 +57,7 @@ def run_topics_command(args: Namespace) -> int:
     return 2 if knowledge.problems else 1
 
 
-def _format_topic(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str:
+def _format_topic_with_subjects(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str:
     title = f"  {one_line(topic.title)}" if topic.title else ""
     lines = [f"{topic.id}{title}{'' if topic.enable else '  (disabled)'}"]
     if topic.introduction:
@@ -85,12 +88,16 @@ def _format_prompt_fragments(knowledge: KnowledgeBase, fragments: list[PromptFra
     lines = ["JP's prompt fragments (read-only)"]
     for fragment in fragments:
         loaded = ", ".join(fragment.loaded_by) or "nothing"
-        lines.append(f"  {_get_relative_path(knowledge, fragment)}: {one_line(fragment.name)}")
+        lines.append(
+            f"  {_get_path_relative_to_workspace(knowledge, fragment)}: {one_line(fragment.name)}"
+        )
         lines.append(f"    loaded by {loaded}")
     return "\n".join(lines)
 
 
-def _get_relative_path(knowledge: KnowledgeBase, thing: Subject | PromptFragment) -> str:
+def _get_path_relative_to_workspace(
+    knowledge: KnowledgeBase, thing: Subject | PromptFragment
+) -> str:
     return format_path_relative_to_root(knowledge.workspace.root, thing.path)
 
 
@@ -112,7 +119,7 @@ def _serialize_topics(
                 "subjects": [
                     {
                         "ref": f"{topic.id}/{subject.slug}",
-                        "path": _get_relative_path(knowledge, subject),
+                        "path": _get_path_relative_to_workspace(knowledge, subject),
                         **_pick_fields(subject, "slug size hidden disabled learned shadowed"),
                     }
                     for subject in subjects[topic.id]
@@ -123,7 +130,7 @@ def _serialize_topics(
         ],
         "fragments": [
             {
-                "path": _get_relative_path(knowledge, fragment),
+                "path": _get_path_relative_to_workspace(knowledge, fragment),
                 **_pick_fields(fragment, "tag title content loaded_by"),
             }
             for fragment in fragments

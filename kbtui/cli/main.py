@@ -112,7 +112,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 3
 
 
-def load_command(name: str) -> "tuple[CommandParser, Callable[[Namespace], int]]":
+def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[[Namespace], int]]":
     """Import the module of a command; return the command's parser and its `run_NAME_command`.
 
     Raises `KeyError` for an unknown command.
@@ -168,9 +168,9 @@ def _discard_buffered_output() -> None:
 
 def _run_command(words: list[str]) -> int:
     if "_ARGCOMPLETE" in os.environ:
-        from kbtui.cli.completion import print_completions_for_tab
+        from kbtui.cli.completion import print_shell_completions
 
-        return print_completions_for_tab(_find_parser_to_complete)
+        return print_shell_completions(_find_parser_to_complete)
     workspace, words = _split_off_workspace_option(words)
     if words and words[0] in {"-h", "--help", "help"}:
         print(_format_command_overview(), end="")
@@ -210,7 +210,7 @@ def _run_command(words: list[str]) -> int:
     from kbtui.cli.output import apply_terminal_text_setting
 
     apply_terminal_text_setting()
-    parser, run = load_command(name)
+    parser, run = load_command_parser_and_runner(name)
     parser.set_defaults(workspace=workspace)
     # In `kbtui search`, options can be between the words of the query.
     is_mixed = name == "search" and "--" not in words
@@ -241,7 +241,7 @@ def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
     workspace, rest = _split_off_workspace_option(words)
     name = ALIASES.get(rest[0], rest[0]) if rest else ""
     if name in COMMANDS:
-        parser, skipped = load_command(name)[0], 1 + len(words) - len(rest)
+        parser, skipped = load_command_parser_and_runner(name)[0], 1 + len(words) - len(rest)
     else:
         parser, skipped = CommandParser(prog="kbtui"), 0
         parser.add_argument("-V", "--version", action="store_true", help="print the version")

@@ -69,9 +69,9 @@ def format_man_page() -> str:
 
 
 def _format_man_command(name: str) -> Iterator[str]:
-    from kbtui.cli.main import load_command
+    from kbtui.cli.main import load_command_parser_and_runner
 
-    parser, _ = load_command(name)
+    parser, _ = load_command_parser_and_runner(name)
     yield f".SS kbtui {name}"
     yield from _format_man_paragraphs(parser.description or "")
     actions = [one for one in parser._actions if isinstance(one, _SubParsersAction)]

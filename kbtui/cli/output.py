@@ -141,7 +141,7 @@ class ProgressLine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.clear()
+        self.clear_line()
 
     def show_progress(self, text: str) -> None:
         """Show a text, at most every `REFRESH_SECONDS`."""
@@ -156,7 +156,7 @@ class ProgressLine:
         sys.stderr.write(f"\r\x1b[K{cut_to_width(one_line(text), get_terminal_width() - 1)}")
         sys.stderr.flush()
 
-    def clear(self) -> None:
+    def clear_line(self) -> None:
         """Clear the line."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")

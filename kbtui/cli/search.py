@@ -105,7 +105,7 @@ def _search_with_running_engine(
         root = paths.find_workspace_root(os.path.realpath(start or os.getcwd()))  # noqa: PTH109
         if root is None or not os.access(f"{root}/.jp", os.R_OK | os.X_OK):
             return None
-        place = paths.make_socket_path(root)
+        place = paths.make_engine_socket_path(root)
         folder = os.lstat(os.path.dirname(place))  # noqa: PTH120
     except (OSError, ValueError):
         return None

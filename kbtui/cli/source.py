@@ -12,7 +12,7 @@ from kbtui.cli.output import (
     print_text_or_json,
     print_to_stderr,
 )
-from kbtui.dates import format_unix_time
+from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.knowledge import load_knowledge
 from kbtui.sources.source_definitions import (
@@ -244,7 +244,7 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
     ]
     for problem in found.problems:
         print_to_stderr(str(problem))
-    print_text_or_json("".join(map(_format_source, shown)), shown, args.json)
+    print_text_or_json("".join(map(_format_source_summary, shown)), shown, args.json)
     if not shown and not found.problems:
         print_to_stderr("no sources; `kbtui source add` declares one")
     return 0 if shown else 2 if found.problems else 1
@@ -261,13 +261,15 @@ def _serialize_source(
         "what": source.target_description,
         "config": source.block,
         "cron": source.cron,
-        "approved_at": format_unix_time(find_source_approval_time(workspace, userdata, source)),
-        "next_run_at": format_unix_time(find_source_due_time(workspace, userdata, source)),
+        "approved_at": format_unix_time_as_iso(
+            find_source_approval_time(workspace, userdata, source)
+        ),
+        "next_run_at": format_unix_time_as_iso(find_source_due_time(workspace, userdata, source)),
         **(run.as_json() if run else never),
     }
 
 
-def _format_source(shown: dict[str, Any]) -> str:
+def _format_source_summary(shown: dict[str, Any]) -> str:
     state = shown["last_run_status"] or "never run"
     if shown["last_run_at"]:
         time = shown["last_run_at"][:16].replace("T", " ")

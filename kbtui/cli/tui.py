@@ -158,13 +158,13 @@ def run_serve_command(args: Namespace) -> int:
     server = BrowserServer(library.workspace.root, host, port, token, args.font_size)
     shown = f"[{host}]" if ":" in host else host
 
-    def announce_address() -> None:
+    def print_server_address() -> None:
         print(f"http://{shown}:{port}/?token={token}", flush=True)
         print_to_stderr(
             "open this address in a browser; anyone who has it can read the workspace. Ctrl+C stops the server"
         )
 
-    ended_by = asyncio.run(run_browser_server(server, listening, announce_address))
+    ended_by = asyncio.run(run_browser_server(server, listening, print_server_address))
     return 130 if ended_by == signal.SIGINT else 0
 
 

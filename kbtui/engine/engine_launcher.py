@@ -35,7 +35,7 @@ def get_engine_socket_path(workspace: Workspace) -> Path:
     fails.
     """
     paths.make_runtime_directory()
-    return Path(paths.make_socket_path(str(workspace.root)))
+    return Path(paths.make_engine_socket_path(str(workspace.root)))
 
 
 def read_engine_lock_file(workspace: Workspace) -> dict[str, Any] | None:

@@ -38,7 +38,7 @@ MIN_FREE_BYTES = 300_000_000
 """The minimum number of bytes that should be free on the disk of the index."""
 
 
-def _check_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
+def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
     import locale
     import shutil
 
@@ -70,7 +70,7 @@ def _check_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
         yield "note", "copying needs this tmux setting: set -g set-clipboard on"
 
 
-def _check_settings(library: Library | None) -> Iterator[FindingWithoutArea]:
+def _diagnose_settings(library: Library | None) -> Iterator[FindingWithoutArea]:
     from kbtui.workspace.settings import get_settings_path, list_settings_with_origins
 
     changed = ", ".join(
@@ -81,7 +81,7 @@ def _check_settings(library: Library | None) -> Iterator[FindingWithoutArea]:
     yield "ok", f"{where}; {state}"
 
 
-def _check_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
+def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
     """Check that every required package is installed, complete and of a suitable version."""
     from importlib.metadata import PackageNotFoundError, distribution, requires
 
@@ -145,7 +145,7 @@ def _find_missing_module_file(found: Distribution) -> str | None:
     return None
 
 
-def _check_workspace(library: Library) -> Iterator[FindingWithoutArea]:
+def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
     import shutil
 
     from kbtui.userdata import UserData
@@ -202,15 +202,15 @@ def run_diagnostics(library: Library | None) -> Iterator[DiagnosticFinding]:
             yield DiagnosticFinding(area, "wrong", f"the check failed: {error}")
 
 
-def _check_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
+def _diagnose_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.knowledge import knowledge_lint
 
     knowledge = library.load_knowledge()
     subjects = [one for topic in knowledge.topics for one in knowledge.list_subjects(topic)]
     hidden = sum(subject.hidden for subject in subjects)
     disabled = sum(subject.disabled for subject in subjects)
-    counts = [_format_count(len(knowledge.topics), "topic")]
-    counts.append(_format_count(len(subjects) - hidden, "subject"))
+    counts = [_format_count_with_noun(len(knowledge.topics), "topic")]
+    counts.append(_format_count_with_noun(len(subjects) - hidden, "subject"))
     counts += [f"{hidden:,} hidden"] if hidden else []
     counts += [f"{disabled:,} disabled"] if disabled else []
     yield "ok", ", ".join(counts)
@@ -226,10 +226,10 @@ def _check_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
                 "an editor that replaces the file when it saves breaks them"
             )
             yield "note", text, ref
-    yield from _check_installed_learn_tool(library, knowledge)
+    yield from _diagnose_installed_learn_tool(library, knowledge)
 
 
-def _format_count(count: int, noun: str) -> str:
+def _format_count_with_noun(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
@@ -240,7 +240,7 @@ def _has_hard_links(subject: Subject) -> bool:
         return False
 
 
-def _check_installed_learn_tool(
+def _diagnose_installed_learn_tool(
     library: Library, knowledge: KnowledgeBase
 ) -> Iterator[FindingWithoutArea]:
     """Check that the installed definition of `learn` describes the current topics."""
@@ -269,7 +269,7 @@ def _find_subject_ref_of_problem(knowledge: KnowledgeBase, problem: KnowledgePro
     return place if knowledge.find_subject(topic, place[len(topic) + 1 :]) else None
 
 
-def _check_conversations(library: Library) -> Iterator[FindingWithoutArea]:
+def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.conversations.conversation_repository import (
         count_trashed_conversations,
         find_unusable_conversation_directories,
@@ -290,7 +290,7 @@ def _check_conversations(library: Library) -> Iterator[FindingWithoutArea]:
         else:
             yield "note", f"{path}: skipped: {reason}"
     for folder, count in count_trashed_conversations(library.workspace).items():
-        moved = f"{_format_count(count, 'conversation')} that JP could not read"
+        moved = f"{_format_count_with_noun(count, 'conversation')} that JP could not read"
         yield "note", f"{folder}: skipped: {moved}; TRASHED.md in each says why"
     for info in infos:
         conversation = load_conversation(info)
@@ -301,7 +301,7 @@ def _check_conversations(library: Library) -> Iterator[FindingWithoutArea]:
             yield "note", text, info.ref
 
 
-def _check_sources(library: Library) -> Iterator[FindingWithoutArea]:
+def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.sources.source_definitions import find_source_approval_time, load_source_definitions
     from kbtui.userdata import UserData
 
@@ -309,7 +309,7 @@ def _check_sources(library: Library) -> Iterator[FindingWithoutArea]:
     count = len(found.sources)
     if count or not found.problems:
         # If the file could not be read, "ok, 0" would wrongly say that there are none.
-        yield "ok", _format_count(count, "source")
+        yield "ok", _format_count_with_noun(count, "source")
     for problem in found.problems:
         yield "wrong", str(problem)
     if not found.sources:
@@ -329,7 +329,7 @@ def _check_sources(library: Library) -> Iterator[FindingWithoutArea]:
             yield state, text
 
 
-def _check_index(library: Library) -> Iterator[FindingWithoutArea]:
+def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.index import IndexReader
     from kbtui.index.index_generations import find_index_damage
 
@@ -353,7 +353,7 @@ def _check_index(library: Library) -> Iterator[FindingWithoutArea]:
         reader.close()
 
 
-def _check_engine(library: Library) -> Iterator[FindingWithoutArea]:
+def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.engine import EngineNotRunning
     from kbtui.engine.engine_launcher import get_engine_socket_path
 
@@ -386,7 +386,7 @@ def _check_engine(library: Library) -> Iterator[FindingWithoutArea]:
         yield "note", f"no semantic search: {state['reason']}"
 
 
-def _check_model(library: Library) -> Iterator[FindingWithoutArea]:
+def _diagnose_model(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.index.embedding_model import (
         EmbeddingModelUnavailable,
         find_embedding_model,
@@ -406,19 +406,19 @@ def _check_model(library: Library) -> Iterator[FindingWithoutArea]:
 
 
 _ENVIRONMENT_CHECKS = {
-    "terminal": _check_terminal,
-    "settings": _check_settings,
-    "packages": _check_packages,
+    "terminal": _diagnose_terminal,
+    "settings": _diagnose_settings,
+    "packages": _diagnose_packages,
 }
 _WORKSPACE_CHECKS = {
     **_ENVIRONMENT_CHECKS,
-    "workspace": _check_workspace,
-    "knowledge": _check_knowledge,
-    "conversations": _check_conversations,
-    "sources": _check_sources,
-    "index": _check_index,
-    "engine": _check_engine,
-    "model": _check_model,
+    "workspace": _diagnose_workspace,
+    "knowledge": _diagnose_knowledge,
+    "conversations": _diagnose_conversations,
+    "sources": _diagnose_sources,
+    "index": _diagnose_index,
+    "engine": _diagnose_engine,
+    "model": _diagnose_model,
 }
 AREAS = tuple(_WORKSPACE_CHECKS)
 """The names of the areas in the order of their checks."""

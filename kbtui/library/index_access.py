@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 60.0
 """The maximum number of seconds that calls wait for a new private index to be complete."""
 
 
-def make_engine_unavailable_values(error: EngineUnavailable) -> NoticeValues:
+def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeValues:
     """Return the values for the notice that the engine cannot be reached."""
     return {"cause": "engine", "detail": error.message, "where": error.where, "hint": error.hint}
 
@@ -107,7 +107,7 @@ class IndexAccess:
     def index_notices(self) -> list[Notice]:
         """The notices about the state of the index."""
         if self._private is not None:
-            return self._private.notices
+            return self._private.index_notices
         return [self.index_behind_notice] if self.index_behind_notice else []
 
     @property
@@ -202,7 +202,9 @@ class IndexAccess:
 
     def update_private_index(self, error: EngineUnavailable, wait: float) -> None:
         """Record that there is no engine; update the private index if there is one."""
-        self.index_behind_notice = Notice("index_behind", make_engine_unavailable_values(error))
+        self.index_behind_notice = Notice(
+            "index_behind", make_engine_unavailable_notice_values(error)
+        )
         if (private := self._private) is not None:
             private.update_from_files(wait)
 
@@ -296,11 +298,11 @@ class PrivateIndex:
         return self._reached > 0
 
     @property
-    def notices(self) -> list[Notice]:
+    def index_notices(self) -> list[Notice]:
         """The notices for users: that the index is temporary, why, and what it may lack."""
         notices = [
             Notice("private_index", {"is_complete": self.is_complete, "detail": self._error or ""}),
-            Notice("keywords_only", make_engine_unavailable_values(self._cause)),
+            Notice("keywords_only", make_engine_unavailable_notice_values(self._cause)),
         ]
         if self._configuration_problem is not None:
             notices.append(Notice("configuration_invalid", {"detail": self._configuration_problem}))
@@ -360,7 +362,7 @@ class EngineEventListener:
         self._stop = threading.Event()
         threading.Thread(target=self._pass_on_engine_events, name="listen", daemon=True).start()
 
-    def stop(self) -> None:
+    def stop_listening(self) -> None:
         """Stop the thread; no event is passed on afterwards."""
         self._stop.set()
         if self._client is not None:

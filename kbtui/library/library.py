@@ -340,7 +340,7 @@ class Library(ReferenceReader):
         `progress` (`phase`, `done`, `total`, `seconds_left` or None),
         `ready` (`lexical` and `semantic`: bool, `reason`) and `gone` (`reason`).
         """
-        return EngineEventListener(self.connect_engine, on_event).stop
+        return EngineEventListener(self.connect_engine, on_event).stop_listening
 
 
 def _get_answer_from_engine_reply(reply: dict[str, Any]) -> dict[str, Any]:

@@ -135,7 +135,9 @@ class ReferenceReader(IndexAccess):
         from kbtui.index.chunk_splitter import format_event_text
 
         conversation = self.load_conversation(ref.conversation or "")
-        turns = conversation.turns if ref.turn is None else [_get_turn(conversation, ref)]
+        turns = (
+            conversation.turns if ref.turn is None else [_get_turn_of_reference(conversation, ref)]
+        )
         parts = [] if ref.turn else [f"# {conversation.info.name}"]
         for turn in turns:
             if ref.call is None:
@@ -224,19 +226,19 @@ class ReferenceReader(IndexAccess):
 
     def find_citations(self, name: str | Ref) -> Citations:
         """Find what a target used and which turns used it, without updating the index."""
-        target = self._find_citation_target(name) if isinstance(name, str) else name
+        target = self._parse_reference_or_path(name) if isinstance(name, str) else name
         if isinstance(target, Ref) and target.kind == "topic":
             hint = "name one of its subjects: topic/slug"
             raise UsageError("a topic has no citations", where=str(name), hint=hint)
         used_by = self.find_citing_turns(target)
         try:
-            return Citations(str(target), self._list_used_targets(target), used_by)
+            return Citations(str(target), self._list_targets_used_by_conversation(target), used_by)
         except NothingFound as error:
             if not used_by:
                 raise
             return Citations(str(target), [], used_by, gone=error.message)
 
-    def _list_used_targets(self, target: Ref | str) -> list[Citation]:
+    def _list_targets_used_by_conversation(self, target: Ref | str) -> list[Citation]:
         """Return what a conversation or turn used; raises `NothingFound` for a missing target."""
         if isinstance(target, str):
             if _is_workspace_file_missing(self.workspace.root, target):
@@ -253,10 +255,10 @@ class ReferenceReader(IndexAccess):
         used = self.extract_citations(conversation)
         if target.turn is None:
             return used
-        turn = _get_turn(conversation, target)
+        turn = _get_turn_of_reference(conversation, target)
         return [cite for cite in used if cite.turn == turn.number]
 
-    def _find_citation_target(self, text: str) -> Ref | str:
+    def _parse_reference_or_path(self, text: str) -> Ref | str:
         """Parse a reference; if it is invalid or has no target, try the text as a path."""
         ref = None
         try:
@@ -293,7 +295,7 @@ class ReferenceReader(IndexAccess):
         return None
 
 
-def _get_turn(conversation: Conversation, ref: Ref) -> Turn:
+def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
     """Return the turn that a reference names; raises `NothingFound`."""
     turn = conversation.find_turn(ref.turn or 0)
     if turn is None:

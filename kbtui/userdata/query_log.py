@@ -8,7 +8,7 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.dates import format_unix_time
+from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import WorkspaceError
 from kbtui.notices import Notice
 from kbtui.userdata.sqlite_store import SqliteStore, replace_surrogates
@@ -75,7 +75,7 @@ class LoggedQuery(NamedTuple):
         return {
             "query": self.query,
             "times": self.times,
-            "last_asked_at": format_unix_time(self.last),
+            "last_asked_at": format_unix_time_as_iso(self.last),
             "last_result_count": self.results,
             "last_filters": self.filters,
             "last_meaning_only": self.is_meaning_only,

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.dates import format_unix_time
+from kbtui.dates import format_unix_time_as_iso
 from kbtui.index.entry_query import count_all_citations, find_cited_entries, open_catalog_snapshot
 from kbtui.userdata.query_log import DAY_SECONDS, get_local_midnight, list_last_local_dates
 
@@ -34,7 +34,7 @@ class EntryCitationCount(NamedTuple):
         """Return the documented JSON shape."""
         facts = self._asdict()
         del facts["changed"]
-        return {**facts, "changed_at": format_unix_time(self.changed)}
+        return {**facts, "changed_at": format_unix_time_as_iso(self.changed)}
 
 
 @dataclass

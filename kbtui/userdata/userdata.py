@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kbtui.dates import format_unix_time
+from kbtui.dates import format_unix_time_as_iso
 from kbtui.userdata.query_log import QueryLog
 from kbtui.userdata.sqlite_store import SqliteStore, replace_surrogates
 
@@ -99,8 +99,8 @@ class SourceRunRecord(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON shape; times as ISO 8601 in UTC."""
         return {
-            "last_run_at": format_unix_time(self.began),
-            "last_run_ended_at": format_unix_time(self.ended),
+            "last_run_at": format_unix_time_as_iso(self.began),
+            "last_run_ended_at": format_unix_time_as_iso(self.ended),
             "last_run_status": self.status,
             "last_run_error": self.error,
             "last_run_entry_count": self.entries,

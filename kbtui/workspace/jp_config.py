@@ -69,8 +69,8 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigL
     `cwd` outside the workspace is ignored. Never raises; errors are in `ConfigLayerList.errors`.
     """
     found = ConfigLayerList()
-    for stem in _list_layer_stems(workspace, cwd):
-        path = _find_layer_file(stem, found.files)
+    for stem in _list_layer_paths_without_extension(workspace, cwd):
+        path = _find_config_layer_file(stem, found.files)
         if path is not None:
             _load_config_layer(path, found)
         if not found.inherit:
@@ -103,7 +103,7 @@ def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: 
     for root in roots:
         for load_path in found.load_paths:
             tried.append(root / load_path)
-            path = _find_layer_file(root / load_path / name, found.files)
+            path = _find_config_layer_file(root / load_path / name, found.files)
             if path is not None:
                 matches.append(path)
                 break
@@ -182,7 +182,7 @@ def _format_parse_error(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _list_layer_stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
+def _list_layer_paths_without_extension(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
     """Yield the paths of JP's layers without their extensions, in order."""
     yield Path(get_jp_config_home(), "config")
     yield workspace.jp_directory / "config"
@@ -196,7 +196,7 @@ def _list_layer_stems(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
         yield workspace.jp_user_directory / "config"
 
 
-def _find_layer_file(stem: Path, files: list[Path]) -> Path | None:
+def _find_config_layer_file(stem: Path, files: list[Path]) -> Path | None:
     """Return the first existing file with this stem; add each path that was tried to `files`."""
     names = [stem] if stem.suffix[1:] in EXTENSIONS else []
     names += [stem.with_name(f"{stem.name}.{extension}") for extension in EXTENSIONS]
@@ -232,7 +232,7 @@ def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ..
     before, after = _resolve_extended_files(path, data.get("extends"), found)
     stack = (*above, Path(os.path.realpath(path)))
 
-    def load_extended_files(others: list[Path]) -> None:
+    def load_extended_layers(others: list[Path]) -> None:
         for other in others:
             if Path(os.path.realpath(other)) not in stack:
                 _load_config_layer(other, found, stack)
@@ -240,7 +240,7 @@ def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ..
             message = f"`extends` forms a cycle with {os.path.normpath(other)}"
             found.errors.append(ConfigError(message, where=str(path), hint="remove one `extends`"))
 
-    load_extended_files(before)
+    load_extended_layers(before)
     found.layers.append(ConfigLayer(path, data))
     if isinstance(data.get("inherit"), bool):
         found.inherit = data["inherit"]
@@ -248,7 +248,7 @@ def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ..
     for item in load_paths if isinstance(load_paths, list) else ():
         if isinstance(item, str) and item not in found.load_paths:
             found.load_paths.append(item)
-    load_extended_files(after)
+    load_extended_layers(after)
 
 
 def _resolve_extended_files(

@@ -96,7 +96,7 @@ def find_runtime_directory() -> str:
     return f"/tmp/kbtui-{os.getuid()}"
 
 
-def make_socket_path(root: str) -> str:
+def make_engine_socket_path(root: str) -> str:
     """Return the path of the engine's socket for the workspace at `root` and this cache directory."""
     return (
         f"{find_runtime_directory()}/{_hash_paths(make_workspace_key(root), get_cache_home())}.sock"

@@ -7,7 +7,7 @@ from argparse import _SubParsersAction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.cli.main import COMMANDS, load_command
+from kbtui.cli.main import COMMANDS, load_command_parser_and_runner
 from kbtui.tui.commands import ALL_COMMANDS, SCOPES, SCREENS
 from kbtui.workspace.settings import SETTING_KEYS, format_toml_value
 
@@ -65,7 +65,7 @@ def make_tables() -> Iterator[tuple[str, str, str]]:
     yield "guide/configuration", "Environment variables", _variables_table()
     for name, page in COMMAND_PAGES.items():
         if page in OPTION_PAGES:
-            for parser in _find_actions(load_command(name)[0]):
+            for parser in _find_actions(load_command_parser_and_runner(name)[0]):
                 if rows := _argument_rows(parser):
                     yield page, parser.prog, _format_table(("argument", "meaning"), rows)
 
@@ -141,7 +141,7 @@ def _keys_table(scope: Scope) -> str:
 def _commands_table() -> str:
     rows = []
     for name, (_, text) in COMMANDS.items():
-        subparsers = _find_subparsers(load_command(name)[0])
+        subparsers = _find_subparsers(load_command_parser_and_runner(name)[0])
         # Without the aliases that `choices` has too.
         actions = "|".join(one.dest for one in subparsers._get_subactions()) if subparsers else ""
         shown = "kbtui" if name == "tui" else f"kbtui {name}"
