@@ -207,13 +207,13 @@ async def main():
             await asyncio.sleep(0.3)
         work.begin("finding")
         pane = screen.reader_pane
-        pane.action_find()
+        pane.action_open_find_bar()
         pane.find_bar.input.value = "let"
         await until(lambda: pane.matches)
         await asyncio.sleep(1)
         await press("enter", 1)
         await press("n", 20)
-        pane.action_clear()
+        pane.action_end_find_and_clear_matches()
         said["peak"] = peak[0]
         work.begin("reading again")
         more = [{"type": "turn_start", "timestamp": "2026-05-02 10:00:00.0"}]

@@ -46,7 +46,7 @@ async def fill(tui: Tui, **values: str) -> None:
         widget = form.query_one(f"#field-{name}")
         if isinstance(widget, ChoiceField):
             while widget.value != value:
-                widget.action_step(1)
+                widget.action_step_choice(1)
         else:
             assert isinstance(widget, Input)
             widget.value = value

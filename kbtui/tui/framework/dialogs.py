@@ -82,7 +82,7 @@ class OptionsDialog(StyledScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", show=False),
-        Binding("enter", "choose", show=False),
+        Binding("enter", "choose_option", show=False),
     ]
 
     def __init__(self, title: str, options: list[DialogOption]) -> None:
@@ -129,9 +129,9 @@ class OptionsDialog(StyledScreen):
     @on(RowList.RowClicked)
     def _choose_clicked_option(self, event: RowList.RowClicked) -> None:
         event.stop()
-        self.action_choose()
+        self.action_choose_option()
 
-    def action_choose(self) -> None:
+    def action_choose_option(self) -> None:
         """Choose the selected option."""
         if row := self.list.selected_row:
             self.dismiss(row.data)
@@ -195,8 +195,8 @@ class ChoiceField(StyledWidget, can_focus=True):
 
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "step(-1)", show=False),
-        Binding("right,space", "step(1)", show=False),
+        Binding("left", "step_choice(-1)", show=False),
+        Binding("right,space", "step_choice(1)", show=False),
     ]
     DEFAULT_CSS = "ChoiceField { height: 1; width: 1fr; background: $surface; }"
 
@@ -211,7 +211,7 @@ class ChoiceField(StyledWidget, can_focus=True):
         """The current choice."""
         return self._choices[self._index] if self._choices else ""
 
-    def action_step(self, by: int) -> None:
+    def action_step_choice(self, by: int) -> None:
         """Go `by` choices forward, or back if negative."""
         self._select_choice((self._index + by) % max(1, len(self._choices)))
 
@@ -240,7 +240,7 @@ class ChoiceField(StyledWidget, can_focus=True):
     def on_click(self) -> None:
         """Go to the next choice."""
         self.focus()
-        self.action_step(1)
+        self.action_step_choice(1)
 
     def render_line(self, y: int) -> Strip:
         """Render the choice between arrows."""
@@ -262,9 +262,9 @@ class FormDialog(StyledScreen):
         Binding("down", "app.focus_next_pane", show=False),
         Binding("up", "app.focus_previous", show=False),
         # These have priority, because keys that follow must already go to the next field.
-        Binding("enter", "next_field", show=False, priority=True),
+        Binding("enter", "go_to_next_field", show=False, priority=True),
         Binding("tab", "app.focus_next_pane", show=False, priority=True),
-        Binding("ctrl+s", "save", show=False, priority=True),
+        Binding("ctrl+s", "save_form", show=False, priority=True),
     ]
     DEFAULT_CSS = """
     FormDialog { align: center top; }
@@ -345,7 +345,7 @@ class FormDialog(StyledScreen):
         if not self._is_saving and (field := self._fields.get(self._focused_field_name)):
             self._message.set_message(field.help, "dim")
 
-    def action_next_field(self) -> None:
+    def action_go_to_next_field(self) -> None:
         """Go to the next field; on the last field, save the form."""
         shown = self._list_shown_fields()
         focused = self._focused_field_name
@@ -353,9 +353,9 @@ class FormDialog(StyledScreen):
         if following:
             self._focus_field(following[0])
         else:
-            self.action_save()
+            self.action_save_form()
 
-    def action_save(self) -> None:
+    def action_save_form(self) -> None:
         """Save the values, and close the form if that succeeds."""
         if self._is_saving:
             return

@@ -80,7 +80,7 @@ def _find_visible_links(panes: PaneLayout, open_link: Callable[[], object]) -> I
             reader.viewport.cursor = position
             reader.update_after_viewport_change()
             if is_head:
-                panes.reader.action_fold()
+                panes.reader.action_toggle_fold_or_open_link()
             else:
                 open_link()
 

@@ -313,7 +313,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     # folds and turns
 
-    def action_fold(self) -> None:
+    def action_toggle_fold_or_open_link(self) -> None:
         """Open the link of the current line, or open or close the fold at the cursor."""
         viewport = self.viewport
         blocks = viewport.document.blocks
@@ -323,7 +323,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             viewport.toggle_fold(fold)
             self.document_view.update_after_viewport_change()
 
-    def action_toggle_folds(self, kind: str, name: str) -> None:
+    def action_toggle_folds_of_kind(self, kind: str, name: str) -> None:
         """Open or close all folds of a kind, also in documents that are opened later."""
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
@@ -332,14 +332,14 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.viewport.toggle_folds_of_kind(kind)
         self.document_view.update_after_viewport_change()
 
-    def action_next(self, step: int) -> None:
+    def action_go_to_next_match_or_turn(self, step: int) -> None:
         """Go to the next or previous match during a find, otherwise to the next or previous turn."""
         if self.is_finding:
             self.go_to_match_at_index(self.match_index + step)
         else:
             self._go_to_landmark("turn", step)
 
-    def action_landmark(self, kind: str, step: int) -> None:
+    def action_go_to_landmark(self, kind: str, step: int) -> None:
         """Go to the next or previous request or failed tool call."""
         if not self._go_to_landmark(kind, step):
             names = {"request": "requests", "error": "failed tool calls"}
@@ -401,11 +401,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if not 1 <= line <= document.lines_total:
             self._post_status_message(describe_missing_line(document, line))
 
-    def action_follow(self) -> None:
+    def action_go_to_end_and_follow(self) -> None:
         """Go to the end; the reader then follows new text."""
         self.document_view.action_bottom()
 
-    def action_facts(self) -> None:
+    def action_toggle_facts_bar(self) -> None:
         """Show or hide the details of the document."""
         if self.facts_bar.display:
             self.facts_bar.set_paragraphs([])
@@ -414,7 +414,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         else:
             self._post_status_message("This document has no details.", "dim")
 
-    def action_compacted(self) -> None:
+    def action_toggle_model_view(self) -> None:
         """Switch between the whole conversation and what the model sees after compaction."""
         viewport = self.viewport
         if not viewport.is_model_view and not viewport.document.is_compacted:
@@ -428,7 +428,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def _post_status_message(self, text: str, role: str = "warning") -> None:
         self.post_message(self.StatusMessage(text, role))
 
-    def action_wrap(self) -> None:
+    def action_toggle_code_wrapping(self) -> None:
         """Switch between wrapping wide code and scrolling it sideways."""
         wrapped = self.viewport.code_offset is None
         self.viewport.set_horizontal_code_offset(0 if wrapped else None)
@@ -436,7 +436,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         said = "Code is not wrapped; ←/→ scroll it." if wrapped else "Code is wrapped."
         self._post_status_message(said, "strong")
 
-    def action_sideways(self, way: int) -> None:
+    def action_scroll_code_sideways(self, way: int) -> None:
         """Scroll wide code by a third of the reader's width."""
         viewport, offset = self.viewport, self.viewport.code_offset
         if way < 0 and not offset:
@@ -453,7 +453,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     # finding
 
-    def action_find(self) -> None:
+    def action_open_find_bar(self) -> None:
         """Open the find bar."""
         entry = self.find_bar.input
         if not self.is_finding and self.place and self.place.words:
@@ -507,9 +507,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
     @on(PaneInput.EscapePressed)
     def _end_find_after_escape(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
-        self.action_clear()
+        self.action_end_find_and_clear_matches()
 
-    def action_clear(self) -> None:
+    def action_end_find_and_clear_matches(self) -> None:
         """End the find, and remove all highlights."""
         self.end_find_mode()
         self.viewport.highlight_search_pattern(None)
@@ -528,7 +528,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.find_bar.hide_input()
         self._find_worker.discard_pending_results()
 
-    def action_view(self) -> None:
+    def action_request_next_view(self) -> None:
         """Request the next view of the document."""
         if len(self.viewport.document.views) > 1:
             self.post_message(self.ViewChangeRequested())
