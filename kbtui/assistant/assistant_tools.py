@@ -1,4 +1,4 @@
-"""The five tools for assistants: their definitions, the check of arguments, and the answers."""
+"""The five tools for assistants: definitions, argument checking, and answers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ SCOPES = ("all", *event_kinds.map_groups_to_grep_scopes(), *event_kinds.list_gre
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """The definition of a tool, described by a short `summary` and by `details`.
+    """The definition of a tool.
 
-    `parameters` has the JSON Schema of each parameter.
+    A short `summary` and `details` describe it. `parameters` has the JSON Schema of each parameter.
     """
 
     name: str
@@ -209,8 +209,8 @@ def list_offered_tools(knowledge: KnowledgeBase) -> list[ToolDefinition]:
 def check_tool_arguments(tool: ToolDefinition, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Check the arguments of a call; return them with defaults for missing and null ones.
 
-    Values whose meaning is clear are converted: 5.0 to 5, a text to a list with this text, a number
-    to a text. Raises one `UsageError` that lists all mistakes.
+    Values whose meaning is clear are converted: 5.0 to 5, a string to a list of one string, a
+    number to a string. Raises one `UsageError` that lists all mistakes.
     """
     known = tool.parameters
     mistakes = [_describe_unknown_argument(name, known) for name in arguments if name not in known]
@@ -299,7 +299,7 @@ def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> b
 
 
 def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
-    """Mask the secrets in a hit, by its whole source: a passage may contain only a part of a key."""
+    """Mask the secrets in a hit, also those of which the passage contains only a part."""
     from kbtui.text import strip_escape_sequences
 
     try:
@@ -355,8 +355,8 @@ def answer_tool_call(
 ) -> ToolReply:
     """Answer a call of a tool. Raises only `UnknownTool`; other errors become replies.
 
-    `current` is the id of the calling conversation, None if it is unknown. `masked` replaces
-    secrets. The reply has no unpaired surrogates, so that it can be encoded.
+    `current` is the id of the calling conversation, None if it is unknown. With `masked`, secrets are
+    replaced. The reply has no unpaired surrogates, so that it can be encoded.
     """
     if name not in TOOLS:
         shown = (mask_secrets(name) if masked else name)[:100]
@@ -380,7 +380,7 @@ def answer_tool_call(
     if masked:
         text = mask_secrets(text)
     if len(text) > ANSWER_LIMIT:
-        # The tools limit their answers, so only very long arguments or names lead here.
+        # The tools limit their answers, so only very long arguments or names exceed the limit.
         kept = ANSWER_LIMIT - 100
         text = f"{text[:kept]}\n[… {len(text) - kept:,} characters are left out; ask for less]"
     return ToolReply(text, reply.is_error)
@@ -396,9 +396,9 @@ class ToolCall(NamedTuple):
 
 
 def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
-    """Format an error for an assistant, with the argument that caused it and what to do.
+    """Format an error for an assistant, with the argument that caused it and a hint.
 
-    If `where` is not an argument, it is a path on this machine and is left out. A hint that
+    If `where` is not an argument, it is a path on this machine, which is left out. A hint that
     contains commands is marked as meant for the user.
     """
     from kbtui.conversations.conversation_repository import ConversationNotFound

@@ -156,7 +156,7 @@ class ConversationGrepAnswer:
 
 @dataclass
 class ConversationReadAnswer:
-    """The answer of `conversation_read`: turns of a conversation that has `turns_total` turns."""
+    """The answer of `conversation_read`: some or all of a conversation's `turns_total` turns."""
 
     id: str
     title: str | None
@@ -217,7 +217,7 @@ def format_xml_element(tag: str, fields: Mapping[str, Any], indent: int) -> str:
 
 
 def escape_xml(text: str) -> str:
-    """Escape a text for an XML element, and remove characters that XML does not allow."""
+    """Escape text for an XML element, and remove characters that XML does not allow."""
     if not _SUSPECT.search(text):
         return text
     text = _SURROGATE.sub("\ufffd", _FORBIDDEN.sub("", text))

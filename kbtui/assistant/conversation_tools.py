@@ -403,7 +403,7 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
 
 
 def resolve_included_kinds(include: Sequence[str] | None) -> frozenset[str]:
-    """Return the event kinds of these groups, of all groups for None; raises `UsageError`."""
+    """Return the event kinds of the groups in `include`, or of all groups; raises `UsageError`."""
     groups = map_include_groups_to_event_kinds()
     names = include or tuple(groups)
     for name in names:
@@ -528,7 +528,7 @@ def _list_conversation_notices(
 
 
 def _count_fitting_turns(turns: list[dict[str, Any]], room: int) -> int:
-    """Return how many of the last turns fit into `room` characters of XML together."""
+    """Return how many of the last turns together fit into `room` characters of XML."""
     for fitting, turn in enumerate(reversed(turns)):
         room -= len(format_xml_element("turn", turn, 4)) + 1
         if room < 0:
@@ -558,7 +558,7 @@ def _make_event_json(event: ConversationEvent) -> dict[str, Any]:
 # shortening a turn
 
 _TURN_FRAME = 200
-"""How many characters of XML a turn has around its events."""
+"""How many characters of XML surround the events of a turn."""
 _TEXT_LEAST = 200
 """The length to which texts are cut before whole events are omitted."""
 
@@ -593,7 +593,7 @@ def _count_xml_characters(text: str, is_json: bool) -> int:
 def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], ConversationNotice]:
     """Shorten a turn to `size` characters of XML; return it, and a notice of what was shortened.
 
-    Long texts lose their middle, and the longest ones lose most. If this is not enough, events in
+    Long texts lose their middle, and the longest ones lose the most. If this is not enough, events in
     the middle of the turn are omitted.
     """
     events = turn["events"]
@@ -622,7 +622,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return the size to which longer texts must be cut, so that all have `total` characters."""
+    """Return the size to which longer texts must be cut so that all together have size `total`."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0

@@ -96,7 +96,7 @@ def _parse_current_conversation_id(context: dict[str, Any], workspace: str | Non
 
 
 def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
-    """Format a call for JP's terminal on one line, sanitized; omit arguments that are null."""
+    """Format a call as one sanitized line for JP's terminal, without arguments that are null."""
     from kbtui.text import cut_to_width, one_line
 
     parts = []

@@ -1,4 +1,4 @@
-"""Installs the tools' files for JP in a workspace, and removes exactly these files."""
+"""Installs files in a workspace that define the tools for JP, and removes only these files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def format_tool_toml(tool: ToolDefinition) -> str:
     """Format the file that defines a tool for JP."""
     table: dict[str, Any] = {
-        # The tool is off unless a conversation enables it by name. All versions of JP read this.
+        # The tool is off unless a conversation enables it by name. All versions of JP understand this value.
         "enable": "explicit",
         "run": "unattended",
         "source": "local",
@@ -116,7 +116,7 @@ class PlannedFileChange:
 
     @property
     def old_text(self) -> str:
-        """The present content as text."""
+        """The current content as text."""
         return (self.old or b"").decode("utf-8", "replace")
 
 
@@ -125,7 +125,7 @@ def plan_tool_installation(
 ) -> list[PlannedFileChange]:
     """Return the changes that `tools install` makes, sorted by path.
 
-    Raises `WorkspaceError` if a directory is a link out of the workspace.
+    Raises `WorkspaceError` if a directory is a link that leads out of the workspace.
     """
     from kbtui.assistant.assistant_tools import list_offered_tools
 

@@ -1,10 +1,10 @@
-"""The types of the citations package."""
+"""The data classes of citations."""
 
 from datetime import datetime
 from typing import Literal, NamedTuple
 
 CitationMethod = Literal["learn", "search", "file", "read", "grep"]
-"""The tool with which a turn used a target.
+"""The kind of tool with which a turn used a target.
 
 "search" means `knowledge_search`, "file" a tool that reads files, "read" `conversation_read`, and
 "grep" `conversation_grep`.
@@ -44,11 +44,11 @@ class Citation(NamedTuple):
 
 
 class Citations(NamedTuple):
-    """What a conversation or turn cites, and which turns cite a subject, conversation or file.
+    """The citations that `ref` makes, and the citations of `ref`.
 
-    `ref` is its reference, or the path of a file that is not a subject. `uses` has the citations that
-    it makes, if it is a conversation or a turn. `used_by` has the citations of it, newest first.
-    `gone` says why it no longer exists; None if it exists.
+    `ref` is a reference, or the path of a file that is not a subject. `uses` has the citations that
+    `ref` makes, if it is a conversation or a turn. `used_by` has the citations of `ref` by turns,
+    newest first. `gone` says why `ref` no longer exists; None if it exists.
     """
 
     ref: str

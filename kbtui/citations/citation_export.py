@@ -37,8 +37,8 @@ def format_conversation_markdown(
 ) -> str:
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
-    The text of messages is unchanged. Tool calls and results are in fences that their content
-    cannot close. Each turn ends with its sources, and the document with the sources of all turns.
+    The text of messages is unchanged. Tool calls and results are in code fences that their
+    content cannot close. Each turn ends with its sources, and the document with the sources of all turns.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CitationTargetLookup:
-    """Finds the topics, subjects and files that calls cite; caches them for many conversations.
+    """Finds the topics, subjects and files that calls cite; caches them across conversations.
 
     `titles` maps the ids of existing conversations to their titles. `make_subject_id(topic, slug)`
     returns the entry id that search results contain.
@@ -180,7 +180,7 @@ def _find_cited_targets(
 def _find_learned_subjects(
     arguments: dict[str, Any], result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitedTarget]:
-    """Yield the subjects that `learn` returned; a listing cites nothing."""
+    """Yield the subjects whose text `learn` returned; a list of subjects cites nothing."""
     name = arguments.get("topic")
     patterns = arguments.get("subjects")
     if isinstance(patterns, str):
@@ -206,7 +206,7 @@ def _find_learned_slugs(
 ) -> Iterator[str]:
     """Yield the slugs of the learned subjects.
 
-    An exact pattern is itself the slug. The slugs that match a glob are taken from the result.
+    A pattern without wildcards is itself the slug. The slugs that match a glob are taken from the result.
     """
     from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern
 

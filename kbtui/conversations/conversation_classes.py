@@ -59,7 +59,7 @@ class ConversationInfo:
 
 @dataclass(slots=True)
 class ConversationEvent:
-    """One message, tool call, result or question of a turn, decoded.
+    """A decoded event of a turn: a message, tool call, result, question and so on.
 
     `kind` is a key of `event_kinds.EVENT_KINDS`. An event of an unknown kind has its `type` as
     `name`, and the whole event as JSON in `text`.
@@ -191,9 +191,9 @@ class ConversationToolsAndModels:
 class TurnResumePoint:
     """The beginning of a turn, at which reading a conversation can resume.
 
-    The turn begins at byte `offset`. Before this byte, the file has the SHA-256 `digest` (hex), and it
-    has `turns` turns, `elements` elements, the first problem `problem`, and calls without a result,
-    whose ids are `waiting`. `configured` says whether the first element is a configuration.
+    The turn begins at byte `offset`. The other fields describe the part of the file before it: its
+    SHA-256 (hex), the number of its turns and elements, whether its first element is a configuration,
+    its first problem, and the ids of its calls without a result.
     """
 
     offset: int

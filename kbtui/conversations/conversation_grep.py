@@ -65,7 +65,7 @@ class LiteralGrepPattern:
         return lambda start: match.start() if (match := self._regex.search(text, start)) else -1
 
     def find_matching_lines(self, text: str) -> Iterator[tuple[int, int, int]]:
-        """Yield start and end of each matching line, and the start of its first match."""
+        """Yield the start and end of each matching line, and the start of its first match."""
         find = self._make_match_finder(text)
         offset = find(0)
         while offset >= 0:
@@ -77,7 +77,7 @@ class LiteralGrepPattern:
             offset = find(end + 1)
 
     def find_match_spans(self, line: str) -> list[tuple[int, int]]:
-        """Return start and end of each match in a line, without overlaps."""
+        """Return the start and end of each match in a line, without overlaps."""
         return [match.span() for match in self._regex.finditer(line)]
 
 
@@ -188,7 +188,7 @@ def get_searchable_text(event: ConversationEvent) -> str:
     if event.kind == "tool_call_request":
         arguments = event.text or format_json(event.arguments or {})
         return f"{event.name}\n{arguments}" if event.name else arguments
-    # JP does not search answers to questions; those in free text are worth finding.
+    # JP does not search answers to questions. Here, those in free text are searched.
     if event.kind == "inquiry_response" and not isinstance(event.data, str):
         return ""
     return event.text

@@ -279,7 +279,7 @@ def load_conversation_part(
 
 
 def _hash_file_until_resume_point(file: int, mark: TurnResumePoint | None) -> Any:
-    """Return the SHA-256 of the file up to the mark; None if it differs from the mark's digest."""
+    """Return the SHA-256 of the file up to the mark; None if it is not that of the mark."""
     if mark is None:
         return None
     digest, position = hashlib.sha256(), 0

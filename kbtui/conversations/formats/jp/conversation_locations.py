@@ -40,8 +40,8 @@ class ConversationCopy:
     """One directory of a conversation, with the state of its files.
 
     `is_local` says whether it is in the user's own root. `files` has the files that exist;
-    `failure` says why a file's state is unknown. `parent` is the id of the conversation that this
-    directory is in.
+    `failure` says why a file's state is unknown. `parent` is the id of the conversation whose
+    directory contains this one.
     """
 
     path: str
@@ -222,7 +222,7 @@ def find_conversation_locations(
 ) -> tuple[list[JpConversationLocation], list[UnusableConversationDirectory]]:
     """Find every conversation of a workspace, and the directories that are not conversations.
 
-    With `only`, an id, it skips the files of other conversations.
+    If `only` is an id, only the conversation with this id is returned.
     """
     copies: dict[str, list[ConversationCopy]] = {}
     unlisted: list[UnusableConversationDirectory] = []
@@ -275,7 +275,7 @@ def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
 def _list_subdirectories(
     workspace: Workspace, folder: str, unlisted: list[UnusableConversationDirectory]
 ) -> list[str] | None:
-    """Return the names of the directories in `folder`, without links that leave the workspace.
+    """Return the names of the directories in `folder`, except links that lead out of the workspace.
 
     Returns None if `folder` exists but cannot be read; the reason is then added to `unlisted`.
     """

@@ -58,7 +58,7 @@ class MergedConversationConfig:
 
 
 def _parse_model_name(value: Any) -> str | None:
-    """Return an alias unchanged, or `provider/name`."""
+    """Return the name of a model: an alias unchanged, or `provider/name`."""
     if isinstance(value, str):
         return value or None
     if isinstance(value, dict):
@@ -85,7 +85,7 @@ def _parse_attachment(item: Any) -> str | None:
 
 _Element = dict[str, Any]
 _OpenRequests = dict[str, list[ConversationEvent]]
-"""The requests without a response, by id; those with the same id are oldest first."""
+"""The requests without a response, by id; requests with the same id are sorted, oldest first."""
 
 _new_object = object.__new__
 
@@ -94,7 +94,7 @@ PROBLEMS_NAMED = 100
 
 
 class ConversationEventParser:
-    """Parses elements in order.
+    """Parses the elements of `events.json` in order.
 
     A parser that starts in the middle of a file must be told how many turns (`turns`) and elements
     (`count`) come before. `last_time` is the time of the last element. `is_configured` says whether
@@ -578,7 +578,7 @@ def _find_first_string_value(block: dict[str, Any], keys: tuple[str, ...]) -> st
 
 
 def _format_base64_size(data: str) -> str:
-    """Return the size of base64 data."""
+    """Return the size that base64 data has when decoded."""
     return f"{len(data.rstrip('=')) * 3 // 4:,} bytes"
 
 

@@ -47,8 +47,8 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[int, int]]:
     """Open a file of at most `largest` bytes; yield its descriptor and its size.
 
-    Opening a pipe fails instead of waiting for a writer. All failures raise `WorkspaceError`, also
-    a link that leads out of the root of the conversations, and a read error within the block.
+    Opening a pipe fails instead of waiting for a writer. All failures raise `WorkspaceError`,
+    including a read error within the block and a link out of the root of the conversations.
     """
     try:
         try:
