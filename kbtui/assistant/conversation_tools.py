@@ -138,7 +138,10 @@ def answer_conversation_list(
         notice = ConversationNotice(fact, f"use offset={following}", f"--offset {following}")
         page.notices.append(notice)
     elif infos and not page.conversation_count:
-        fact = f"there are only {len(infos)} conversations"
+        only = (
+            "is only 1 conversation" if len(infos) == 1 else f"are only {len(infos)} conversations"
+        )
+        fact = f"there {only}"
         notice = ConversationNotice(fact, "use a smaller offset", "use a smaller --offset")
         page.notices.append(notice)
     return page
@@ -464,7 +467,7 @@ def _make_read_answer(
         first, last = selected[0].number, selected[-1].number
         if last == total:
             notice = ConversationNotice(
-                f"turns 1 to {first - 1} are omitted",
+                "turn 1 is omitted" if first == 2 else f"turns 1 to {first - 1} are omitted",
                 "use `turn`, or a larger `last`",
                 "--turn N shows one of them, a larger --last shows more",
             )
@@ -518,7 +521,8 @@ def _list_conversation_notices(
 ) -> Iterator[ConversationNotice]:
     """Yield the notices about damage, missing turns and unknown events of a conversation."""
     if problems := conversation.problems:
-        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        count = len(problems) - 1
+        more = f" (and {count} more problem{'s' * (count > 1)})" if count else ""
         yield ConversationNotice(f"damaged: {_mask_secrets_if(masked, problems[0])}{more}")
     elif not conversation.turns:
         yield ConversationNotice("the conversation has no turns yet")
@@ -606,7 +610,7 @@ def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], Conve
         text.shorten_to_xml_size(limit)
     fact = f"turn {turn['turn']} is shortened"
     if left_out := len(events) - len(kept):
-        fact += f": {left_out} of its {len(events)} events in the middle are omitted"
+        fact += f" and lacks {left_out} of its {len(events)} events, in the middle"
     return shortened, ConversationNotice(
         fact, f"{_FEWER_KINDS} in `include`", f"{_FEWER_KINDS} with --include"
     )

@@ -153,7 +153,7 @@ class Conversation:
         if (left := len(new) - PROBLEMS_NAMED) > 0:
             # The line that counts the damaged elements is not a problem itself.
             left += max(0, self.more_problems - 1)
-            named.append(f"{left} more problems")
+            named.append(f"{left} more problem{'s' * (left > 1)}")
         return "; ".join(named) or None
 
     def describe_unknown_content(self) -> list[str]:
@@ -162,7 +162,8 @@ class Conversation:
         if unknown := self.unknown_events:
             kinds = Counter(event.name for event in unknown)
             named = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common(KINDS_NAMED))
-            more = f", {len(kinds) - KINDS_NAMED} more kinds" if len(kinds) > KINDS_NAMED else ""
+            left = len(kinds) - KINDS_NAMED
+            more = f", {left} more kind{'s' * (left > 1)}" if left > 0 else ""
             where = f", {len(self.leading)} of them before the first turn" if self.leading else ""
             events = f"{len(unknown)} events of unknown kinds"
             if len(unknown) == 1:

@@ -103,7 +103,7 @@ def test_read_escapes_what_was_said(library: Library) -> None:
   <turns_total>2</turns_total>
   <count>1</count>
   <omitted>1</omitted>
-  <hint>turns 1 to 1 are omitted: use `turn`, or a larger `last`</hint>
+  <hint>turn 1 is omitted: use `turn`, or a larger `last`</hint>
   <turns>
     <turn>
       <turn>2</turn>

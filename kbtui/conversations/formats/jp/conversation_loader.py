@@ -77,7 +77,8 @@ def load_conversation(info: ConversationInfo) -> Conversation:
         problems.append(_NO_CONFIG)
     problems += [f"{EVENTS}: {text}" for text in (*damage, *parser.problems)]
     if parser.more_problems:
-        problems.append(f"{EVENTS}: {parser.more_problems} more damaged elements")
+        noun = "element" if parser.more_problems == 1 else "elements"
+        problems.append(f"{EVENTS}: {parser.more_problems} more damaged {noun}")
     return _make_conversation(info, parser, problems)
 
 
