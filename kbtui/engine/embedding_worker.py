@@ -58,16 +58,16 @@ class EmbeddingThrottle:
         self._checked_at = -LOAD_CHECK_SECONDS
         self._pause_reason: str | None = None
 
-    def get_pause_reason(self) -> str | None:
+    def get_embedding_pause_reason(self) -> str | None:
         """Return a phrase that says why embedding must pause, or None if it can continue."""
         if self._pause == "never":
             return None
         now = self._clock()
         if now - self._checked_at >= LOAD_CHECK_SECONDS:
-            self._checked_at, self._pause_reason = now, self._find_machine_pause_reason()
+            self._checked_at, self._pause_reason = now, self._find_battery_or_load_pause_reason()
         return self._pause_reason
 
-    def _find_machine_pause_reason(self) -> str | None:
+    def _find_battery_or_load_pause_reason(self) -> str | None:
         if self._pause in {"battery", "either"} and self._on_battery():
             return "the computer runs on battery"
         if self._pause in {"load", "either"}:
@@ -470,7 +470,7 @@ class EmbeddingWorker:
         if self._is_damaged:
             self._discard_vectors(folder)
         try:
-            self._embed_missing_passages(folder)
+            self._embed_passages_without_vector(folder)
         except BaseException as error:
             is_repairable = isinstance(error, IndexUnavailable) or (
                 isinstance(error, Exception) and not isinstance(error, KbtuiError | sqlite3.Error)
@@ -485,7 +485,7 @@ class EmbeddingWorker:
                 raise
             self._log(f"{error}; rebuilding the vectors")
             self._discard_vectors(folder)
-            self._embed_missing_passages(folder)
+            self._embed_passages_without_vector(folder)
         self.is_busy = False
         if not self._has_moved:
             self.caught_up.set()
@@ -501,7 +501,7 @@ class EmbeddingWorker:
         self._is_damaged, self._rebuilt_folder = False, folder
         remove_vector_directory(folder / "vectors")
 
-    def _embed_missing_passages(self, folder: Path) -> None:
+    def _embed_passages_without_vector(self, folder: Path) -> None:
         """Open the vectors of an index generation if necessary, and embed all missing chunks."""
         from kbtui.index.embedding_cache import EmbeddingCache
         from kbtui.index.embedding_queue import EmbeddingQueue
@@ -518,7 +518,7 @@ class EmbeddingWorker:
                 self._queue = EmbeddingQueue(
                     catalog, store, cache,
                     on_progress=self._report_embedding_progress, stop=self._stop,
-                    get_pause_reason=self._throttle.get_pause_reason,
+                    get_embedding_pause_reason=self._throttle.get_embedding_pause_reason,
                 )  # fmt: skip
             else:
                 self._queue.replace_catalog_and_cache(catalog, cache)

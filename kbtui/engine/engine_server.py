@@ -191,14 +191,14 @@ class EngineServer:
             self._settings,
             self._workspace.cache_dir,
             self._broadcast_index_progress,
-            self._broadcast_readiness,
+            self._broadcast_engine_readiness,
             self._log,
         )
         self._index_worker = IndexWorker(
             self._workspace,
             self._settings,
             self._broadcast_index_progress,
-            self._handle_index_refresh,
+            self._handle_finished_refresh,
             self._log,
         )
         self._search_service = SearchService(
@@ -309,7 +309,7 @@ class EngineServer:
             self._index_progress = {"done": progress.done, "total": progress.total}
         self._broadcast_event_from_thread(event)
 
-    def _handle_index_refresh(self, changes: IndexRefreshChanges) -> None:
+    def _handle_finished_refresh(self, changes: IndexRefreshChanges) -> None:
         self._file_watcher.set_watched_topic_directories(self._index_worker.topic_folders)
         if not changes.is_unfinished:
             self._index_progress = None
@@ -325,9 +325,9 @@ class EngineServer:
                     "conversations": changes.conversations[:500],
                 }
             )
-        self._broadcast_readiness()
+        self._broadcast_engine_readiness()
 
-    def _broadcast_readiness(self) -> None:
+    def _broadcast_engine_readiness(self) -> None:
         event: Any = {"event": "ready", **self._describe_engine_readiness()}
         self._broadcast_event_from_thread(event)
 
@@ -481,7 +481,7 @@ class EngineServer:
             if request.get("retry"):
                 self._embedding_worker.retry_failed_model_loading()
                 self._index_worker.request_retry_of_unreadable_files()
-            done = self._index_worker.request_damage_check()
+            done = self._index_worker.request_index_damage_check()
         elif request.get("retry"):
             self._embedding_worker.retry_failed_model_loading()
             done = self._index_worker.request_retry_of_unreadable_files()

@@ -63,7 +63,7 @@ class InotifyTreeWatcher:
             raise OSError(errno.ENOSYS, "this system has no inotify")
         self._should_watch_directory = should_enter
         self._places: dict[int, str] = {}
-        self._descriptor = self._check_inotify_result(
+        self._descriptor = self._raise_on_inotify_error(
             self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         )
 
@@ -84,7 +84,7 @@ class InotifyTreeWatcher:
         while left:
             place = left.pop()
             try:
-                number = self._check_inotify_result(
+                number = self._raise_on_inotify_error(
                     self._libc.inotify_add_watch(
                         self._descriptor, os.fsencode(place), _WANTED_EVENTS
                     )
@@ -147,7 +147,7 @@ class InotifyTreeWatcher:
                 at += size
 
     @staticmethod
-    def _check_inotify_result(result: int) -> int:
+    def _raise_on_inotify_error(result: int) -> int:
         if result < 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))

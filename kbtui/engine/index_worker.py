@@ -135,7 +135,7 @@ class IndexWorker:
         self._is_rebuild_requested = True
         return self.request_index_refresh()
 
-    def request_damage_check(self) -> threading.Event:
+    def request_index_damage_check(self) -> threading.Event:
         """Request a damage check and a refresh; a damaged index is rebuilt."""
         self._is_check_requested = True
         return self.request_index_refresh()
@@ -159,7 +159,7 @@ class IndexWorker:
 
     def _refresh_index_until_stopped(self) -> None:
         while not self._stop.is_set():
-            self._wait_until_work_is_due()
+            self._wait_for_request_or_due_compacting()
             self._wake.clear()
             if self._stop.is_set():
                 break
@@ -184,7 +184,7 @@ class IndexWorker:
             for done in (*self._running, *self._pending):
                 done.set()
 
-    def _wait_until_work_is_due(self) -> None:
+    def _wait_for_request_or_due_compacting(self) -> None:
         """Wait for a request or until compacting is due. Close the index if that takes long."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
@@ -211,7 +211,7 @@ class IndexWorker:
                     self._is_retry_requested = self._is_retry_requested or retry
                     return True
                 self.first_refresh.set()
-                self._start_damage_check(index.folder)
+                self._start_index_damage_check(index.folder)
                 self._compact_index(index, changes)
                 self._close_after = CLOSE_INDEX_SECONDS if changes else 0.0
                 return False
@@ -246,7 +246,7 @@ class IndexWorker:
         elif changes or due or self._compact_at is None:
             self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
 
-    def _start_damage_check(self, folder: Path) -> None:
+    def _start_index_damage_check(self, folder: Path) -> None:
         """Start a thread that checks the index for damage, and requests a rebuild if it finds some.
 
         Does nothing if this generation was checked within the last ten minutes.

@@ -124,13 +124,13 @@ class EmbeddingQueue:
         *,
         on_progress: Callable[[IndexProgress], None] | None = None,
         stop: threading.Event | None = None,
-        get_pause_reason: Callable[[], str | None] | None = None,
+        get_embedding_pause_reason: Callable[[], str | None] | None = None,
     ) -> None:
-        """`get_pause_reason` returns a phrase while embedding must pause, otherwise None."""
+        """`get_embedding_pause_reason` returns a phrase while embedding must pause, otherwise None."""
         self._catalog, self._store, self._cache = catalog, store, cache
         self._on_progress = on_progress or (lambda progress: None)
         self._stop = stop or threading.Event()
-        self._get_pause_reason = get_pause_reason or (lambda: None)
+        self._get_pause_reason = get_embedding_pause_reason or (lambda: None)
         self._missing = ChunksWithoutVector()
         self._total = self._hidden_total = 0
         self._rows: list[tuple[dict[str, Any], Matrix]] = []

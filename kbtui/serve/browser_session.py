@@ -141,7 +141,7 @@ def _parse_number_within_limits(value: Any, default: int, least: int, most: int)
         return default
 
 
-def main(root: str) -> int:
+def run_tui_in_browser_session(root: str) -> int:
     """Run the TUI of the workspace at `root` in this process; return the exit code."""
     from pathlib import Path
 
@@ -168,4 +168,4 @@ def _quit_when_server_ends(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(run_tui_in_browser_session(sys.argv[1]))

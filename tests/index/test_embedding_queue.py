@@ -142,7 +142,7 @@ def test_it_waits_while_the_machine_has_other_work_and_says_why(
     made: list[int] = []
     encoder = Counting(before=lambda: made.append(len(bed.said)))
     assert (
-        bed.backlog(get_pause_reason=lambda: next(reasons, None)).embed_missing_chunks(
+        bed.backlog(get_embedding_pause_reason=lambda: next(reasons, None)).embed_missing_chunks(
             lambda left: encoder
         )
         == 0
@@ -157,7 +157,9 @@ def test_told_to_stop_while_it_waits_it_stops(bed: Bed) -> None:
         return "the computer runs on battery"
 
     encoder = Counting()
-    assert bed.backlog(get_pause_reason=hold).embed_missing_chunks(lambda left: encoder) > 0
+    assert (
+        bed.backlog(get_embedding_pause_reason=hold).embed_missing_chunks(lambda left: encoder) > 0
+    )
     assert encoder.batches == 0
 
 
