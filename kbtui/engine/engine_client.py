@@ -80,8 +80,8 @@ class EngineClient:
         if self.hello.get("hello") != "kbtui" or self.hello.get("protocol") != PROTOCOL_VERSION:
             self._socket.close()
             raise EngineUnavailable(
-                f"the engine speaks protocol {self.hello.get('protocol')}, "
-                f"this kbtui speaks {PROTOCOL_VERSION}",
+                f"the engine speaks version {self.hello.get('protocol')} of the protocol, "
+                f"but this kbtui speaks version {PROTOCOL_VERSION}",
                 where=socket_path,
                 hint="run `kbtui engine stop` with the newer kbtui",
             )

@@ -1,1 +1,1 @@
-"""The TUI in a browser: textual-serve's sessions behind a server that checks each request."""
+"""The TUI in a browser: sessions of textual-serve, behind a server that checks each request."""

@@ -68,7 +68,9 @@ class BrowserServer:
     ) -> web.StreamResponse:
         kind = {"/": "page", "/ws": "socket"}.get(request.path, "file")
         if not request.raw_path.startswith("/"):
-            raise web.HTTPBadRequest(text="kbtui: the request must name a path of this server\n")
+            raise web.HTTPBadRequest(
+                text="kbtui: the request's target must be a path that starts with a slash\n"
+            )
         reason = find_request_refusal_reason(request.headers, self._hosts, kind)
         if reason is None and not (
             is_correct_token(request.cookies.get(self._cookie), self._token)
