@@ -18,18 +18,23 @@ from textual.theme import BUILTIN_THEMES, Theme
 from kbtui.dates import Clock, get_local_time
 from kbtui.errors import KbtuiError
 from kbtui.text import cut_to_width, one_line, sanitize, set_sanitize_policy
-from kbtui.tui.commands import read_keymap
+from kbtui.tui.command_table import parse_keymap_settings
 from kbtui.tui.framework.garbage_collection import IdleGarbageCollector, configure_garbage_collector
 from kbtui.tui.framework.key_press_queue import KeyHandled, KeyPressQueue
 from kbtui.tui.framework.styled_widget import StyledScreen
-from kbtui.tui.main.screen import MainScreen
-from kbtui.tui.terminal import StderrRedirect, detect_background, exit_on_hangup, exit_on_sigterm
+from kbtui.tui.main.main_screen import MainScreen
+from kbtui.tui.terminal_setup import (
+    StderrRedirect,
+    detect_terminal_background,
+    exit_on_sigterm,
+    exit_when_terminal_closes,
+)
 from kbtui.tui.theme import (
     DARK,
     LIGHT,
     THEMES,
-    derive_colors,
-    get_counterpart_theme,
+    derive_readable_colors,
+    get_light_or_dark_counterpart,
     load_user_themes,
 )
 from kbtui.workspace.paths import get_config_home
@@ -88,7 +93,7 @@ class KbtuiApp(App[None]):
         self._variables: dict[str, dict[str, str]] = {}
         """Theme name -> its CSS variables."""
         # Set the theme before `super().__init__`, so that Textual computes styles only once.
-        self.set_reactive(App.theme, self._choose_theme())
+        self.set_reactive(App.theme, self._load_themes_and_choose_one())
         super().__init__()
         for theme in self._own_themes.values():
             self.register_theme(theme)
@@ -97,14 +102,14 @@ class KbtuiApp(App[None]):
         self._stderr_redirect = redirect
         self._open_ref = open_ref
         self._last_quit = 0.0
-        keymap = read_keymap(library.settings.keys)
+        keymap = parse_keymap_settings(library.settings.keys)
         self.keys = keymap.keys
         self.set_keymap(keymap.textual_keymap)
         self.problems += [f"keys: {problem}" for problem in keymap.problems]
         if self.plain:
             self.animation_level = "none"
 
-    def _choose_theme(self) -> str:
+    def _load_themes_and_choose_one(self) -> str:
         """Load the user's themes, and return the name of the theme to use."""
         themes, problems = load_user_themes(Path(get_config_home(), "themes"))
         self._own_themes |= {theme.name: theme for theme in themes}
@@ -128,7 +133,7 @@ class KbtuiApp(App[None]):
         """Return the theme's colours, and the `kb-…` colours derived from them."""
         if self.theme not in self._variables:
             variables = super().get_css_variables()
-            self._variables[self.theme] = {**derive_colors(variables), **variables}
+            self._variables[self.theme] = {**derive_readable_colors(variables), **variables}
         self.theme_variables = self._variables[self.theme]
         return self.theme_variables
 
@@ -138,7 +143,7 @@ class KbtuiApp(App[None]):
         screen = MainScreen(
             self.library, self.clock, self._open_ref, start.first, start.fresh, self.plain
         )
-        screen.panes.set_size_classes(self.size, update=False)
+        screen.panes.set_screen_size_classes(self.size, update=False)
         return screen
 
     async def on_event(self, event: events.Event) -> None:
@@ -193,9 +198,9 @@ class KbtuiApp(App[None]):
         if main is not None:
             main.status.flash_message("Nothing selected. Press Ctrl+C again to quit.")
 
-    def action_theme(self) -> None:
+    def action_switch_light_or_dark(self) -> None:
         """Switch between the dark and the light theme."""
-        self.theme = get_counterpart_theme(self.theme, self.current_theme.dark)
+        self.theme = get_light_or_dark_counterpart(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:
         """Exit after a bug; log the stack without local variables, which may contain the user's texts."""
@@ -213,7 +218,7 @@ class KbtuiApp(App[None]):
         with super().suspend():
             # Textual resumes only if its block ends without an exception, so raise it afterwards.
             try:
-                with redirect.suspend() if redirect else nullcontext():
+                with redirect.restore_stderr_temporarily() if redirect else nullcontext():
                     yield
             except Exception as error:
                 failure = error
@@ -233,7 +238,7 @@ def run_tui(
         set_sanitize_policy("visualize")
     start = start or TuiStartOptions()
     if not library.settings.theme:
-        dark, typed = detect_background()
+        dark, typed = detect_terminal_background()
         start = start._replace(dark=dark, typed=typed)
     if sys.stdout.isatty():
         # If these are exported, Textual uses them instead of the real size, even after a resize.
@@ -241,12 +246,12 @@ def run_tui(
             os.environ.pop(name, None)
     redirect = StderrRedirect(library.workspace.engine_log_file.with_name("tui.log"))
     app = KbtuiApp(library, open_ref, redirect=redirect, start=start)
-    redirect.start()
-    exit_on_hangup()
+    redirect.redirect_stderr()
+    exit_when_terminal_closes()
     try:
         app.run()
     finally:
-        redirect.stop()
+        redirect.restore_stderr()
     if error := app._exception:
         raise KbtuiError(
             f"kbtui crashed: {type(error).__name__}: {cut_to_width(one_line(str(error)), 200)}",

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import find_key_label
+from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -74,7 +74,7 @@ class BookmarksScreen(StyledScreen):
         return self._worker.has_pending_result and key != "escape"
 
     def _show_bookmarks(self, bookmarks: list[Bookmark]) -> None:
-        key = find_key_label("bookmark", self.configured_keys)
+        key = find_key_label_of_command("bookmark", self.configured_keys)
         how = f" Press {key} to bookmark what is selected or open." if key else ""
         rows = []
         for mark in bookmarks:

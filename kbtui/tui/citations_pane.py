@@ -15,12 +15,16 @@ from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import UsageError
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref, parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import make_scope_bindings
+from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import Spans, wrap_spans
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
-from kbtui.tui.navigation_target import NavigationTarget, OpenRequested, make_navigation_target
+from kbtui.tui.navigation_target import (
+    NavigationTarget,
+    OpenTargetRequested,
+    make_navigation_target,
+)
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -50,7 +54,7 @@ TURN_DELAY_SECONDS = 0.06
 class CitationsPane(BorderOnlyPane, Vertical):
     """The entries that the turn at the cursor used, and the turns that used the open document."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("citations")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("citations")]
 
     class CopyRequested(Message):
         """The user asks to copy a text; the status line calls it `name`."""
@@ -87,7 +91,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         yield self.list
 
     @property
-    def is_loading(self) -> bool:
+    def is_loading_citations(self) -> bool:
         """Whether the pane does not show the citations of the current turn and document yet."""
         if self._turn_timer is not None:
             return True
@@ -96,7 +100,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     # looking up
 
-    def show_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
+    def show_citations_of_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
         """Show the citations of a document; after a reload, keep the old ones until the new ones are loaded."""
         before, known = self._target, self._conversation
         ref, record = place.ref, document.record
@@ -113,11 +117,11 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if self._conversation is not None and self._conversation is not known:
             self._used_worker.submit(
                 lambda: self._library.extract_citations(record),
-                self._receive_used_citations,
-                lambda error: self._receive_used_citations([]),
+                self._store_used_citations,
+                lambda error: self._store_used_citations([]),
             )
         self.load_citing_turns()
-        self._update_rows()
+        self._update_citation_rows()
 
     def load_citing_turns(self) -> None:
         """Look up in the index which turns used the open document."""
@@ -127,7 +131,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
         def show_citing_turns(citations: list[Citation], why_not_used: str) -> None:
             self._using, self._why_not_used = citations, why_not_used
-            self._update_rows()
+            self._update_citation_rows()
 
         self._using_worker.submit(
             lambda: self._library.find_citing_turns(target),
@@ -141,55 +145,55 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self._turn_timer.stop()
             self._turn_timer = None
         if self._reader.viewport.current_turn_number != self._turn:
-            self._turn_timer = self.set_timer(TURN_DELAY_SECONDS, self._update_rows)
+            self._turn_timer = self.set_timer(TURN_DELAY_SECONDS, self._update_citation_rows)
 
-    def _receive_used_citations(self, citations: list[Citation]) -> None:
+    def _store_used_citations(self, citations: list[Citation]) -> None:
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
-        self._update_rows()
+        self._update_citation_rows()
 
     # the rows
 
     @property
-    def _shown_turn(self) -> int:
+    def _shown_turn_number(self) -> int:
         """The turn whose citations are shown, 0 if there is none."""
         if self._conversation is None:
             return 0
         return self._turn or (1 if self._conversation.turns else 0)
 
     @property
-    def _used_in_turn(self) -> list[Citation]:
-        return (self._used or {}).get(self._shown_turn, [])
+    def _citations_in_shown_turn(self) -> list[Citation]:
+        return (self._used or {}).get(self._shown_turn_number, [])
 
     def on_resize(self) -> None:
         """Rebuild the rows for the new width."""
-        self._update_rows()
+        self._update_citation_rows()
 
-    def _update_rows(self) -> None:
+    def _update_citation_rows(self) -> None:
         self._turn_timer = None
         self._turn = self._reader.viewport.current_turn_number
         rows: list[ListRow] = []
         if self._conversation is not None:
-            turn, used = self._shown_turn, self._used_in_turn
-            rows.append(_make_citations_heading("used", f"USED IN TURN {turn}"))
+            turn, used = self._shown_turn_number, self._citations_in_shown_turn
+            rows.append(_make_citations_heading_row("used", f"USED IN TURN {turn}"))
             rows += map(self._make_cited_passage_row, count(1), used)
             if not used:
                 why = _explain_missing_citations(self._conversation, turn)
                 rows += self._make_explanation_rows("used", WAITING if self._used is None else why)
             rows.append(ListRow("blank", [], selectable=False))
-            self._number_cited_calls(turn, used)
+            self._number_cited_tool_calls(turn, used)
         if self._target is not None:
             turns: dict[str, list[Citation]] = {}
             for cite in self._using:
                 turns.setdefault(cite.source, []).append(cite)
-            rows.append(_make_citations_heading("using", "USED BY", str(len(turns) or "")))
+            rows.append(_make_citations_heading_row("using", "USED BY", str(len(turns) or "")))
             rows += map(self._make_citing_turn_row, count(), turns.values())
             if not turns:
                 rows += self._make_explanation_rows("using", self._why_not_used)
         self.list.set_rows(rows)
 
-    def _number_cited_calls(self, turn: int, used: list[Citation]) -> None:
+    def _number_cited_tool_calls(self, turn: int, used: list[Citation]) -> None:
         """Show the number of a citation at the tool call that it comes from."""
         numbers = {
             f"call:{turn}.{cite.call}": number
@@ -208,7 +212,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         place = _find_citation_target(cite)
         if place is not None and cite.quote:
             # Find the passage by its text, because its chunk may have been deleted from the index.
-            place = place._replace(text=cite.quote, words=_find_quoted_phrase(cite.quote))
+            place = place._replace(text=cite.quote, words=_extract_phrase_from_quote(cite.quote))
         name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
         below: Spans = [("    ", ""), (USE_NAMES.get(cite.how, cite.how), "dim")]
         if cite.gone:
@@ -231,12 +235,12 @@ class CitationsPane(BorderOnlyPane, Vertical):
         place = make_navigation_target(parse_ref(cite.source))
         return ListRow(f"using:{number}:{cite.source}", name, below=[below], data=place)
 
-    def action_copy_as(self, form: str) -> None:
+    def action_copy_citations_as(self, form: str) -> None:
         """Copy the citations in both directions as `markdown` or `json`."""
         from kbtui.citations.citation_export import format_citations_json, format_citations_markdown
 
         if self._target is not None:
-            used, turn = self._used_in_turn, self._shown_turn
+            used, turn = self._citations_in_shown_turn, self._shown_turn_number
             ref = f"{self._target}:{turn}" if turn else str(self._target)
             format_citations, form_name = format_citations_markdown, "Markdown"
             if form == "json":
@@ -245,14 +249,14 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self.post_message(self.CopyRequested(format_citations(ref, used, self._using), name))
 
     @on(RowList.RowClicked)
-    def action_open(self) -> None:
+    def action_open_selected_row(self) -> None:
         """Open the selected citation."""
         row = self.list.selected_row
         if row and isinstance(row.data, NavigationTarget):
-            self.post_message(OpenRequested(row.data))
+            self.post_message(OpenTargetRequested(row.data))
 
 
-def _find_quoted_phrase(quote: str) -> tuple[str, ...]:
+def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:
     """Return a phrase without Markdown from the quote, which the reader can find in the document."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
@@ -275,7 +279,7 @@ def _find_citation_target(cite: Citation) -> NavigationTarget | None:
     return make_navigation_target(make_conversation_ref(cite.conversation, cite.turn, cite.call))
 
 
-def _make_citations_heading(key: str, text: str, right: str = "") -> ListRow:
+def _make_citations_heading_row(key: str, text: str, right: str = "") -> ListRow:
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 

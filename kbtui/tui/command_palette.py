@@ -12,16 +12,16 @@ from textual.widgets import Input
 
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import ALL_COMMANDS, SCOPES, list_commands
+from kbtui.tui.command_table import ALL_COMMANDS, SCOPES, list_commands_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SanitizedInput
 from kbtui.tui.framework.tui_command import TuiCommand, apply_keymap_to_commands
 from kbtui.tui.navigation_target import (
-    TypedReference,
+    EnteredReference,
+    looks_like_reference,
     make_navigation_target,
-    may_be_reference,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class CommandPaletteItem(NamedTuple):
 
     name: str
     kind: str
-    value: TuiCommand | Ref | Subject | TypedReference | str
+    value: TuiCommand | Ref | Subject | EnteredReference | str
     right: str = ""
     penalty: float = 0.0
 
@@ -60,7 +60,7 @@ def list_palette_commands(
         _make_command_item(_describe_command(command), command)
         for scope in SCOPES
         if scope in here
-        for command in list_commands(scope, keymap=keymap)
+        for command in list_commands_of_scopes(scope, keymap=keymap)
         if command.palette and command.id != "palette"
     ]
 
@@ -154,8 +154,8 @@ def find_command_palette_items(
             score += 5
         if score is not None:
             ranked.append((score + item.penalty, number))
-    if not ranked and may_be_reference(text.strip()):
-        return [CommandPaletteItem(text.strip(), "reference", TypedReference(text.strip()))]
+    if not ranked and looks_like_reference(text.strip()):
+        return [CommandPaletteItem(text.strip(), "reference", EnteredReference(text.strip()))]
     ranked.sort()
     return [items[number] for _, number in ranked[:most]]
 
@@ -163,7 +163,7 @@ def find_command_palette_items(
 class CommandPaletteScreen(StyledScreen):
     """A screen with an input and a list of matching items; its result is the chosen item.
 
-    The result is a `TuiCommand`, the name of a theme, a `TypedReference`, or a `NavigationTarget`
+    The result is a `TuiCommand`, the name of a theme, a `EnteredReference`, or a `NavigationTarget`
     for everything else. `find_targets` lists everything that can be opened; it is called in a
     background thread.
     """

@@ -30,7 +30,7 @@ def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
     return [*editor, *(word.replace("PATH", str(path)) for word in words)]
 
 
-def edit_file(app: App[None], path: Path, line: int) -> None:
+def edit_file_in_user_editor(app: App[None], path: Path, line: int) -> None:
     """Suspend the TUI, run the user's editor in the terminal, and wait until it ends.
 
     Raises `KbtuiError` if there is no editor or no terminal, or if the editor fails.
@@ -49,7 +49,7 @@ def edit_file(app: App[None], path: Path, line: int) -> None:
         raise KbtuiError("cannot start an editor: this session has no terminal") from error
 
 
-def open_web_address(app: App[None], url: str) -> bool:
+def open_web_address_in_browser(app: App[None], url: str) -> bool:
     """Open a web address in the user's browser; return False if there is no browser to start."""
     if not url.startswith(("https://", "http://")) or any(map(str.isspace, url)):
         return False
@@ -58,10 +58,10 @@ def open_web_address(app: App[None], url: str) -> bool:
         app.open_url(url)
         return True
     has_desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    return bool(sys.platform == "darwin" or has_desktop) and start_default_program(url)
+    return bool(sys.platform == "darwin" or has_desktop) and open_in_default_program(url)
 
 
-def start_default_program(target: str) -> bool:
+def open_in_default_program(target: str) -> bool:
     """Open a file or web address with the system's default program; return False if there is none."""
     program = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
     if program is None:

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import format_relative_day
 from kbtui.text import describe_missing_words, one_line, sanitize
-from kbtui.tui.commands import SCOPES, SCREENS, find_key_label, list_commands
+from kbtui.tui.command_table import (
+    SCOPES,
+    SCREENS,
+    find_key_label_of_command,
+    list_commands_of_scopes,
+)
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.library_snapshot import get_activity_sort_key, get_last_activity_time
 from kbtui.tui.reader.document_blocks import (
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.search.search_request_and_answer import RankExplanation, SearchLegRank
-    from kbtui.tui.commands import Scope
+    from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 
@@ -83,7 +88,7 @@ def build_home_document(
     keys: Facts = [
         (key, [(meaning, "")])
         for command, meaning in (*HOME_KEYS, *_list_creation_commands(contents))
-        if (key := find_key_label(command, keymap))
+        if (key := find_key_label_of_command(command, keymap))
     ]
     blocks.append(FactTableBlock("keys", keys, above=1, name_role="key"))
     if contents is None:
@@ -92,7 +97,7 @@ def build_home_document(
     if contents.listings:
         blocks += _make_topic_blocks(contents)
     else:
-        blocks += _make_missing_topics_blocks(contents, find_key_label("first", keymap))
+        blocks += _make_missing_topics_blocks(contents, find_key_label_of_command("first", keymap))
     blocks += _make_conversation_blocks(contents, now)
     blocks += _make_problem_blocks([*contents.failures, *contents.problems, *notices])
     return ReaderDocument("home", "Home", blocks)
@@ -246,7 +251,7 @@ def build_screen_help_document(
 def _make_key_table(key: str, scope: Scope, keymap: Mapping[str, str]) -> FactTableBlock:
     facts: Facts = [
         ("  ".join(command.key_labels), [(command.help, "")])
-        for command in list_commands(scope, keymap=keymap)
+        for command in list_commands_of_scopes(scope, keymap=keymap)
     ]
     return FactTableBlock(key, facts, name_role="key")
 

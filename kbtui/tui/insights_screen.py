@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kbtui.dates import format_unix_time_as_day
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import find_key_label
+from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
@@ -170,7 +170,7 @@ class InsightsScreen(SecondaryScreen):
             hidden=self._hidden,
             now=self._clock().timestamp(),
         )
-        create_key = find_key_label("insights.open", self.configured_keys)
+        create_key = find_key_label_of_command("insights.open", self.configured_keys)
         return found, build_insights_document(found, create_key)
 
     def _show_insights(self, made: tuple[UsageInsightsReport, ReaderDocument]) -> None:

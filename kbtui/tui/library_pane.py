@@ -17,13 +17,13 @@ from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, 
 from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
 from kbtui.search.search_request_and_answer import QueryMistake
 from kbtui.text import one_line
-from kbtui.tui.commands import make_scope_bindings
+from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, WrappedParagraphs
 from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects, get_last_activity_time
-from kbtui.tui.navigation_target import NavigationTarget, OpenRequested
+from kbtui.tui.navigation_target import NavigationTarget, OpenTargetRequested
 from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class LibraryFilter(NamedTuple):
         return bool(self.words or self.without or self.parts)
 
     @property
-    def needs_summaries(self) -> bool:
+    def needs_conversation_summaries(self) -> bool:
         """Whether a condition depends on summaries, for which all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
@@ -101,10 +101,10 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     """
     query = parse_query(text, partial=partial, surface="library")
     parts: list[FilterCondition] = []
-    errors = [_make_query_error(word) for word in query.almost_filters]
+    errors = [_make_filter_mistake(word) for word in query.almost_filters]
     for part in query.filters:
         try:
-            parts.append(_parse_condition(part, now))
+            parts.append(_parse_filter_condition(part, now))
         except FilterValueError as error:
             if not part.unfinished:
                 errors.append(QueryMistake(part.start, part.end, error.message, error.hint))
@@ -116,7 +116,7 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     )
 
 
-def _make_query_error(word: FilterLikeWord) -> QueryMistake:
+def _make_filter_mistake(word: FilterLikeWord) -> QueryMistake:
     if word.notice.code != "filter_without_value":
         return QueryMistake(word.start, word.end, format_notice(word.notice), "")
     key = str(word.notice.values["word"])[:-1].lower()
@@ -124,7 +124,7 @@ def _make_query_error(word: FilterLikeWord) -> QueryMistake:
     return QueryMistake(word.start, word.end, "needs a value", about)
 
 
-def _parse_condition(part: QueryFilter, now: datetime) -> FilterCondition:
+def _parse_filter_condition(part: QueryFilter, now: datetime) -> FilterCondition:
     row = map_filters_by_key("library")[part.key]
     values: list[Any] = []
     for value in filter(None, part.values):
@@ -163,7 +163,7 @@ class LibraryPaneState:
     filter: LibraryFilter = field(default_factory=LibraryFilter)
     sort: str = "activity"
 
-    def shows_content(self, key: str) -> bool:
+    def is_row_unfolded(self, key: str) -> bool:
         """Return whether the topic or folder with this key is unfolded, as all are during a filter."""
         return key in self.expanded or bool(self.filter)
 
@@ -223,7 +223,7 @@ def _make_topic_rows(
         if not subjects and not state.filter.matches_title(topic.name):
             return
     key = f"topic:{topic.id}"
-    is_open = state.shows_content(key)
+    is_open = state.is_row_unfolded(key)
     name_role = "" if topic.enable else "dim"
     name: Spans = [("▾ " if is_open else "▸ ", "dim"), (one_line(topic.name), name_role)]
     count: Spans = [(f"{len(subjects):,}", "dim")] if topic.enable else [("off", "warning")]
@@ -233,19 +233,19 @@ def _make_topic_rows(
     for number, problem in enumerate(listing.problems):
         yield _make_problem_row(f"{topic.id}:{number}", problem.message, "  ", whole=str(problem))
     if is_open:
-        yield from _make_folder_rows(topic.id, subjects, contents, state)
+        yield from _make_folder_and_subject_rows(topic.id, subjects, contents, state)
 
 
-def _make_folder_rows(
+def _make_folder_and_subject_rows(
     topic: str, subjects: list[Subject], contents: LibrarySnapshot, state: LibraryPaneState
 ) -> Iterator[ListRow]:
     """Yield the rows of subjects and of the directories that contain them."""
     shown: set[str] = set()
-    for subject in sorted(subjects, key=_get_tree_sort_key):
+    for subject in sorted(subjects, key=_get_subject_sort_key):
         *folders, name = subject.slug.split("/")
         for depth, folder in enumerate(folders, 1):
             key = f"folder:{topic}/" + "/".join(folders[:depth])
-            is_open = state.shows_content(key)
+            is_open = state.is_row_unfolded(key)
             if key not in shown:
                 shown.add(key)
                 arrow = ("▾ " if is_open else "▸ ", "dim")
@@ -257,13 +257,13 @@ def _make_folder_rows(
             yield _make_subject_row(subject, name, len(folders), reason)
 
 
-def _get_tree_sort_key(subject: Subject) -> list[tuple[bool, str]]:
+def _get_subject_sort_key(subject: Subject) -> list[tuple[bool, str]]:
     """Return a sort key: the files of a directory before its subdirectories, both by name."""
     parts = subject.slug.split("/")
     return [(depth < len(parts) - 1, part) for depth, part in enumerate(parts)]
 
 
-def _find_entry_mark(states: dict[str, bool], default: str) -> tuple[str, str]:
+def _choose_entry_mark(states: dict[str, bool], default: str) -> tuple[str, str]:
     """Return the mark of the last state that applies; if none does, return `default`."""
     return next((ENTRY_MARKS[name] for name in reversed(states) if states[name]), (default, ""))
 
@@ -280,7 +280,7 @@ def _make_subject_row(subject: Subject, name: str, depth: int, reason: str | Non
     if subject.disabled:
         role = "dim struck"
     ref = make_subject_ref(subject.topic, subject.slug)
-    mark = _find_entry_mark(states, default="  ")
+    mark = _choose_entry_mark(states, default="  ")
     spans: Spans = [("  " * (depth + 1), ""), mark, (one_line(name), role)]
     row = ListRow(str(ref), spans, data=NavigationTarget(str(ref), ref=ref))
     if reason:
@@ -304,7 +304,9 @@ def _make_conversation_section(
             yield _make_problem_row(f"conversations:{number}", line)
     if not contents.conversations:
         yield _make_note_row("no-talks", "none yet")
-    if (state.filter.needs_summaries or state.sort == "turns") and (left := contents.unread):
+    if (state.filter.needs_conversation_summaries or state.sort == "turns") and (
+        left := contents.unread
+    ):
         yield _make_note_row("unread", f"reading {left:,} more conversations …")
     elif contents.conversations and not infos:
         yield _make_note_row("no-talk", "nothing matches")
@@ -323,7 +325,7 @@ def _make_conversation_section(
             yield _make_note_row(key, heading, "day")
         before = ""
         for info in group:
-            label = _make_sort_label(info, state.sort, contents, present)
+            label = _make_conversation_sort_label(info, state.sort, contents, present)
             # Of adjacent rows with the same age, only the first shows it.
             is_repeated = state.sort not in ("title", "turns") and label == before
             yield _make_conversation_row(info, "" if is_repeated else label)
@@ -339,10 +341,10 @@ def _get_conversation_sort_key(
         return (info.title is None, info.name.casefold(), *newest_first)
     if sort == "turns":
         return (-contents.count_turns(info), *newest_first)
-    return (-_get_sort_time(info, sort).timestamp(), *newest_first)
+    return (-_get_conversation_sort_time(info, sort).timestamp(), *newest_first)
 
 
-def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
+def _get_conversation_sort_time(info: ConversationInfo, sort: str) -> datetime:
     """Return the time by which a conversation is sorted; its row shows the same time."""
     if sort == "created":
         return info.created_at
@@ -351,14 +353,14 @@ def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
     return get_last_activity_time(info)
 
 
-def _make_sort_label(
+def _make_conversation_sort_label(
     info: ConversationInfo, sort: str, contents: LibrarySnapshot, present: datetime
 ) -> str:
     """Return what a row shows at the right: the number of turns or an age (`5 min`, `31 Jul`)."""
     if sort == "turns":
         turns = contents.count_turns(info)
         return "…" if turns < 0 else format_counted_noun(turns, "turn")
-    return format_age_or_day(_get_sort_time(info, sort), present)
+    return format_age_or_day(_get_conversation_sort_time(info, sort), present)
 
 
 def _make_conversation_row(info: ConversationInfo, label: str) -> ListRow:
@@ -368,7 +370,7 @@ def _make_conversation_row(info: ConversationInfo, label: str) -> ListRow:
         "archived": info.archived,
         "damaged or unreadable": info.problem is not None,
     }
-    mark = _find_entry_mark(states, default="")
+    mark = _choose_entry_mark(states, default="")
     role = "dim" if info.archived or not info.title else ""
     place = NavigationTarget(info.ref, ref=make_conversation_ref(info.id))
     row = ListRow(info.ref, [mark, (one_line(info.name), role)], [(label, "dim")], data=place)
@@ -386,7 +388,7 @@ UPDATE_SECONDS = 10.0
 class LibraryPane(BorderOnlyPane, Vertical):
     """A list of topics, subjects and conversations."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("library")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("library")]
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(id="library", classes="pane")
@@ -412,31 +414,31 @@ class LibraryPane(BorderOnlyPane, Vertical):
         """Start the timer that updates the ages."""
         self.set_interval(UPDATE_SECONDS, self.update_age_labels)
 
-    def show_snapshot(self, contents: LibrarySnapshot) -> None:
+    def show_library_snapshot(self, contents: LibrarySnapshot) -> None:
         """Show a snapshot; the selected row and the unfolded rows stay."""
         must_expand = self.contents is None and not self._is_restored
         self.contents = contents
         if must_expand:
-            self._expand_topics_that_fit(contents)
-        self.update_rows()
+            self._unfold_topics_that_fit(contents)
+        self.update_library_rows()
 
-    def restore_expanded(self, expanded: list[str]) -> None:
+    def restore_unfolded_rows(self, expanded: list[str]) -> None:
         """Unfold the rows that were unfolded in the saved session."""
         self._is_restored = True
         self.state.expanded = set(expanded)
-        self.update_rows()
+        self.update_library_rows()
 
     @property
-    def is_loading_rows(self) -> bool:
+    def is_building_rows(self) -> bool:
         """Whether rows are being made in a thread."""
         return self._worker.has_pending_result
 
     @property
-    def needs_summaries(self) -> bool:
+    def needs_conversation_summaries(self) -> bool:
         """Whether the filter or the sort order depends on summaries."""
-        return self.state.filter.needs_summaries or self.state.sort == "turns"
+        return self.state.filter.needs_conversation_summaries or self.state.sort == "turns"
 
-    def _expand_topics_that_fit(self, contents: LibrarySnapshot) -> None:
+    def _unfold_topics_that_fit(self, contents: LibrarySnapshot) -> None:
         """Unfold each topic whose subjects still fit into the pane without scrolling."""
         room = self.list.scrollable_content_region.height
         if len(contents.conversations) >= room:
@@ -448,7 +450,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
                 if len(make_library_rows(contents, self.state, self._clock())) > room:
                     self.state.expanded.discard(key)
 
-    def update_rows(self, select: str | None = None) -> None:
+    def update_library_rows(self, select: str | None = None) -> None:
         """Rebuild the rows, in a thread if there are many."""
         contents = self.contents
         if contents is None:
@@ -470,9 +472,9 @@ class LibraryPane(BorderOnlyPane, Vertical):
         """Rebuild the rows in each new minute, because they show ages such as `5 min`."""
         before = self._shown_at
         if before is not None and self._clock().replace(second=0, microsecond=0) > before:
-            self.update_rows()
+            self.update_library_rows()
 
-    def select_target(self, place: NavigationTarget) -> None:
+    def select_row_of_target(self, place: NavigationTarget) -> None:
         """Select the row of a target, and unfold the topic and directories that contain it."""
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             topic = place.ref.topic
@@ -481,34 +483,34 @@ class LibraryPane(BorderOnlyPane, Vertical):
             wanted |= {f"folder:{topic}/" + "/".join(parts[:n]) for n in range(1, len(parts))}
             if not wanted <= self.state.expanded:
                 self.state.expanded |= wanted
-                self.update_rows(select=place.key)
+                self.update_library_rows(select=place.key)
         self.list.select_row(place.key)
 
     @on(RowList.RowClicked)
-    def action_open(self) -> None:
+    def action_open_selected_row(self) -> None:
         """Open the selected row; also fold or unfold it if it is a topic or folder."""
         row = self.list.selected_row
-        self.action_toggle_fold()
+        self.action_toggle_selected_fold()
         if row and isinstance(row.data, NavigationTarget):
-            self.post_message(OpenRequested(row.data))
+            self.post_message(OpenTargetRequested(row.data))
 
-    def action_toggle_fold(self) -> None:
+    def action_toggle_selected_fold(self) -> None:
         """Fold or unfold the selected topic or folder."""
         if row := self.list.selected_row:
-            self._set_row_expanded(row.key, row.key not in self.state.expanded)
+            self._set_row_unfolded(row.key, row.key not in self.state.expanded)
 
-    def action_expand(self) -> None:
+    def action_unfold_selected_row(self) -> None:
         """Unfold the selected topic or folder."""
         if row := self.list.selected_row:
-            self._set_row_expanded(row.key, True)
+            self._set_row_unfolded(row.key, True)
 
-    def action_collapse(self) -> None:
+    def action_fold_row_or_select_parent(self) -> None:
         """Fold the selected topic or folder; if it is folded already, select its parent."""
         row = self.list.selected_row
         if row is None:
             return
         if row.key in self.state.expanded:
-            self._set_row_expanded(row.key, False)
+            self._set_row_unfolded(row.key, False)
             return
         path = row.key.removeprefix("folder:").split("/")
         for depth in range(len(path) - 1, 0, -1):
@@ -516,37 +518,37 @@ class LibraryPane(BorderOnlyPane, Vertical):
             if self.list.select_row(parent):
                 return
 
-    def _set_row_expanded(self, key: str, expanded: bool) -> None:
+    def _set_row_unfolded(self, key: str, expanded: bool) -> None:
         if key.startswith(("topic:", "folder:")):
             (self.state.expanded.add if expanded else self.state.expanded.discard)(key)
-            self.update_rows()
+            self.update_library_rows()
 
     def toggle_hidden_subjects(self) -> bool:
         """Show or hide hidden subjects; return whether they are shown now."""
         self.state.hidden = not self.state.hidden
-        self.update_rows()
+        self.update_library_rows()
         return self.state.hidden
 
-    def action_sort(self) -> None:
+    def action_switch_sort_order(self) -> None:
         """Switch to the next sort order."""
         self.state.sort = SORTS[(SORTS.index(self.state.sort) + 1) % len(SORTS)]
-        self.update_rows()
+        self.update_library_rows()
 
-    def action_filter(self) -> None:
+    def action_show_filter_input(self) -> None:
         """Show the filter line, and focus it."""
         self.filter.show_input()
 
     @on(Input.Changed, "#filter")
     def _filter_while_typing(self, event: Input.Changed) -> None:
-        self._apply_filter(event.value, typing=True)
+        self._apply_filter_text(event.value, typing=True)
 
     @on(Input.Submitted, "#filter")
     def _submit_filter(self, event: Input.Submitted) -> None:
-        self._apply_filter(event.value, typing=False)
+        self._apply_filter_text(event.value, typing=False)
         if not self.state.filter.errors:
             self.screen.set_focus(self.list)
 
-    def _apply_filter(self, text: str, *, typing: bool) -> None:
+    def _apply_filter_text(self, text: str, *, typing: bool) -> None:
         """Show the rows that match a filter, and the mistakes in it."""
         found = parse_library_filter(text, self._clock(), partial=typing)
         self._errors.spans = [(error.start, error.end) for error in found.errors]
@@ -558,14 +560,14 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.error_lines.set_paragraphs(lines)
         if found != self.state.filter:
             self.state.filter = found
-            self.update_rows()
+            self.update_library_rows()
 
     @on(PaneInput.EscapePressed)
-    def _leave_filter(self, event: PaneInput.EscapePressed) -> None:
+    def _clear_filter_on_escape(self, event: PaneInput.EscapePressed) -> None:
         event.stop()
-        self.action_clear()
+        self.action_clear_filter()
 
-    def action_clear(self) -> None:
+    def action_clear_filter(self) -> None:
         """Clear the filter."""
         if self.filter.display:
             self.screen.set_focus(self.list)

@@ -69,7 +69,7 @@ class LibrarySnapshot:
     """How many subjects must still be read to find out whether they are readable."""
 
     @property
-    def is_index_unfinished(self) -> bool:
+    def has_unread_details(self) -> bool:
         """Whether details must still be read."""
         return bool(self.unread or self.unchecked)
 
@@ -111,7 +111,7 @@ class LibrarySnapshotReader:
         """Conversation id -> its signature when it was last read, and its summary."""
         self._infos: dict[str, ConversationInfo] = {}
         self._checked: dict[str, int] = {}
-        """The file of a subject -> its stamp (`_make_stamp`) when it was last read."""
+        """The file of a subject -> its stamp (`_make_subject_file_stamp`) when it was last read."""
         self._reasons: dict[str, str] = {}
         """The file of an unreadable subject -> why it cannot be read."""
 
@@ -134,24 +134,24 @@ class LibrarySnapshotReader:
             self._infos = {info.id: info for info in conversations}
         except (KbtuiError, OSError) as error:
             failures.append(f"conversations: {error}")
-        return self._add_details(LibrarySnapshot(listings, conversations, problems, failures))
+        return self._add_known_details(LibrarySnapshot(listings, conversations, problems, failures))
 
-    def read_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
+    def read_snapshot_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
         """Return the snapshot with more details, as many as can be read in `READ_SECONDS`."""
         end = monotonic() + READ_SECONDS
-        self._check_subjects(contents, end)
+        self._find_unreadable_subjects(contents, end)
         for info in contents.conversations:
             if self._summaries.get(info.id, (None,))[0] != info.signature:
                 summary = self._library.read_conversation_tools_and_models(info)
                 self._summaries[info.id] = (info.signature, summary)
                 if monotonic() > end:
                     break
-        return self._add_details(contents)
+        return self._add_known_details(contents)
 
-    def _check_subjects(self, contents: LibrarySnapshot, end: float) -> None:
+    def _find_unreadable_subjects(self, contents: LibrarySnapshot, end: float) -> None:
         """Until the time `end`, read new and changed subjects to find those that cannot be read."""
         for subject in contents.subjects:
-            stamp = _make_stamp(subject)
+            stamp = _make_subject_file_stamp(subject)
             if self._checked.get(subject.file) == stamp:
                 continue
             self._checked[subject.file] = stamp
@@ -163,12 +163,12 @@ class LibrarySnapshotReader:
             if monotonic() > end:
                 return
 
-    def _add_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
+    def _add_known_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
         """Return the snapshot with all details read so far that are still current."""
         unreadable: dict[tuple[str, str], str] = {}
         unchecked = 0
         for subject in contents.subjects:
-            if self._checked.get(subject.file) != _make_stamp(subject):
+            if self._checked.get(subject.file) != _make_subject_file_stamp(subject):
                 unchecked += 1
             elif self._reasons and (reason := self._reasons.get(subject.file)):
                 unreadable[subject.topic, subject.slug] = reason
@@ -191,6 +191,6 @@ class LibrarySnapshotReader:
         )
 
 
-def _make_stamp(subject: Subject) -> int:
+def _make_subject_file_stamp(subject: Subject) -> int:
     """Return a number that changes whenever the file of a subject changes; a number takes little memory."""
     return hash((subject.mtime_ns, subject.size, subject.inode))

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 _REFERENCE = re.compile(r"jp-c\d+(-[0-9a-z]+)?(:\d+(\.\d+)?)?|jp://\S+|chunk:\S+|[^\s/]+/\S+")
 
 
-class TypedReference(NamedTuple):
+class EnteredReference(NamedTuple):
     """A reference as the user typed it; its target may not exist."""
 
     text: str
 
 
-def may_be_reference(text: str) -> bool:
+def looks_like_reference(text: str) -> bool:
     """Return whether all of `text` looks like a reference; the id of a topic alone does not."""
     return bool(_REFERENCE.fullmatch(text))
 
@@ -53,12 +53,12 @@ class NavigationTarget(NamedTuple):
     text: str = ""
     mark: ScrollAnchor | None = None
 
-    def is_same_document(self, other: NavigationTarget | None) -> bool:
+    def shows_same_document(self, other: NavigationTarget | None) -> bool:
         """Return whether both targets name the same view of the same document."""
         return other is not None and (self.key, self.view) == (other.key, other.view)
 
 
-class OpenRequested(Message):
+class OpenTargetRequested(Message):
     """The user asks a pane to open a target in the reader."""
 
     def __init__(self, target: NavigationTarget) -> None:

@@ -12,7 +12,7 @@ from textual.message import Message
 
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
 from kbtui.text import one_line, sanitize_text_and_move_ranges
-from kbtui.tui.commands import find_key_label, make_scope_bindings
+from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings_of_scopes
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
     add_style_role,
@@ -50,11 +50,11 @@ class SearchInput(PaneInput):
     """The search input; arrow keys move in the results while the input keeps the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,ctrl+n", "results('down')", show=False),
-        Binding("up", "results('up')", show=False),
-        Binding("pagedown", "results('scroll_pages', 1)", show=False),
-        Binding("pageup", "results('scroll_pages', -1)", show=False),
-        Binding("tab", "complete", show=False),
+        Binding("down,ctrl+n", "move_in_results('down')", show=False),
+        Binding("up", "move_in_results('up')", show=False),
+        Binding("pagedown", "move_in_results('scroll_pages', 1)", show=False),
+        Binding("pageup", "move_in_results('scroll_pages', -1)", show=False),
+        Binding("tab", "accept_completion", show=False),
     ]
 
     recalled = ""
@@ -66,15 +66,15 @@ class SearchInput(PaneInput):
         self.value = text
         self.action_end()
 
-    async def action_results(self, move: str, *pages: float) -> None:
+    async def action_move_in_results(self, move: str, *pages: float) -> None:
         """Move in the results; on the first one, "up" recalls an earlier query unless the user typed one."""
-        results = self.screen.query_one("#results", ResultsPane).list
+        results = self.screen.query_one("#results", SearchResultsPane).list
         if move == "up" and self.value == self.recalled and results.index <= 0:
             await self.screen.run_action("recall_earlier_query")
             return
         getattr(results, f"action_{move}")(*pages)
 
-    async def action_complete(self) -> None:
+    async def action_accept_completion(self) -> None:
         """Accept the suggestion, or go to the next pane if there is none."""
         if self._suggestion and self.cursor_at_end:
             self.action_cursor_right()
@@ -92,7 +92,7 @@ class SearchBar(Horizontal):
     def compose(self) -> ComposeResult:
         """Yield the key that starts a search, the input, and the workspace's name."""
         sign = TextLine(id="search-sign")
-        sign.left = [(find_key_label("search", get_configured_keys(self)) or "/", "key")]
+        sign.left = [(find_key_label_of_command("search", get_configured_keys(self)) or "/", "key")]
         sign.styles.width = 3 + measure_cell_width(sign.left)
         yield sign
         yield SearchInput(id="search", placeholder=PLACEHOLDER, compact=True)
@@ -102,10 +102,10 @@ class SearchBar(Horizontal):
         yield name
 
 
-class ResultsPane(BorderOnlyPane, Vertical):
+class SearchResultsPane(BorderOnlyPane, Vertical):
     """The results of the last query."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("results")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("results")]
 
     class HitOpened(Message):
         """The user opened a hit, or only selected it (`preview`)."""
@@ -136,7 +136,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         """Request more hits when the user scrolls."""
         self.watch(self.list, "scroll_y", self._request_more_hits_at_end, init=False)
 
-    def show_text(self, reason: str) -> None:
+    def show_text_instead_of_hits(self, reason: str) -> None:
         """Show a text in place of hits."""
         self.answer = None
         self.border_title = "Results"
@@ -144,7 +144,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         self._summary.set_edge_texts([])
         self._notice.set_paragraphs([])
 
-    def show_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
+    def show_search_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
         """Show hits; for the same query, a hit that the user selected stays selected.
 
         If the user selected none, select the new first hit: otherwise, better hits that the semantic
@@ -167,7 +167,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
         if self.answer:
             rows = [self._make_hit_row(hit) for hit in self.answer.hits]
             self.list.set_rows(rows, empty, select=select)
-            self._summary.set_edge_texts(*self._summarize_answer(self.answer))
+            self._summary.set_edge_texts(*self._make_answer_summary(self.answer))
             self._request_more_hits_at_end()
 
     def _request_more_hits_at_end(self) -> None:
@@ -175,12 +175,12 @@ class ResultsPane(BorderOnlyPane, Vertical):
         if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_list_end:
             self.post_message(self.MoreHitsRequested())
 
-    def show_wait_reason(self, reason: str) -> None:
+    def show_search_wait_reason(self, reason: str) -> None:
         """If the list has no hits, show why: `reason` is what the search is waiting for."""
         if reason and not self.list.rows:
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 
-    def show_similar(self, reference: str, answer: SearchAnswer) -> None:
+    def show_similar_passages(self, reference: str, answer: SearchAnswer) -> None:
         """Show passages similar to the item with this reference."""
         self.answer, self._is_refining = answer, False
         self.border_title = make_plain_content(f"More like {reference}")
@@ -205,11 +205,11 @@ class ResultsPane(BorderOnlyPane, Vertical):
             hits = format_counted_noun(answer.omitted, "result")
             text = f"{hits} hidden, because the text was deleted. {text}"
         spans = [(text, "dim")]
-        if key := find_key_label("results.why", get_configured_keys(self)):
+        if key := find_key_label_of_command("results.why", get_configured_keys(self)):
             spans += [(" Esc, then ", "dim"), (key, "key"), (": why is X missing?", "dim")]
         return spans
 
-    def _summarize_answer(self, answer: SearchAnswer) -> tuple[Spans, Spans]:
+    def _make_answer_summary(self, answer: SearchAnswer) -> tuple[Spans, Spans]:
         shown = len(answer.hits)
         left: Spans = [(format_counted_noun(shown, "hit"), "")]
         if shown < answer.total:
@@ -244,7 +244,7 @@ class ResultsPane(BorderOnlyPane, Vertical):
             self.post_message(self.HitOpened(event.row.data, preview=True))
 
     @on(RowList.RowClicked)
-    def action_open(self) -> None:
+    def action_open_selected_row(self) -> None:
         """Open the selected hit."""
         if row := self.list.selected_row:
             self.post_message(self.HitOpened(row.data, preview=False))

@@ -10,7 +10,11 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input
 
 from kbtui.errors import format_error_on_one_line
-from kbtui.tui.commands import find_key_label, list_commands, make_scope_bindings
+from kbtui.tui.command_table import (
+    find_key_label_of_command,
+    list_commands_of_scopes,
+    make_key_bindings_of_scopes,
+)
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.styled_widget import (
     ALWAYS_AVAILABLE_ACTIONS,
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kbtui.library import Library
-    from kbtui.tui.commands import Scope
+    from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command import TuiCommand
@@ -60,7 +64,7 @@ class SecondaryScreen(StyledScreen):
 
     def __init_subclass__(cls, **options: Any) -> None:
         if hasattr(cls, "SCOPE"):
-            cls.BINDINGS = [*make_scope_bindings(cls.SCOPE)]
+            cls.BINDINGS = [*make_key_bindings_of_scopes(cls.SCOPE)]
         super().__init_subclass__(**options)
 
     def __init__(self, library: Library) -> None:
@@ -130,11 +134,11 @@ class SecondaryScreen(StyledScreen):
 
     def get_key_label(self, name: str) -> str:
         """Return the label of a command's first key for a message; `name` is its id without the scope."""
-        return find_key_label(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
+        return find_key_label_of_command(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
     def list_hinted_commands(self) -> list[TuiCommand]:
         """Return the commands that may get a key hint."""
-        return list_commands(self.SCOPE, keymap=self.configured_keys)
+        return list_commands_of_scopes(self.SCOPE, keymap=self.configured_keys)
 
     def show_key_hints(self) -> None:
         """Show hints for the keys that work now, or for the keys of the focused input."""
@@ -164,13 +168,13 @@ class SecondaryScreen(StyledScreen):
         self.message_line.set_message(text, role)
         self._is_refusal = False
 
-    def refuse_key(self, text: str) -> None:
+    def show_key_refusal(self, text: str) -> None:
         """Show why a key does nothing here; the next key removes the message."""
         self.show_message(text, "warning")
         self._is_refusal = True
 
     def clear_refused_key_message(self) -> None:
-        """Remove the message of `refuse_key` if it is still shown."""
+        """Remove the message of `show_key_refusal` if it is still shown."""
         if self._is_refusal:
             self.show_message()
 

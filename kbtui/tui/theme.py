@@ -36,12 +36,12 @@ _BUILTIN = {
 }
 
 
-def _make_theme(name: str, colors: str) -> Theme:
+def _make_builtin_theme(name: str, colors: str) -> Theme:
     values = {key: f"#{value}" for key, value in zip(COLORS, colors.split(), strict=True)}
     return Theme(name=name, dark=name.endswith("-dark"), **values)  # type: ignore[arg-type]
 
 
-THEMES = tuple(_make_theme(name, colors) for name, colors in _BUILTIN.items())
+THEMES = tuple(_make_builtin_theme(name, colors) for name, colors in _BUILTIN.items())
 
 
 def load_user_themes(directory: Path) -> tuple[list[Theme], list[str]]:
@@ -54,13 +54,13 @@ def load_user_themes(directory: Path) -> tuple[list[Theme], list[str]]:
         return [], [f"{directory}: {error.strerror}"]
     for path in paths:
         try:
-            themes.append(_load_theme(path))
+            themes.append(_load_theme_file(path))
         except (OSError, ValueError) as error:
             problems.append(f"theme {path.name}: {error}")
     return themes, problems
 
 
-def _load_theme(path: Path) -> Theme:
+def _load_theme_file(path: Path) -> Theme:
     """Read a theme file; raise `OSError`, or `ValueError` with the reason if the content is invalid."""
     import tomllib
 
@@ -84,14 +84,14 @@ def _load_theme(path: Path) -> Theme:
     return Theme(name=path.stem, dark=dark, **values)
 
 
-def get_counterpart_theme(name: str, dark: bool) -> str:
+def get_light_or_dark_counterpart(name: str, dark: bool) -> str:
     """Return the light variant of a dark theme, or the dark variant of a light theme."""
     brightness, default = ("light", LIGHT) if dark else ("dark", DARK)
     other = f"{name.rpartition('-')[0]}-{brightness}"
     return other if name in _BUILTIN else default
 
 
-def derive_colors(variables: dict[str, str]) -> dict[str, str]:
+def derive_readable_colors(variables: dict[str, str]) -> dict[str, str]:
     """Return the `kb-…` colours: a theme's colours, adjusted so that all text is readable.
 
     `kb-cursor` and `kb-cursor-off` are the backgrounds of the current line in a focused and an
@@ -103,11 +103,11 @@ def derive_colors(variables: dict[str, str]) -> dict[str, str]:
     background = Color.parse(variables["background"])
     if foreground.ansi is not None or background.ansi is not None:
         return _derive_ansi_colors(variables)
-    text = max((WHITE, BLACK), key=lambda color: compute_contrast(color, background))
+    text = max((WHITE, BLACK), key=lambda color: compute_contrast_ratio(color, background))
 
     def tint_background_color(color: Color, amount: float) -> Color:
         # Leave white or black text a contrast of at least 6, so that dimmer text is readable too.
-        while amount > 0.01 and compute_contrast(text, background.blend(color, amount)) < 6:
+        while amount > 0.01 and compute_contrast_ratio(text, background.blend(color, amount)) < 6:
             amount *= 0.8
         return background.blend(color, amount)
 
@@ -135,7 +135,7 @@ def derive_colors(variables: dict[str, str]) -> dict[str, str]:
 _TEXT_COLORS = ("primary", "secondary", "accent", "warning", "error", "success")
 
 
-def compute_contrast(one: Color, other: Color) -> float:
+def compute_contrast_ratio(one: Color, other: Color) -> float:
     """Return the contrast ratio of two colours, from 1 to 21 (WCAG 2)."""
     light, dark = sorted((_compute_luminance(one), _compute_luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
@@ -153,7 +153,7 @@ def make_color_readable(color: Color, grounds: Sequence[Color]) -> Color:
     """Return the colour, moved towards black or white until it is readable on all these backgrounds."""
 
     def get_least_contrast(one: Color) -> float:
-        return min(compute_contrast(one, ground) for ground in grounds)
+        return min(compute_contrast_ratio(one, ground) for ground in grounds)
 
     end = max((WHITE, BLACK), key=get_least_contrast)
     blends = (color.blend(end, step / 20) for step in range(21))

@@ -176,7 +176,7 @@ async def main():
         document = lambda: screen.reader_pane.document_view.document
         work.begin("opening")
         began = time.perf_counter()
-        screen.open_target(place)
+        screen.open_target_in_reader(place)
         await until(lambda: document().key == place.key and port.rows)
         said["first screen"] = time.perf_counter() - began
         work.begin("reading on")
@@ -228,7 +228,7 @@ async def main():
         said["peak reading again"] = peak[0]
         work.begin("closing")
         from kbtui.tui.navigation_target import HOME
-        screen.open_target(HOME)
+        screen.open_target_in_reader(HOME)
         await until(lambda: document().key == "home")
         await asyncio.sleep(3)
         said["after"] = memory()

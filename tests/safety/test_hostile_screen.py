@@ -8,7 +8,7 @@ from hostile_terminal import ESCAPE, PASTED, check
 from pty_support import Terminal
 from support import Builder
 
-from kbtui.tui.commands import MAIN_SCREEN_COMMANDS
+from kbtui.tui.command_table import MAIN_SCREEN_COMMANDS
 from kbtui.tui.framework.tui_command import TuiCommand
 
 

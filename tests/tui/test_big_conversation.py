@@ -53,7 +53,7 @@ async def test_the_beginning_shows_while_the_rest_loads(big: Path) -> None:
     async with running(big, size=(100, 30)) as tui:
         reader = tui.main.reader_pane.document_view
         with mock.patch.object(Library, "load_conversation", slow):
-            tui.main.open_target(place(tui, TALK))
+            tui.main.open_target_in_reader(place(tui, TALK))
             await tui.until("Question 1?")
             assert reader.document.is_partial
             assert "or more" not in tui.text  # one stands before the first turn
@@ -157,7 +157,9 @@ async def test_a_hit_in_a_huge_turn_is_searched_for_in_a_thread(
         ref = make_conversation_ref("jp-c17800000001", 1)
         passage = "Question 1777?"
         with mock.patch.object(reader_pane, "find_start_block_and_match", remembered):
-            tui.main.open_target(NavigationTarget(TALK, ref=ref, words=("1777",), text=passage))
+            tui.main.open_target_in_reader(
+                NavigationTarget(TALK, ref=ref, words=("1777",), text=passage)
+            )
             await tui.until("Question 1777?")
         assert tui.main.reader_pane.document_view.viewport.current_turn_number == 1
         assert looked
@@ -209,9 +211,9 @@ async def test_a_document_that_was_never_shown_is_freed_without_the_collector(bi
         with noted() as made:
             gc.disable()
             try:
-                tui.main.open_target(place(tui, TALK))
+                tui.main.open_target_in_reader(place(tui, TALK))
                 await tui.until(lambda: bool(made))
-                tui.main.open_target(HOME)
+                tui.main.open_target_in_reader(HOME)
                 await tui.until(
                     lambda: len(made) == 2 and not tui.main.navigator._open_worker.has_running_call
                 )

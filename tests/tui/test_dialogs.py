@@ -6,7 +6,7 @@ from tui_support import running
 
 from kbtui.tui.doctor_screen import DoctorScreen
 from kbtui.tui.framework.dialogs import ChoiceField, FormDialog, FormField, OptionsDialog
-from kbtui.tui.main.screen import MainScreen
+from kbtui.tui.main.main_screen import MainScreen
 
 
 async def test_a_second_key_before_the_options_close_is_ignored(book: Builder) -> None:

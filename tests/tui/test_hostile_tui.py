@@ -60,7 +60,7 @@ async def test_hostile_titles_slugs_tools_and_texts_are_only_shown(book: Builder
         for row in list(tui.main.library_pane.list.rows):
             if row.key.startswith("bad/") or row.key == "topic:bad":
                 place = row.data
-                tui.main.open_target(place)
+                tui.main.open_target_in_reader(place)
                 await tui.until(lambda place=place: tui.main.navigator.shown == place)
                 for _ in range(3):
                     assert_harmless(tui)
@@ -96,6 +96,6 @@ async def test_errors_with_markup_in_their_words_are_only_shown(book: Builder) -
         await tui.open("project/[b]bad")
         await tui.until("! ")
         tui.main.status.flash_message("a [/b] flash \x1b[31m")
-        tui.main.status.set_activity("x", "[link=x] doing")
+        tui.main.status.set_activity_text("x", "[link=x] doing")
         await tui.pilot.pause()
         assert_harmless(tui)

@@ -12,7 +12,7 @@ from support import Builder
 from tui_support import Tui, running
 
 from kbtui.tui.command_palette import find_command_palette_items, list_palette_commands
-from kbtui.tui.commands import SCOPES, list_commands
+from kbtui.tui.command_table import SCOPES, list_commands_of_scopes
 from kbtui.tui.external_programs import build_editor_command
 from kbtui.tui.framework.clipboard import find_clipboard_command
 from kbtui.tui.main.jump_labels import LETTERS, JumpLabelScreen
@@ -188,7 +188,7 @@ async def test_a_letter_leads_to_the_row_or_line_it_stands_on(book: Builder) -> 
         await tui.press("semicolon")
         await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
         await tui.press("3")
-        await tui.until(lambda: tui.main.panes.focused_pane == "citations")
+        await tui.until(lambda: tui.main.panes.focused_pane_id == "citations")
         await tui.press("semicolon")
         await tui.until(lambda: isinstance(tui.app.screen, JumpLabelScreen))
         await tui.press("escape")
@@ -298,11 +298,13 @@ async def test_a_link_to_a_subject_is_opened_and_one_to_the_web_only_after_yes(
     make_workspace.subject("t/b.md", "# B\n\nHere.\n")
     opened: list[str] = []
 
-    def open_web_address(app: object, url: str) -> bool:
+    def open_web_address_in_browser(app: object, url: str) -> bool:
         opened.append(url)
         return True
 
-    monkeypatch.setattr("kbtui.tui.external_programs.open_web_address", open_web_address)
+    monkeypatch.setattr(
+        "kbtui.tui.external_programs.open_web_address_in_browser", open_web_address_in_browser
+    )
     async with running(make_workspace.root) as tui:
         await tui.open("t/a")
         await tui.press("2", "o")
@@ -412,5 +414,5 @@ async def test_the_keys_of_a_dialog_fit_into_sixty_columns(book: Builder, opened
 
 def test_no_two_commands_of_a_place_say_the_same() -> None:
     for scope in SCOPES:
-        said = [command.help for command in list_commands(scope) if command.palette]
+        said = [command.help for command in list_commands_of_scopes(scope) if command.palette]
         assert len(said) == len(set(said))

@@ -189,7 +189,7 @@ async def test_after_a_search_that_failed_no_key_waits_for_its_hits(book: Builde
     async with running(book.root, library=library) as tui:
         await at_once(tui, "/", "x", "enter")
         await tui.until("The search failed: no such disk")
-        await tui.until(lambda: not tui.main.search.is_opening)
+        await tui.until(lambda: not tui.main.search.is_opening_hit)
         assert not tui.main.should_key_wait("y")
 
 

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import WithoutEngine, running, with_keys
 
-from kbtui.tui.commands import ALL_COMMANDS, NO_KEY, SCOPES, SCREEN_COMMANDS, SCREENS, read_keymap
+from kbtui.tui.command_table import (
+    ALL_COMMANDS,
+    NO_KEY,
+    SCOPES,
+    SCREEN_COMMANDS,
+    SCREENS,
+    parse_keymap_settings,
+)
 from kbtui.tui.framework.tui_command import apply_keymap_to_commands, format_key_label
 from kbtui.workspace import load_settings
 
@@ -35,75 +42,75 @@ from kbtui.workspace import load_settings
     ],
 )
 def test_keys_are_written_as_people_see_them(value: Any, keys: str) -> None:
-    found = read_keymap({"citations.open": value})
+    found = parse_keymap_settings({"citations.open": value})
     assert found.keys == {"citations.open": keys}
     assert found.textual_keymap == {"citations.open": keys or NO_KEY}
 
 
 @pytest.mark.parametrize("value", ["hyper+x", "nokey", "ctrl+", 3, True, ["a", 1], "ctrl+q", "^c"])
 def test_what_is_no_key_is_said_and_changes_nothing(value: Any) -> None:
-    found = read_keymap({"doctor": value})
+    found = parse_keymap_settings({"doctor": value})
     assert found.keys == {}
     assert len(found.problems) == 1
     assert found.problems[0].startswith("doctor: ")
 
 
 def test_an_unknown_command_is_said_with_the_nearest() -> None:
-    (problem,) = read_keymap({"serch": "f3"}).problems
+    (problem,) = parse_keymap_settings({"serch": "f3"}).problems
     assert problem == "unknown command 'serch'; did you mean 'search'?"
     # Without quotation marks, TOML reads a name with a dot as nested tables.
-    assert read_keymap({"reader": {"find": "f3"}}).keys == {"reader.find": "f3"}
-    (problem,) = read_keymap({"reader": {"fnid": "f3"}}).problems
+    assert parse_keymap_settings({"reader": {"find": "f3"}}).keys == {"reader.find": "f3"}
+    (problem,) = parse_keymap_settings({"reader": {"fnid": "f3"}}).problems
     assert "'reader.find'" in problem
 
 
 def test_a_key_that_a_command_of_the_same_place_has_is_refused() -> None:
-    found = read_keymap({"reader.find": "n"})
+    found = parse_keymap_settings({"reader.find": "n"})
     assert found.keys == {}
     assert found.problems == [
         "reader.find: n is already the key of reader.next (next turn), so reader.find keeps f ^f"
     ]
     # If two commands get the same key, the second one keeps its default.
-    found = read_keymap({"doctor": "f9", "prompt": "f9"})
+    found = parse_keymap_settings({"doctor": "f9", "prompt": "f9"})
     assert len(found.keys) == 1
     assert "f9 is already" in found.problems[0]
 
 
 def test_a_key_twice_in_a_screen_is_refused() -> None:
-    found = read_keymap({"workshop.try": "w", "doctor.next": "r", "entries.new": "f"})
+    found = parse_keymap_settings({"workshop.try": "w", "doctor.next": "r", "entries.new": "f"})
     assert found.keys == {}
     assert found.problems == [
         "workshop.try: w is already the key of workshop.write (write), so workshop.try keeps /",
         "doctor.next: r is already the key of doctor.look (re-check), so doctor.next keeps n",
         "entries.new: f is already the key of entries.filter (filter), so entries.new keeps n",
     ]
-    (problem,) = read_keymap({"workshop.wirte": "f3"}).problems
+    (problem,) = parse_keymap_settings({"workshop.wirte": "f3"}).problems
     assert problem == "unknown command 'workshop.wirte'; did you mean 'workshop.write'?"
 
 
 def test_two_commands_can_change_keys() -> None:
-    found = read_keymap({"reader.find": "n", "reader.next": "f"})
+    found = parse_keymap_settings({"reader.find": "n", "reader.next": "f"})
     assert found.keys == {"reader.find": "n", "reader.next": "f"}
     assert found.problems == []
 
 
 def test_a_key_that_means_something_else_in_a_pane_is_said_and_kept() -> None:
-    found = read_keymap({"doctor": "n"})
+    found = parse_keymap_settings({"doctor": "n"})
     assert found.keys == {"doctor": "n"}
     assert found.problems == ["doctor: n runs reader.next (next turn) in the reader instead"]
     # Search is immediate: it comes before the commands of a pane.
-    (problem,) = read_keymap({"search": "n"}).problems
+    (problem,) = parse_keymap_settings({"search": "n"}).problems
     assert problem == "reader.next: n runs search (search) in the reader instead"
-    (problem,) = read_keymap({"doctor": "j"}).problems
+    (problem,) = parse_keymap_settings({"doctor": "j"}).problems
     assert problem == "doctor: j runs move.down (down) in every pane instead"
-    (problem,) = read_keymap({"doctor.next": "j"}).problems
+    (problem,) = parse_keymap_settings({"doctor.next": "j"}).problems
     assert problem == "doctor.next: j runs move.down (down) in every pane instead"
     # Commands of "everywhere" do not apply to other screens.
-    assert read_keymap({"doctor.next": "P", "workshop.write": "y"}).problems == []
+    assert parse_keymap_settings({"doctor.next": "P", "workshop.write": "y"}).problems == []
 
 
 def test_the_usual_keys_have_nothing_to_say() -> None:
-    found = read_keymap({command.id: command.keys for command in ALL_COMMANDS})
+    found = parse_keymap_settings({command.id: command.keys for command in ALL_COMMANDS})
     assert found.problems == []
 
 
@@ -113,7 +120,7 @@ keys = st.sampled_from([*"abcdefgnxyzN/?;", "f5", "ctrl+f", "Enter", "", "nokey"
 
 @given(st.dictionaries(ids, keys, max_size=8))
 def test_whatever_is_asked_no_place_has_a_key_twice(table: dict[str, str]) -> None:
-    found = read_keymap(table)
+    found = parse_keymap_settings(table)
     for scope in (*SCOPES, *SCREENS):
         commands = apply_keymap_to_commands(
             (one for one in ALL_COMMANDS if one.scope == scope), found.keys
@@ -127,7 +134,7 @@ def test_keys_are_shown_as_they_can_be_written() -> None:
     for command in ALL_COMMANDS:
         for key in command.keys.split(","):
             written = format_key_label(key).replace("⇧", "shift+")
-            found = read_keymap({"citations.open": written})
+            found = parse_keymap_settings({"citations.open": written})
             assert found.keys == {"citations.open": key} or "is already" in found.problems[0]
 
 

@@ -34,14 +34,14 @@ async def test_every_pane_folds_away_and_comes_back_by_its_key(book: Builder) ->
             await tui.pilot.resize_terminal(width, 30)
             for key, name in (("1", "library"), ("3", "citations")):
                 await tui.press("2", key)
-                await tui.until(lambda name=name: tui.main.panes.focused_pane == name)
+                await tui.until(lambda name=name: tui.main.panes.focused_pane_id == name)
                 await tui.press(key)
                 await tui.until(lambda name=name: name not in shown(tui))
-                assert tui.main.panes.focused_pane == "reader"
+                assert tui.main.panes.focused_pane_id == "reader"
                 assert fills(tui)
                 await tui.press(key)
                 await tui.until(
-                    lambda name=name: name in shown(tui) and tui.main.panes.focused_pane == name
+                    lambda name=name: name in shown(tui) and tui.main.panes.focused_pane_id == name
                 )
                 assert fills(tui)
 
@@ -119,7 +119,7 @@ async def test_a_pane_can_be_alone(book: Builder) -> None:
             before = shown(tui)
             await tui.press("z")
             await tui.until(lambda: shown(tui) == ["reader"])
-            tui.main.action_pane("library")
+            tui.main.action_focus_or_fold_pane("library")
             await tui.until(lambda: shown(tui) == ["library"])
             assert tui.main.library_pane.outer_size.width == width
             await tui.press("2", "z")
@@ -226,7 +226,7 @@ async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> No
 @pytest.mark.parametrize("width", [60, 120, 200])
 async def test_what_was_asked_for_is_in_sight_and_has_the_keys(book: Builder, width: int) -> None:
     async with running(book.root, size=(width, 30), open_ref=parse_ref("guide")) as tui:
-        await tui.until(lambda: tui.main.panes.focused_pane == "reader")
+        await tui.until(lambda: tui.main.panes.focused_pane_id == "reader")
         assert "reader" in shown(tui)
 
 

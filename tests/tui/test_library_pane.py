@@ -277,7 +277,7 @@ async def test_five_thousand_conversations_are_listed_filtered_and_sorted_in_thr
     async with running(workspace_root) as tui:
         pane = tui.main.library_pane
         with mock.patch("kbtui.tui.library_pane.make_library_rows", remembered):
-            pane.show_snapshot(LibrarySnapshot([], infos))
+            pane.show_library_snapshot(LibrarySnapshot([], infos))
             await tui.until(lambda: len(pane.list.rows) > 5_000)
             pane.list.focus()
             await tui.press("f")

@@ -176,7 +176,7 @@ async def test_a_reference_opens_from_the_dialog_and_from_the_search_input(
             tui.main.query_one("#search", Input).value = text
             await tui.press("enter")
             await tui.until(lambda key=key: pane.document_view.document.key == key)
-            await tui.until(lambda: tui.main.panes.focused_pane == "reader")
+            await tui.until(lambda: tui.main.panes.focused_pane_id == "reader")
         assert pane.document_view.viewport.current_reference is not None
 
 

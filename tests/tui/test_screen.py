@@ -8,7 +8,7 @@ from support import Builder
 from textual.color import Color
 from tui_support import Tui, WithoutEngine, clock, matches_snapshot, running
 
-from kbtui.tui.commands import MAIN_SCREEN_COMMANDS, SCOPES, make_scope_bindings
+from kbtui.tui.command_table import MAIN_SCREEN_COMMANDS, SCOPES, make_key_bindings_of_scopes
 from kbtui.tui.theme import DARK, LIGHT
 from kbtui.workspace import load_settings
 
@@ -39,7 +39,7 @@ async def test_as_many_panes_show_as_there_is_room_for(
         for key, name in (("2", "reader"), ("3", "citations"), ("1", "library")):
             await tui.press(key)
             await tui.until(lambda name=name: name in panes(tui))
-            assert tui.main.panes.focused_pane == name
+            assert tui.main.panes.focused_pane_id == name
         await tui.press("slash", "m", "a", "k", "e")
         await tui.until(lambda: "results" in panes(tui))
         await tui.press("enter")
@@ -75,11 +75,11 @@ async def test_tab_goes_round_the_panes(book: Builder) -> None:
     async with running(book.root) as tui:
         seen = []
         for _ in range(4):
-            seen.append(tui.main.panes.focused_pane)
+            seen.append(tui.main.panes.focused_pane_id)
             await tui.press("tab")
         assert seen == ["library", "reader", "citations", "library"]
         await tui.press("shift+tab")
-        assert tui.main.panes.focused_pane == "library"
+        assert tui.main.panes.focused_pane_id == "library"
 
 
 async def test_help_explains_the_keys_of_where_one_is(book: Builder) -> None:
@@ -111,7 +111,7 @@ def test_commands_have_ids_of_their_own_and_keys_that_do_not_clash() -> None:
         scopes = {scope, "everywhere"} | ({"moving"} if scope != "everywhere" else set())
         keys = [key for c in MAIN_SCREEN_COMMANDS if c.scope in scopes for key in c.keys.split(",")]
         assert len(keys) == len(set(keys)), (scope, sorted(keys))
-    assert {binding.id for binding in make_scope_bindings(*SCOPES)} == {
+    assert {binding.id for binding in make_key_bindings_of_scopes(*SCOPES)} == {
         command.id for command in MAIN_SCREEN_COMMANDS
     }
 
@@ -122,17 +122,17 @@ async def test_every_command_has_its_action_where_it_is_bound(book: Builder, com
     from kbtui.tui.citations_pane import CitationsPane
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.library_pane import LibraryPane
-    from kbtui.tui.main.screen import MainScreen
+    from kbtui.tui.main.main_screen import MainScreen
     from kbtui.tui.reader.document_view import DocumentView
     from kbtui.tui.reader.reader_pane import ReaderPane
-    from kbtui.tui.search_pane import ResultsPane
+    from kbtui.tui.search_pane import SearchResultsPane
 
     main = MainScreen(WithoutEngine(book.workspace, load_settings()), clock)
     owners: dict[str, list[Any]] = {
         "library": [LibraryPane],
         "reader": [ReaderPane],
         "citations": [CitationsPane],
-        "results": [ResultsPane],
+        "results": [SearchResultsPane],
         "moving": [RowList, DocumentView],
         "everywhere": [main],
     }[command.scope]

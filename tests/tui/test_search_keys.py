@@ -36,7 +36,7 @@ async def test_a_hit_is_explained(book: Builder) -> None:
         for wanted in ("Rank 1", "keywords  rank 1", "Words", "Embedded text"):
             assert wanted in tui.text
         await tui.press("escape")
-        await tui.until(lambda: tui.main.panes.focused_pane == "results")
+        await tui.until(lambda: tui.main.panes.focused_pane_id == "results")
 
 
 async def test_what_was_not_found_is_explained(book: Builder) -> None:
@@ -158,7 +158,7 @@ async def test_filters_and_their_values_are_completed(book: Builder) -> None:
         # With nothing to complete, Tab goes to the next pane.
         await tui.until(lambda: "Tab completes" not in tui.text)
         await tui.press("tab")
-        await tui.until(lambda: tui.main.panes.focused_pane == "results")
+        await tui.until(lambda: tui.main.panes.focused_pane_id == "results")
 
 
 async def test_a_wrong_filter_is_pointed_at(book: Builder) -> None:
@@ -207,7 +207,7 @@ async def test_a_question_asked_again_for_another_index_is_logged_once(book: Bui
                     and asker._answered_query
                 )
             )
-            asker.log_query()
+            asker.log_current_query()
             await tui.until(lambda: not asker._log_worker.has_pending_result)
 
         await search(tui, "make")
@@ -247,22 +247,22 @@ async def test_what_was_typed_on_the_way_to_a_query_is_not_logged(book: Builder)
         assert log.list_recent_queries() == [], "a short pause is no search"
         await tui.type("e")
         await settle(tui)
-        asker.log_query()  # the user has paused
+        asker.log_current_query()  # the user has paused
         await settle(tui)
         assert log.list_recent_queries() == ["make"]
         # The user has only paused: the longer query takes the place of its beginning.
         await tui.type(" tests")
         await settle(tui)
-        asker.log_query()
+        asker.log_current_query()
         await settle(tui)
         assert log.list_recent_queries() == ["make tests"]
         # After its results were used, a longer query is another search.
         await tui.press("enter")
-        await tui.until(lambda: tui.main.panes.focused_pane == "reader")
+        await tui.until(lambda: tui.main.panes.focused_pane_id == "reader")
         await tui.press("slash", "end")
         await tui.type(" start")
         await settle(tui)
-        asker.log_query()
+        asker.log_current_query()
         await settle(tui)
         assert log.list_recent_queries() == ["make tests start", "make tests"]
         # Several hits are selected, one after the other: that alone is no search either.

@@ -175,17 +175,17 @@ async def test_a_refined_answer_keeps_the_selected_row(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "start")
         pane = tui.main.results_pane
-        pane.show_answer(
+        pane.show_search_answer(
             SearchAnswer("start", "hybrid", [hit("a"), hit("b"), hit("c")]), True, False
         )
         await tui.press("down")
         assert pane.list.selected_row
         assert pane.list.selected_row.key == "b"
-        pane.show_answer(
+        pane.show_search_answer(
             SearchAnswer("start", "hybrid", [hit("x"), hit("c"), hit("a"), hit("b")]), False, True
         )
         assert pane.list.selected_row.key == "b"
-        pane.show_answer(SearchAnswer("start", "hybrid", [hit("x"), hit("c")]), False, True)
+        pane.show_search_answer(SearchAnswer("start", "hybrid", [hit("x"), hit("c")]), False, True)
         assert pane.list.selected_row is not None
 
 
@@ -200,9 +200,9 @@ async def test_a_refined_answer_begins_with_the_best_hit_where_nobody_selected_o
     async with running(book.root, size=(80, 24)) as tui:
         await search(tui, "start")
         pane = tui.main.results_pane
-        pane.show_answer(SearchAnswer("start", "hybrid", worded), True, False)
+        pane.show_search_answer(SearchAnswer("start", "hybrid", worded), True, False)
         await tui.pilot.pause()
-        pane.show_answer(SearchAnswer("start", "hybrid", [*meant, worded[0]]), False, True)
+        pane.show_search_answer(SearchAnswer("start", "hybrid", [*meant, worded[0]]), False, True)
         await tui.pilot.pause()
         assert pane.list.selected_row
         assert pane.list.selected_row.key == "m0"

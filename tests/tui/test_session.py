@@ -50,7 +50,7 @@ async def test_it_reopens_as_it_was_left(book: Builder) -> None:
         assert tui.main.library_pane.state.expanded == expanded
         assert tui.main.library_pane.state.hidden
         await tui.until(lambda: tui.main.library_pane.outer_size.width == wide)
-        assert tui.main.panes.folded_panes == ["citations"]
+        assert tui.main.panes.folded_pane_ids == ["citations"]
         await tui.press("left_square_bracket")
         await tui.until("Short sentences. No tabs.")
 
@@ -59,20 +59,20 @@ async def test_keys_reach_the_reader_where_the_library_was_left_folded(book: Bui
     async with running(book.root, start=AGAIN) as tui:
         await tui.open("jp-c17800000001")
         await tui.press("1", "1")
-        assert tui.main.panes.folded_panes == ["library"]
+        assert tui.main.panes.folded_pane_ids == ["library"]
     async with running(book.root, start=AGAIN) as tui:
         reader = tui.main.reader_pane.document_view
         await tui.until(lambda: reader.document.key == "jp-c17800000001")
         await tui.press("n")
         await tui.until(lambda: reader.viewport.current_turn_number == 1)
-        assert tui.main.panes.folded_panes == ["library"]
+        assert tui.main.panes.folded_pane_ids == ["library"]
         await tui.press("slash", "escape")
-        assert tui.main.panes.focused_pane == "reader"
+        assert tui.main.panes.focused_pane_id == "reader"
     # With one pane at a time, the library is the first pane.
     async with running(book.root, size=(60, 24), start=AGAIN) as tui:
         await tui.until(lambda: tui.main.library_pane.region.width > 0)
         await tui.press("j")
-        assert tui.main.panes.focused_pane == "library"
+        assert tui.main.panes.focused_pane_id == "library"
 
 
 async def test_fresh_begins_anew_and_is_remembered_then(book: Builder) -> None:

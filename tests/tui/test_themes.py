@@ -19,13 +19,13 @@ from textual.theme import BUILTIN_THEMES, Theme
 from tui_support import running
 
 from kbtui.tui.framework.styled_widget import TEXT_STYLES, resolve_style_roles
-from kbtui.tui.terminal import is_dark_color
+from kbtui.tui.terminal_setup import is_dark_color
 from kbtui.tui.theme import (
     READABLE_CONTRAST,
     THEMES,
-    compute_contrast,
-    derive_colors,
-    get_counterpart_theme,
+    compute_contrast_ratio,
+    derive_readable_colors,
+    get_light_or_dark_counterpart,
     load_user_themes,
 )
 
@@ -62,10 +62,11 @@ def pairs() -> set[tuple[str, str]]:
 
 def unreadable(theme: Theme) -> list[tuple[str, str, float]]:
     variables = theme.to_color_system().generate()
-    made = {**derive_colors(variables), "background": variables["background"]}
+    made = {**derive_readable_colors(variables), "background": variables["background"]}
     colors = {name: Color.parse(value) for name, value in made.items()}
     ratios = [
-        (text, ground, compute_contrast(colors[text], colors[ground])) for text, ground in pairs()
+        (text, ground, compute_contrast_ratio(colors[text], colors[ground]))
+        for text, ground in pairs()
     ]
     return [
         (text, ground, round(ratio, 2))
@@ -86,7 +87,7 @@ def test_the_styles_have_the_pairs_that_are_looked_at() -> None:
     # The colours of a user's theme were checked by nobody.
     assert (
         not {text for text, _ in found}
-        - set(derive_colors(THEMES[0].to_color_system().generate()))
+        - set(derive_readable_colors(THEMES[0].to_color_system().generate()))
         - {"background"}
     )
 
@@ -126,7 +127,7 @@ async def test_every_theme_draws_with_the_colours_that_were_tested(book: Builder
 
 
 def test_what_was_found_can_be_read_in_whatever_text_it_was_found() -> None:
-    colours = derive_colors(THEMES[0].to_color_system().generate())
+    colours = derive_readable_colors(THEMES[0].to_color_system().generate())
     for found in ("found", "found-here"):
         alone = resolve_style_roles(found, colours)
         for role in TEXT_STYLES:
@@ -138,11 +139,11 @@ def test_what_was_found_can_be_read_in_whatever_text_it_was_found() -> None:
 
 def test_dark_and_light_are_partners() -> None:
     for theme in THEMES:
-        other = get_counterpart_theme(theme.name, theme.dark)
+        other = get_light_or_dark_counterpart(theme.name, theme.dark)
         assert ALL[other].dark is not theme.dark
-        assert get_counterpart_theme(other, ALL[other].dark) == theme.name
-    assert get_counterpart_theme("nord", True) == "kbtui-light"
-    assert get_counterpart_theme("solarized-light", False) == "kbtui-dark"
+        assert get_light_or_dark_counterpart(other, ALL[other].dark) == theme.name
+    assert get_light_or_dark_counterpart("nord", True) == "kbtui-light"
+    assert get_light_or_dark_counterpart("solarized-light", False) == "kbtui-dark"
 
 
 def test_a_theme_of_ones_own(tmp_path: Path) -> None:
@@ -202,8 +203,8 @@ def test_a_colour_that_a_terminal_names(color: str, dark: bool | None) -> None:
 
 ASK = """
 import json, sys
-from kbtui.tui.terminal import detect_background
-found = detect_background()
+from kbtui.tui.terminal_setup import detect_terminal_background
+found = detect_terminal_background()
 print("FOUND", json.dumps(found), flush=True)
 """
 

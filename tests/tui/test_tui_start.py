@@ -164,7 +164,7 @@ from kbtui.tui.app import KbtuiApp
 def broken(self):
     secret = "what stands in a file"
     raise RuntimeError("a mistake")
-KbtuiApp.action_theme = broken
+KbtuiApp.action_switch_light_or_dark = broken
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -203,15 +203,15 @@ def test_no_workspace_is_said_before_the_screen_is_taken(tmp_path: Path) -> None
 GUARD = """
 import os, sys
 from pathlib import Path
-from kbtui.tui.terminal import StderrRedirect
+from kbtui.tui.terminal_setup import StderrRedirect
 redirect = StderrRedirect(Path(sys.argv[1]))
-redirect.start()
+redirect.redirect_stderr()
 sys.__stderr__.write("drawn\\n"); sys.__stderr__.flush()
 os.write(2, b"native noise\\n")
-with redirect.suspend():
+with redirect.restore_stderr_temporarily():
     os.write(2, b"an editor speaks\\n")
 os.write(2, b"more noise\\n")
-redirect.stop()
+redirect.restore_stderr()
 os.write(2, b"a traceback\\n")
 """
 

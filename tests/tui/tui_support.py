@@ -17,7 +17,7 @@ from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
 from kbtui.refs import Ref
 from kbtui.tui.app import KbtuiApp, TuiStartOptions
-from kbtui.tui.main.screen import MainScreen
+from kbtui.tui.main.main_screen import MainScreen
 from kbtui.workspace import load_settings
 
 # The day after the conversations that `Builder` writes.
@@ -82,7 +82,7 @@ class Tui:
         from kbtui.tui.navigation_target import make_navigation_target
 
         place = make_navigation_target(self.app.library.parse_typed_reference(ref))
-        self.main.open_target(place)
+        self.main.open_target_in_reader(place)
         await self.until(lambda: self.main.navigator.shown == place)
         await self.until(lambda: self.main.reader_pane.document_view.document.key == place.key)
 

@@ -28,7 +28,7 @@ from kbtui.tui.entries.entry_table import (
     read_entry_pages,
 )
 from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
-from kbtui.tui.external_programs import open_web_address
+from kbtui.tui.external_programs import open_web_address_in_browser
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.clipboard import copy_text_to_clipboards
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -76,7 +76,7 @@ ACTIONS_WITHOUT_ENTRY = {
     "leave",
     "create_subject",
     "reload",
-    "app.theme",
+    "app.switch_light_or_dark",
 }
 """The actions that do not depend on the selected entry."""
 READ_AHEAD_ROWS = 100
@@ -416,8 +416,8 @@ class EntriesScreen(ListDetailScreen):
         """Open the web address that the entry was fetched from; without a browser, copy the address."""
         entry = self.list.selected_entry
         if entry is None or not entry.source_url:
-            self.refuse_key("this entry was not fetched from a web address")
-        elif open_web_address(self.app, entry.source_url):
+            self.show_key_refusal("this entry was not fetched from a web address")
+        elif open_web_address_in_browser(self.app, entry.source_url):
             self.show_message(f"opened {entry.source_url}")
         else:
             copy_text_to_clipboards(self.app, entry.source_url)
@@ -480,7 +480,7 @@ class EntriesScreen(ListDetailScreen):
         """Return the selected entry, or None after a message if it is a conversation."""
         entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":
-            self.refuse_key("conversations cannot be changed here; only subjects can")
+            self.show_key_refusal("conversations cannot be changed here; only subjects can")
             return None
         return entry
 

@@ -14,7 +14,7 @@ from kbtui.tui.home_and_help_pages import (
     build_topic_document,
 )
 from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
-from kbtui.tui.navigation_target import HOME, make_navigation_target, may_be_reference
+from kbtui.tui.navigation_target import HOME, looks_like_reference, make_navigation_target
 from kbtui.tui.reader.document_blocks import TextBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, has_loaded_start_block
 
@@ -50,7 +50,7 @@ class NavigationHistory:
         """The current target, or None if nothing has been opened."""
         return self.targets[self.at] if self.targets else None
 
-    def add_target(self, target: NavigationTarget) -> None:
+    def add_target_to_history(self, target: NavigationTarget) -> None:
         """Drop all targets after the current one, and make `target` the current one."""
         self.targets[self.at + 1 :] = [target]
         self.at = len(self.targets) - 1
@@ -99,75 +99,75 @@ class DocumentNavigator:
         self.shown: NavigationTarget | None = None
         """The target that the reader shows; a preview of a hit is not in `history`."""
 
-    def open_target(self, target: NavigationTarget, *, preview: bool = False) -> None:
+    def open_target_in_reader(self, target: NavigationTarget, *, preview: bool = False) -> None:
         """Show a target; a preview is not added to the history."""
         if not preview:
             self.save_reading_position_in_history()
             current = self.history.current_target
-            if not (current and current.is_same_document(target) and target.ref is None):
-                self.history.add_target(target)
-        self.show_target(target)
+            if not (current and current.shows_same_document(target) and target.ref is None):
+                self.history.add_target_to_history(target)
+        self.show_target_in_reader(target)
         self.is_opening = self.is_opening and not preview
 
     def save_reading_position_in_history(self) -> None:
         """Store the reading position in the history, unless the reader shows a preview."""
         current, history = self.history.current_target, self.history
-        if current is not None and current.is_same_document(self.shown):
+        if current is not None and current.shows_same_document(self.shown):
             mark = self._pane.document_view.viewport.make_scroll_anchor()
             history.targets[history.at] = current._replace(mark=mark)
 
-    def go_through_history(self, by: int) -> None:
+    def go_back_or_forward(self, by: int) -> None:
         """Go `by` steps forward in the history, or back if negative."""
         self.save_reading_position_in_history()
         if 0 <= self.history.at + by < len(self.history.targets):
             self.history.at += by
-            self.show_target(self.history.targets[self.history.at])
+            self.show_target_in_reader(self.history.targets[self.history.at])
         else:
             direction = "back" if by < 0 else "forward"
-            self._status.refuse_key(f"Nothing to go {direction} to.", "dim")
+            self._status.show_key_refusal(f"Nothing to go {direction} to.", "dim")
 
-    def show_document_before_preview(self) -> None:
+    def return_to_document_before_preview(self) -> None:
         """Return to the document that the reader showed before a preview."""
         current = self.history.current_target
-        if current and current != self.shown and not current.is_same_document(self.shown):
-            self.show_target(current)
+        if current and current != self.shown and not current.shows_same_document(self.shown):
+            self.show_target_in_reader(current)
 
-    def restore_target(self, target: NavigationTarget) -> None:
+    def restore_last_opened_target(self, target: NavigationTarget) -> None:
         """Show the current target of a restored history, or the home page if the target no longer exists."""
         self._restoring = target
-        self.show_target(target)
+        self.show_target_in_reader(target)
 
-    def show_target(self, target: NavigationTarget) -> None:
+    def show_target_in_reader(self, target: NavigationTarget) -> None:
         """Show a target without adding it to the history."""
         self._open_worker.discard_pending_results()
         self.is_opening = False
         if target.key.startswith("problem:"):
             document = build_problem_document(target.key, "A problem", target.text)
-            self._show_document(target, document)
+            self._show_document_in_reader(target, document)
             return
         shown, is_position = self._pane.document_view.document, target.ref and target.mark is None
-        if is_position and target.is_same_document(self.shown) and not shown.is_partial:
+        if is_position and target.shows_same_document(self.shown) and not shown.is_partial:
             self.shown = target
             self._pane.go_to_place_in_document(target)
             self._on_opened(shown, target, False)
             return
-        self._status.set_activity("open", f"opening {target.key} …")
+        self._status.set_activity_text("open", f"opening {target.key} …")
         contents = self.contents
         self.is_opening = True
         self._open_worker.submit_with_progress(
             lambda tell: self._load_document(target, contents, tell),
             lambda document: self._show_document_beginning(target, document),
-            lambda document: self._show_opened_document(contents, target, document),
+            lambda document: self._show_loaded_document(contents, target, document),
             self._report_open_failure,
         )
 
     def _show_document_beginning(self, target: NavigationTarget, document: ReaderDocument) -> None:
         """Show the beginning of a large document, if it contains the position of the target."""
         if has_loaded_start_block(document, target):
-            self._show_document(target, document)
-        self._status.set_activity("open", f"reading the rest of {target.key} …")
+            self._show_document_in_reader(target, document)
+        self._status.set_activity_text("open", f"reading the rest of {target.key} …")
 
-    def _show_opened_document(
+    def _show_loaded_document(
         self, contents: LibrarySnapshot | None, target: NavigationTarget, document: ReaderDocument
     ) -> None:
         restoring, self._restoring = self._restoring, None
@@ -177,19 +177,19 @@ class DocumentNavigator:
                 target.ref._replace(lines=None, turn=None, call=None) if target.ref else target.key
             )
             self._home_note = f"{gone} no longer exists; it was open last time."
-            self.show_target(HOME)
+            self.show_target_in_reader(HOME)
             return
         if self._pane.document_view.document.is_partial and target == self.shown:
-            self._status.set_activity("open", None)
-            self._replace_document(target, document)
+            self._status.set_activity_text("open", None)
+            self._replace_shown_document(target, document)
             return
-        self._show_document(target, document)
+        self._show_document_in_reader(target, document)
         # The home page may have been built before the lists were read.
         if target.key == "home" and contents is not self.contents:
             self.reload_shown_document()
 
-    def _show_document(self, target: NavigationTarget, document: ReaderDocument) -> None:
-        self._status.set_activity("open", None)
+    def _show_document_in_reader(self, target: NavigationTarget, document: ReaderDocument) -> None:
+        self._status.set_activity_text("open", None)
         self.is_opening = False
         self.shown = target
         if target.key != "home":
@@ -198,7 +198,7 @@ class DocumentNavigator:
         self._on_opened(document, target, False)
 
     def _report_open_failure(self, error: Exception) -> None:
-        self._status.set_activity("open", None)
+        self._status.set_activity_text("open", None)
         self.is_opening = False
         reason = format_error_on_one_line(error, self._library.workspace.root)
         self._status.flash_message(f"cannot open: {reason}", "error")
@@ -208,7 +208,7 @@ class DocumentNavigator:
         target = self.shown or HOME
         if target.key.startswith("problem:"):
             return
-        if self._reload_worker.has_pending_result and target.is_same_document(self._reloading):
+        if self._reload_worker.has_pending_result and target.shows_same_document(self._reloading):
             # Finish the current reload first: if every write restarted it, it might never end.
             self._must_reload_again = True
             return
@@ -217,7 +217,7 @@ class DocumentNavigator:
 
         def replace_reloaded_document(document: ReaderDocument) -> None:
             if document is not shown:
-                self._replace_document(target, document)
+                self._replace_shown_document(target, document)
             if self._must_reload_again:
                 self.reload_shown_document()
 
@@ -227,8 +227,8 @@ class DocumentNavigator:
             self._report_open_failure,
         )
 
-    def _replace_document(self, target: NavigationTarget, document: ReaderDocument) -> None:
-        if target.is_same_document(self.shown):
+    def _replace_shown_document(self, target: NavigationTarget, document: ReaderDocument) -> None:
+        if target.shows_same_document(self.shown):
             self._pane.show_reloaded_document(document)
             self._on_opened(document, target, True)
         else:
@@ -242,11 +242,11 @@ class DocumentNavigator:
     # opening references that the user typed
 
     @property
-    def is_looking_up(self) -> bool:
+    def is_looking_up_reference(self) -> bool:
         """Whether a reference is still being looked up."""
         return self._lookup_worker.has_pending_result
 
-    def open_typed_reference(self, text: str) -> None:
+    def open_entered_reference(self, text: str) -> None:
         """Go to a turn of the open conversation by its number, or open any other reference."""
         if self._pane.go_to_turn_or_line_number(text):
             return
@@ -255,18 +255,18 @@ class DocumentNavigator:
             # A turn that is still loading is opened by its reference, which waits for it.
             text = f"{document.ref}:{text.strip()}"
         root = self._library.workspace.root
-        self._look_up_and_open(
-            text, lambda error: self._status.refuse_key(format_error_on_one_line(error, root))
+        self._look_up_and_open_reference(
+            text, lambda error: self._status.show_key_refusal(format_error_on_one_line(error, root))
         )
 
-    def open_reference(self, text: str, otherwise: Callable[[], None]) -> None:
+    def open_text_if_reference(self, text: str, otherwise: Callable[[], None]) -> None:
         """Open `text` if all of it is a reference that exists; if not, call `otherwise`."""
-        if may_be_reference(text.strip()):
-            self._look_up_and_open(text.strip(), lambda error: otherwise())
+        if looks_like_reference(text.strip()):
+            self._look_up_and_open_reference(text.strip(), lambda error: otherwise())
         else:
             otherwise()
 
-    def _look_up_and_open(self, text: str, on_error: Callable[[Exception], None]) -> None:
+    def _look_up_and_open_reference(self, text: str, on_error: Callable[[Exception], None]) -> None:
         self._lookup_worker.submit(
             lambda: make_navigation_target(self._library.resolve_reference(text)),
             self._open_in_front,
@@ -292,8 +292,8 @@ class DocumentNavigator:
             if ref and ref.conversation:
                 made = self._make_conversation_document(ref.conversation, show_beginning, shown)
             else:
-                made = self._make_page(target, contents)
-            return _lay_out_beginning(made)
+                made = self._make_page_or_subject_document(target, contents)
+            return _lay_out_first_blocks(made)
         except KbtuiError as error:
             document = build_problem_document(key, key, error.message, error.where, error.hint)
             document.is_missing = isinstance(error, NothingFound)
@@ -301,7 +301,7 @@ class DocumentNavigator:
         except (OSError, ValueError, RecursionError, MemoryError) as error:
             return build_problem_document(key, key, f"{type(error).__name__}: {error}")
 
-    def _make_page(
+    def _make_page_or_subject_document(
         self, target: NavigationTarget, contents: LibrarySnapshot | None
     ) -> ReaderDocument:
         library, ref = self._library, target.ref
@@ -334,11 +334,11 @@ class DocumentNavigator:
         with pause_garbage_collection():
             if show_beginning and (beginning := library.load_conversation_beginning(info)):
                 document = build_conversation_document(beginning, clock(), partial=True)
-                show_beginning(_lay_out_beginning(document))
+                show_beginning(_lay_out_first_blocks(document))
             return build_conversation_document(library.load_conversation(conversation), clock())
 
 
-def _lay_out_beginning(document: ReaderDocument) -> ReaderDocument:
+def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:
     for block in document.blocks[:WARM_BLOCKS]:
         if isinstance(block, TextBlock):
             block.make_lines_with_lead(80)
@@ -397,5 +397,5 @@ class MainScreenContext(NamedTuple):
     panes: PaneLayout
     status: StatusBar
     navigator: DocumentNavigator
-    open_target: Callable[[NavigationTarget], None]
+    open_target_in_reader: Callable[[NavigationTarget], None]
     """Shows a target and focuses the reader."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbtui.tui.citations_pane import CitationsPane
     from kbtui.tui.library_pane import LibraryPane
     from kbtui.tui.reader.document_view import LinePosition
-    from kbtui.tui.search_pane import ResultsPane
+    from kbtui.tui.search_pane import SearchResultsPane
 
     JumpTarget = tuple[int, int, Callable[[], object]]
 
@@ -44,7 +44,7 @@ def make_jump_labels(panes: PaneLayout, open_link: Callable[[], object]) -> list
         if pane.region.width:
             go = partial(panes.focus_widget, FOCUS_TARGETS[pane.id or ""])
             found.append(JumpLabel(pane.region.right - 3, pane.region.y, digit, go))
-    targets = [*_find_visible_rows(panes), *_find_visible_links(panes, open_link)]
+    targets = [*_find_visible_row_targets(panes), *_find_visible_link_targets(panes, open_link)]
     letters = list(LETTERS)
     if len(targets) > len(letters):
         letters = [one + other for one in LETTERS for other in LETTERS]
@@ -52,22 +52,24 @@ def make_jump_labels(panes: PaneLayout, open_link: Callable[[], object]) -> list
     return [*found, *(JumpLabel(x, y, label, go) for (x, y, go), label in pairs)]
 
 
-def _find_visible_rows(panes: PaneLayout) -> Iterator[JumpTarget]:
+def _find_visible_row_targets(panes: PaneLayout) -> Iterator[JumpTarget]:
     for pane in (panes.library, panes.results, panes.citations):
         rows = pane.list.iterate_visible_rows() if pane.list.region.width else ()
         for line, row in rows:
 
             def open_row(
-                pane: LibraryPane | ResultsPane | CitationsPane = pane, key: str = row.key
+                pane: LibraryPane | SearchResultsPane | CitationsPane = pane, key: str = row.key
             ) -> None:
                 panes.focus_widget(f"#{pane.list.id}")
                 pane.list.select_row(key)
-                pane.action_open()
+                pane.action_open_selected_row()
 
             yield pane.list.region.x, pane.list.region.y + line, open_row
 
 
-def _find_visible_links(panes: PaneLayout, open_link: Callable[[], object]) -> Iterator[JumpTarget]:
+def _find_visible_link_targets(
+    panes: PaneLayout, open_link: Callable[[], object]
+) -> Iterator[JumpTarget]:
     """Yield a target for each visible line of the reader that has a fold or a link."""
     reader = panes.reader.document_view
     for y, (position, line) in enumerate(reader.viewport.rows if reader.region.width else ()):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.tui.citations_pane import CitationsPane
 from kbtui.tui.library_pane import LibraryPane
 from kbtui.tui.reader.reader_pane import ReaderPane
-from kbtui.tui.search_pane import ResultsPane
+from kbtui.tui.search_pane import SearchResultsPane
 
 if TYPE_CHECKING:
     from textual.geometry import Size
@@ -53,7 +53,7 @@ class PaneLayout:
     def __init__(self, screen: Screen[Any], library: Library, clock: Clock) -> None:
         self._screen = screen
         self.library = LibraryPane(clock)
-        self.results = ResultsPane()
+        self.results = SearchResultsPane()
         self.reader = ReaderPane()
         self.citations = CitationsPane(library, clock, self.reader.document_view)
         self.extra_widths: dict[str, int] = {}
@@ -64,18 +64,18 @@ class PaneLayout:
     # focus
 
     @property
-    def focused_pane(self) -> str | None:
+    def focused_pane_id(self) -> str | None:
         """The id of the focused pane, or None if no pane has the focus."""
-        return self._find_pane_name(self._screen.focused)
+        return self._find_pane_id_of_widget(self._screen.focused)
 
-    def _find_pane_name(self, widget: Widget | None) -> str | None:
+    def _find_pane_id_of_widget(self, widget: Widget | None) -> str | None:
         nodes = widget.ancestors_with_self if widget else ()
         return next((node.id for node in nodes if node.id in FOCUS_TARGETS), None)
 
     def focus_widget(self, selector: str) -> None:
         """Focus a widget by its CSS selector, and show its pane."""
         target = self._screen.query_one(selector)
-        self.show_pane(self._find_pane_name(target))
+        self.show_pane(self._find_pane_id_of_widget(target))
         self._screen.set_focus(target)
 
     def show_pane(self, name: str | None) -> None:
@@ -99,22 +99,24 @@ class PaneLayout:
             order = [
                 FOCUS_TARGETS[name]
                 for name in ("library", "reader", "citations")
-                if name not in self.folded_panes or name == self.focused_pane
+                if name not in self.folded_pane_ids or name == self.focused_pane_id
             ]
-        panes = [self._find_pane_name(self._screen.query_one(selector)) for selector in order]
-        now = panes.index(self.focused_pane) if self.focused_pane in panes else -1
+        panes = [
+            self._find_pane_id_of_widget(self._screen.query_one(selector)) for selector in order
+        ]
+        now = panes.index(self.focused_pane_id) if self.focused_pane_id in panes else -1
         self.focus_widget(order[(now + step) % len(order)])
 
     # folding
 
     @property
-    def folded_panes(self) -> list[str]:
+    def folded_pane_ids(self) -> list[str]:
         """The ids of the folded panes."""
         return [name for name in FOLDABLE if self._screen.has_class(f"no-{name}")]
 
     def fold_pane_if_focused(self, name: str) -> bool:
         """Fold a pane; return False if it is not focused or cannot be folded."""
-        if name not in FOLDABLE or self.focused_pane != name:
+        if name not in FOLDABLE or self.focused_pane_id != name:
             return False
         screen = self._screen
         if not screen.has_class("-one"):
@@ -124,26 +126,26 @@ class PaneLayout:
             if name != "citations" or not screen.has_class("-two"):
                 screen.add_class(f"no-{name}")
         self.focus_widget("#document")
-        self.apply_widths()
+        self.apply_pane_widths()
         return True
 
-    def restore_layout(self, folded: list[str], extra_widths: dict[str, int]) -> None:
+    def restore_pane_layout(self, folded: list[str], extra_widths: dict[str, int]) -> None:
         """Fold and resize the panes as in the saved session."""
         for name in folded:
             self._screen.add_class(f"no-{name}")
-        if self.focused_pane in folded and not self._screen.has_class("-one"):
+        if self.focused_pane_id in folded and not self._screen.has_class("-one"):
             self.focus_widget("#document")  # A hidden pane cannot keep the focus.
         self.extra_widths = dict(extra_widths)
-        self.apply_widths()
+        self.apply_pane_widths()
 
-    def toggle_zoom(self) -> None:
+    def toggle_pane_zoom(self) -> None:
         """Show the focused pane alone, or all panes again."""
         self._screen.toggle_class("zoomed")
-        self.apply_widths()
+        self.apply_pane_widths()
 
     # widths
 
-    def set_size_classes(self, size: Size, *, update: bool = True) -> None:
+    def set_screen_size_classes(self, size: Size, *, update: bool = True) -> None:
         """Set the classes of a size before Textual does, to avoid a second layout."""
         classes: dict[str, bool] = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
@@ -151,46 +153,46 @@ class PaneLayout:
             classes |= {one[1]: one is fitting for one in breakpoints}
         self._screen.update_classes(classes, update=update, animate=False)
 
-    def update_size(self) -> None:
+    def adapt_layout_to_terminal_size(self) -> None:
         """Lay the panes out for the new size of the terminal."""
         size = self._screen.app.size
         if self._size not in (None, size):
-            self.set_size_classes(size)
-            self.apply_widths()
+            self.set_screen_size_classes(size)
+            self.apply_pane_widths()
         self._size = size
-        self._screen.call_after_refresh(self.apply_widths)
+        self._screen.call_after_refresh(self.apply_pane_widths)
 
     @property
-    def _width_class(self) -> str | None:
+    def _screen_width_class(self) -> str | None:
         return next((name for name in DEFAULT_WIDTHS if self._screen.has_class(name)), None)
 
-    def _get_default_width(self, name: str) -> int:
-        width_class, total = self._width_class, self._screen.app.size.width
+    def _get_default_pane_width(self, name: str) -> int:
+        width_class, total = self._screen_width_class, self._screen.app.size.width
         if name == "results":
             return total // 2
         width = DEFAULT_WIDTHS[width_class][name] if width_class else 0
         if name == "citations" and width_class == "-wide":
-            return max(width, total - self._get_neighbour_width(name) - READER_MAX_WIDTH)
+            return max(width, total - self._get_opposite_pane_width(name) - READER_MAX_WIDTH)
         return width
 
-    def _get_neighbour_width(self, name: str) -> int:
+    def _get_opposite_pane_width(self, name: str) -> int:
         """Return the width of the pane on the other side of the reader, or 0 if it is hidden."""
         other = {"library": "citations", "citations": "library"}.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:
             return 0
-        return max(MIN_WIDTH, self._get_default_width(other) + self.extra_widths.get(other, 0))
+        return max(MIN_WIDTH, self._get_default_pane_width(other) + self.extra_widths.get(other, 0))
 
-    def apply_widths(self) -> None:
+    def apply_pane_widths(self) -> None:
         """Set the widths of the panes for the size of the screen."""
-        width_class, total = self._width_class, self._screen.app.size.width
+        width_class, total = self._screen_width_class, self._screen.app.size.width
         is_zoomed = self._screen.has_class("zoomed")
         for name in ("library", "citations", "results"):
             pane = self._screen.query_one(f"#{name}")
             is_set = name in self.extra_widths or (name, width_class) == ("citations", "-wide")
             is_alone = width_class is None or (name, width_class) == ("results", "-two")
             if is_set and not is_alone and not is_zoomed:
-                most = total - 2 * MIN_WIDTH - self._get_neighbour_width(name)
-                width = self._get_default_width(name) + self.extra_widths.get(name, 0)
+                most = total - 2 * MIN_WIDTH - self._get_opposite_pane_width(name)
+                width = self._get_default_pane_width(name) + self.extra_widths.get(name, 0)
                 pane.styles.width = max(MIN_WIDTH, min(width, most))
             elif pane.styles.inline.has_rule("width"):
                 pane.styles.clear_rule("width")
@@ -198,12 +200,12 @@ class PaneLayout:
 
     def widen_focused_pane(self, by: int) -> None:
         """Widen the focused pane by `by` cells, or narrow it if negative."""
-        if self.focused_pane:
-            self.widen_pane(self.focused_pane, by)
+        if self.focused_pane_id:
+            self.widen_pane(self.focused_pane_id, by)
 
     def widen_pane(self, name: str, by: int) -> bool:
         """Widen a pane by `by` cells and narrow the reader; return False if this is impossible."""
-        if self._width_class is None:
+        if self._screen_width_class is None:
             return False
         if name == "reader":
             name, by = ("results" if self._screen.has_class("searching") else "library"), -by
@@ -211,24 +213,24 @@ class PaneLayout:
         if not pane.display or pane.size.width == 0:
             return False
         before = pane.outer_size.width
-        self.extra_widths[name] = before - self._get_default_width(name) + by
-        self.apply_widths()
+        self.extra_widths[name] = before - self._get_default_pane_width(name) + by
+        self.apply_pane_widths()
         # Store the width after limiting it, so that the opposite command takes effect immediately.
         if (width := pane.styles.width) is not None:
-            self.extra_widths[name] = int(width.value) - self._get_default_width(name)
+            self.extra_widths[name] = int(width.value) - self._get_default_pane_width(name)
         return True
 
-    def reset_layout(self) -> None:
+    def reset_pane_layout(self) -> None:
         """Reset the widths of the panes, and unfold them."""
         self._screen.remove_class("zoomed", *(f"no-{name}" for name in FOLDABLE))
         self.extra_widths.clear()
-        self.apply_widths()
+        self.apply_pane_widths()
 
     # dragging a border
 
-    def grab_border(self, x: int, y: int) -> bool:
+    def grab_pane_border(self, x: int, y: int) -> bool:
         """Grab the border at this position; return False if there is no border."""
-        if self._width_class is None or not 0 < x < self._screen.size.width - 1:
+        if self._screen_width_class is None or not 0 < x < self._screen.size.width - 1:
             return False
         for name in ("library", "results", "citations"):
             region = self._screen.query_one(f"#{name}").region
@@ -238,7 +240,7 @@ class PaneLayout:
                 return True
         return False
 
-    def drag_border(self, x: int) -> None:
+    def drag_pane_border(self, x: int) -> None:
         """Move the grabbed border to a column."""
         if self._grabbed_border:
             name, before = self._grabbed_border
@@ -246,7 +248,7 @@ class PaneLayout:
             if by and self.widen_pane(name, by):
                 self._grabbed_border = (name, x)
 
-    def release_border(self) -> bool:
+    def release_pane_border(self) -> bool:
         """Release the grabbed border; return False if there was none."""
         grabbed, self._grabbed_border = self._grabbed_border is not None, None
         return grabbed

@@ -56,7 +56,7 @@ def load_saved_session(library: Library) -> SavedSession | None:
 
     try:
         state = UserData(library.workspace).load_front_end_state(STATE_NAME)
-        return _parse_session(state) if state else None
+        return _parse_saved_session(state) if state else None
     except (KbtuiError, OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -69,12 +69,15 @@ def save_session(library: Library, session: SavedSession) -> None:
     history: NavigationHistory = state.pop("history")
     first = max(0, min(history.at - TARGETS_MOST // 2, len(history.targets) - TARGETS_MOST))
     targets = history.targets[first : first + TARGETS_MOST]
-    state |= {"places": [_serialize_target(one) for one in targets], "at": history.at - first}
+    state |= {
+        "places": [_serialize_navigation_target(one) for one in targets],
+        "at": history.at - first,
+    }
     with suppress(KbtuiError, OSError, ValueError):
         UserData(library.workspace).save_front_end_state(STATE_NAME, state)
 
 
-def _serialize_target(target: NavigationTarget) -> dict[str, Any]:
+def _serialize_navigation_target(target: NavigationTarget) -> dict[str, Any]:
     # Do not save the searched words: they belong only in the query log, which the user can erase.
     return {
         "key": target.key,
@@ -84,8 +87,8 @@ def _serialize_target(target: NavigationTarget) -> dict[str, Any]:
     }
 
 
-def _parse_session(state: dict[str, Any]) -> SavedSession:
-    parsed = [_parse_target(found) for found in state["places"]]
+def _parse_saved_session(state: dict[str, Any]) -> SavedSession:
+    parsed = [_parse_saved_target(found) for found in state["places"]]
     targets = [target for target in parsed if target is not None]
     expanded = state.get("expanded")
     return SavedSession(
@@ -99,7 +102,7 @@ def _parse_session(state: dict[str, Any]) -> SavedSession:
     )
 
 
-def _parse_target(state: dict[str, Any]) -> NavigationTarget | None:
+def _parse_saved_target(state: dict[str, Any]) -> NavigationTarget | None:
     """Return a saved target, or None if its reference is missing or invalid."""
     mark = state.get("mark")
     target = {"home": HOME, "prompt": PROMPT}.get(str(state["key"]))
@@ -112,7 +115,7 @@ def _parse_target(state: dict[str, Any]) -> NavigationTarget | None:
     return target._replace(view=str(state.get("view", "read")), mark=anchor)
 
 
-class SessionManager:
+class SavedSessionManager:
     """Restores and saves the session of a workspace, unless the settings disable sessions."""
 
     def __init__(
@@ -133,37 +136,37 @@ class SessionManager:
         self._first_theme = ""
         self._is_restored = False
 
-    def start(self) -> None:
+    def restore_session_or_open_first_target(self) -> None:
         """Restore the saved session, or show the first target if there is none."""
         self._first_theme = self._main.screen.app.theme
         if self._must_reopen:
             self._worker.submit(
                 lambda: load_saved_session(self._main.library),
-                self._open_session,
-                lambda error: self._open_session(None),
+                self._open_session_or_first_target,
+                lambda error: self._open_session_or_first_target(None),
             )
         else:
-            self._open_session(None)
+            self._open_session_or_first_target(None)
 
-    def _open_session(self, session: SavedSession | None) -> None:
+    def _open_session_or_first_target(self, session: SavedSession | None) -> None:
         navigator = self._main.navigator
         if navigator.history.targets:
             return  # The user opened something while the session was loaded.
         if session is not None:
-            self._restore_session(session)
+            self._apply_saved_session(session)
         if current := navigator.history.current_target:
-            navigator.restore_target(current)
+            navigator.restore_last_opened_target(current)
         else:
-            navigator.open_target(self._first)
+            navigator.open_target_in_reader(self._first)
 
-    def _restore_session(self, session: SavedSession) -> None:
+    def _apply_saved_session(self, session: SavedSession) -> None:
         self._is_restored = True
         main = self._main
         main.navigator.history = session.history
         main.panes.library.state.hidden = session.hidden
         if session.expanded is not None:
-            main.panes.library.restore_expanded(session.expanded)
-        main.panes.restore_layout(session.folded, session.widths)
+            main.panes.library.restore_unfolded_rows(session.expanded)
+        main.panes.restore_pane_layout(session.folded, session.widths)
         app = main.screen.app
         if session.theme in app.available_themes and not main.library.settings.theme:
             app.theme = session.theme
@@ -173,23 +176,25 @@ class SessionManager:
     def save_session_soon(self) -> None:
         """Save the session in a few seconds, so that little is lost if kbtui is killed."""
         if self._is_on and self._save_timer is None:
-            self._save_timer = self._main.screen.set_timer(SAVE_SECONDS, self._save_in_thread)
+            self._save_timer = self._main.screen.set_timer(
+                SAVE_SECONDS, self._save_session_in_thread
+            )
 
-    def _save_in_thread(self) -> None:
+    def _save_session_in_thread(self) -> None:
         self._save_timer = None
-        library, session = self._main.library, self._make_session()
+        library, session = self._main.library, self._capture_session()
         self._worker.submit(lambda: save_session(library, session), lambda _: None, lambda _: None)
 
-    def stop(self) -> None:
+    def save_session_if_worthwhile(self) -> None:
         """Save the session, unless it is new and the user has changed nothing in it."""
         if not self._is_on or not self._main.navigator.history.targets:
             return
-        session = self._make_session()
+        session = self._capture_session()
         is_changed = session.folded or session.widths or session.theme
         if is_changed or self._is_restored or len(session.history.targets) > 1:
             save_session(self._main.library, session)
 
-    def _make_session(self) -> SavedSession:
+    def _capture_session(self) -> SavedSession:
         main = self._main
         main.navigator.save_reading_position_in_history()
         theme = main.screen.app.theme
@@ -198,7 +203,7 @@ class SessionManager:
             history=main.navigator.history,
             expanded=sorted(library.state.expanded) if library.contents is not None else None,
             hidden=library.state.hidden,
-            folded=main.panes.folded_panes,
+            folded=main.panes.folded_pane_ids,
             widths=dict(main.panes.extra_widths),
             theme=theme if theme != self._first_theme else "",
             mode=self._search.mode,

@@ -92,12 +92,12 @@ class SearchController:
         self._focus_before = FOCUS_TARGETS["library"]
 
     @property
-    def is_open(self) -> bool:
+    def is_results_pane_open(self) -> bool:
         """Whether the results pane is shown."""
         return self._main.screen.has_class("searching")
 
     @property
-    def is_opening(self) -> bool:
+    def is_opening_hit(self) -> bool:
         """Whether a hit is being opened, or will be opened as soon as the search finds one."""
         is_searching = self._is_full_search_pending or self._keyword_worker.has_pending_result
         return self._is_opening_hit or (self._must_open_first and is_searching)
@@ -112,37 +112,37 @@ class SearchController:
 
     # entering and leaving
 
-    def focus_input(self) -> None:
+    def focus_search_input(self) -> None:
         """Focus the search input."""
         screen = self._main.screen
         if screen.focused is not self._search_input:
-            self._remember_focused_widget()
+            self._remember_focused_pane()
             screen.set_focus(self._search_input)
             self._search_input.action_select_all()
         screen.set_class(bool(self.query), "searching")
 
-    def focus_results(self) -> None:
+    def focus_search_results(self) -> None:
         """Focus the hits of the last query; if there are none, focus the input."""
         if self._pane.list.rows:
             self._show_and_focus_results()
             self.repeat_search()
         else:
-            self.focus_input()
+            self.focus_search_input()
 
     def _show_and_focus_results(self) -> None:
-        self._remember_focused_widget()
+        self._remember_focused_pane()
         self._main.screen.add_class("searching")
         self._main.panes.focus_widget("#results-list")
 
-    def _remember_focused_widget(self) -> None:
-        name = self._main.panes.focused_pane
+    def _remember_focused_pane(self) -> None:
+        name = self._main.panes.focused_pane_id
         if name and name != "results":
             self._focus_before = FOCUS_TARGETS[name]
 
     def leave_search_input(self) -> None:
         """Go from the input to the hits; close the search if there are none."""
         self._unused = ""
-        if self.is_open and (self._pane.list.rows or self._pane.answer is not None):
+        if self.is_results_pane_open and (self._pane.list.rows or self._pane.answer is not None):
             self._main.panes.focus_widget("#results-list")
         else:
             self.close_results()
@@ -150,7 +150,7 @@ class SearchController:
     def close_results(self) -> None:
         """Close the search, and focus the pane that had the focus before."""
         self.hide_results()
-        self._main.navigator.show_document_before_preview()
+        self._main.navigator.return_to_document_before_preview()
         self._main.panes.focus_widget(self._focus_before)
 
     def hide_results(self) -> None:
@@ -163,14 +163,14 @@ class SearchController:
 
     # searching
 
-    def show_query(self, text: str) -> None:
+    def search_and_show_results(self, text: str) -> None:
         """Search for a text and show the results; an empty text hides them."""
         self.search_new_query(text)
         self._main.screen.set_class(bool(self.query), "searching")
         if self.query:
             self._main.panes.show_pane("results")
         else:
-            self._main.navigator.show_document_before_preview()
+            self._main.navigator.return_to_document_before_preview()
 
     def search_new_query(self, text: str) -> None:
         """Search for a text, unless it is the current query."""
@@ -220,28 +220,30 @@ class SearchController:
         self._limit = FIRST_HITS
         if not self.query:
             self._answered_query = ""
-            self._pane.show_text("Type to search.")
+            self._pane.show_text_instead_of_hits("Type to search.")
             return
         if not self._pane.list.rows:
-            self.show_wait_reason()
+            self.show_search_wait_reason()
         if self.mode != "semantic":
             request = self._make_search_request(mode="lexical", partial=True)
             self._keyword_worker.submit(
                 lambda: self._library.search_by_keywords(request),
-                lambda answer: self._show_answer(answer, refining=self.mode == "hybrid"),
+                lambda answer: self._show_search_answer(answer, refining=self.mode == "hybrid"),
                 self._report_search_failure,
             )
         self._timer = self._pane.set_timer(FULL_SEARCH_DELAY_SECONDS, self._start_full_search)
 
-    def show_wait_reason(self) -> None:
+    def show_search_wait_reason(self) -> None:
         """If there are no hits, show what the search is waiting for."""
         if not self.query or self._has_failed:
             return
         answer, status = self._pane.answer, self._main.status
         if answer is None and self._answered_query != self.query:
-            self._pane.show_text(status.describe_index_wait(has_answer=False) or "Searching …")
+            self._pane.show_text_instead_of_hits(
+                status.describe_index_wait(has_answer=False) or "Searching …"
+            )
         elif answer is not None and not answer.hits:
-            self._pane.show_wait_reason(status.describe_index_wait(has_answer=True))
+            self._pane.show_search_wait_reason(status.describe_index_wait(has_answer=True))
 
     def _make_search_request(self, *, mode: Mode, partial: bool) -> SearchRequest:
         hidden = self._main.panes.library.state.hidden
@@ -255,7 +257,7 @@ class SearchController:
         unfinished = self._make_search_request(mode=self.mode, partial=True)
 
         def search_also_half_typed_word() -> SearchAnswer:
-            # `origin=None` keeps the search out of the query log; `log_query` logs it later.
+            # `origin=None` keeps the search out of the query log; `log_current_query` logs it later.
             answer = self._library.search(request, origin=None)
             if answer.hits and not answer.has_notice("meaning_only"):
                 return answer
@@ -269,23 +271,27 @@ class SearchController:
             return wider
 
         self._full_worker.submit(
-            search_also_half_typed_word, self._show_full_answer, self._report_search_failure
+            search_also_half_typed_word, self._show_full_search_answer, self._report_search_failure
         )
 
-    def _show_full_answer(self, answer: SearchAnswer) -> None:
+    def _show_full_search_answer(self, answer: SearchAnswer) -> None:
         self._keyword_worker.discard_pending_results()
-        self._show_answer(answer, refining=False)
+        self._show_search_answer(answer, refining=False)
         self._unlogged = None if self._is_logged else answer
         query = self.query
-        seconds, follow_up = LOG_DELAY_SECONDS, self.log_query
+        seconds, follow_up = LOG_DELAY_SECONDS, self.log_current_query
         if self._library.is_index_unfinished:
             seconds, follow_up = REPEAT_INTERVAL_SECONDS, self.repeat_search
         self._pane.set_timer(seconds, lambda: follow_up() if query == self.query else None)
 
-    def _show_answer(self, answer: SearchAnswer, *, refining: bool) -> None:
-        self._pane.show_answer(answer, refining, same_query=self._answered_query == self.query)
+    def _show_search_answer(self, answer: SearchAnswer, *, refining: bool) -> None:
+        self._pane.show_search_answer(
+            answer, refining, same_query=self._answered_query == self.query
+        )
         if not answer.hits:
-            self._pane.show_wait_reason(self._main.status.describe_index_wait(has_answer=True))
+            self._pane.show_search_wait_reason(
+                self._main.status.describe_index_wait(has_answer=True)
+            )
         self._answered_query = self.query
         self._answered_request = self._make_search_request(mode=answer.mode, partial=answer.partial)
         if self._must_open_first and answer.hits:
@@ -295,11 +301,11 @@ class SearchController:
         self._answered_query = ""
         self._has_failed = True
         self._must_open_first = False
-        self._pane.show_text(f"The search failed: {one_line(str(error))}")
+        self._pane.show_text_instead_of_hits(f"The search failed: {one_line(str(error))}")
 
     # recent queries
 
-    def log_query(self) -> None:
+    def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
         A longer form of the last logged query replaces it, unless the hits of that query were used.
@@ -327,14 +333,14 @@ class SearchController:
             return
         from kbtui.userdata import UserData
 
-        def add_queries(found: list[str]) -> None:
+        def add_recent_queries(found: list[str]) -> None:
             self._recent_queries = list(dict.fromkeys([*self._recent_queries, *found]))
             self._recall_older_query()
 
         self._recent_worker.submit(
             lambda: UserData(self._library.workspace).query_log.list_recent_queries(),
-            add_queries,
-            lambda error: add_queries([]),
+            add_recent_queries,
+            lambda error: add_recent_queries([]),
         )
 
     def _recall_older_query(self) -> None:
@@ -344,9 +350,9 @@ class SearchController:
 
     # opening hits
 
-    def submit_query(self, text: str) -> None:
+    def open_reference_or_best_hit(self, text: str) -> None:
         """Open `text` if it is a reference, otherwise the selected hit."""
-        self._main.navigator.open_reference(text, self._open_best_hit)
+        self._main.navigator.open_text_if_reference(text, self._open_best_hit)
 
     def _open_best_hit(self) -> None:
         """Open the selected hit; if the search is still running, open the first hit it finds."""
@@ -360,57 +366,57 @@ class SearchController:
     def _open_selected_hit(self) -> None:
         self._must_open_first = False
         self._is_opening_hit = self._pane.list.selected_row is not None
-        self._pane.action_open()
+        self._pane.action_open_selected_row()
 
-    def open_hit(self, hit: Hit, preview: bool) -> None:
+    def open_or_preview_hit(self, hit: Hit, preview: bool) -> None:
         """Open a hit, or preview it after a short delay if the reader is next to the results."""
         target = make_hit_target(hit)
         if self._preview_timer:
             self._preview_timer.stop()
         if not preview:
-            self.log_query()
+            self.log_current_query()
             self._unused = ""
-            self._main.open_target(target)
+            self._main.open_target_in_reader(target)
             return
         self._preview_timer = self._main.screen.set_timer(
-            PREVIEW_DELAY_SECONDS, lambda: self._preview_target(target)
+            PREVIEW_DELAY_SECONDS, lambda: self._preview_target_in_reader(target)
         )
 
     def preview_selected_hit(self) -> None:
         """Preview the selected hit at once, because the terminal may be wide enough for the reader now."""
         if row := self._pane.list.selected_row:
-            self._preview_target(make_hit_target(row.data))
+            self._preview_target_in_reader(make_hit_target(row.data))
 
-    def _preview_target(self, target: NavigationTarget) -> None:
+    def _preview_target_in_reader(self, target: NavigationTarget) -> None:
         has_room = bool(self._main.screen.classes & {"-three", "-wide"})
-        if self.is_open and has_room and target != self._main.navigator.shown:
-            self._main.navigator.open_target(target, preview=True)
+        if self.is_results_pane_open and has_room and target != self._main.navigator.shown:
+            self._main.navigator.open_target_in_reader(target, preview=True)
 
     # similar items and explanations
 
-    def find_similar_passages(self) -> None:
+    def show_similar_to_selected_item(self) -> None:
         """Show passages similar to the selected or open item."""
-        reference = self._items.get_reference_or_warn()
+        reference = self._items.get_selected_reference_or_warn()
         if reference is None:
             return
         ref = parse_ref(reference)
         if ref.kind == "topic":
-            self._main.status.refuse_key(
+            self._main.status.show_key_refusal(
                 "Select a subject or conversation; a topic has no text of its own to compare."
             )
             return
         request = SearchRequest("", per_entry=1, limit=MAX_HITS)
 
-        def show_similar(answer: SearchAnswer) -> None:
+        def show_similar_passages(answer: SearchAnswer) -> None:
             self._stop_search()
             self.query, self._answered_query, self._answered_request = "", "", None
-            self._pane.show_similar(reference, answer)
+            self._pane.show_similar_passages(reference, answer)
             self._show_and_focus_results()
 
         self._items.run_with_activity_shown(
             f"looking for passages similar to {reference} …",
             lambda: self._library.find_similar_passages(ref, request),
-            show_similar,
+            show_similar_passages,
         )
 
     def explain_selected_hit(self) -> None:
@@ -419,13 +425,13 @@ class SearchController:
         if row is None:
             return
 
-        def find_explanation(answer: SearchAnswer) -> RankExplanation | None:
+        def find_hit_explanation(answer: SearchAnswer) -> RankExplanation | None:
             ids = [hit.chunk_id for hit in answer.hits]
             return dict(zip(ids, answer.explanations, strict=False)).get(row.data.chunk_id)
 
-        self._show_explanation({"explain": True}, find_explanation)
+        self._show_rank_explanation({"explain": True}, find_hit_explanation)
 
-    def explain_missing(self) -> None:
+    def ask_which_missing_hit_to_explain(self) -> None:
         """Ask for a reference, and explain why the results do not contain it."""
         current = self._main.navigator.history.current_target
         ref = current.ref if current else None
@@ -437,17 +443,17 @@ class SearchController:
 
         def explain_missing_reference(text: str | None) -> None:
             if text:
-                self._show_explanation({"why": text}, lambda answer: answer.why)
+                self._show_rank_explanation({"why": text}, lambda answer: answer.why)
 
         self._main.screen.app.push_screen(dialog, explain_missing_reference)
 
-    def _show_explanation(
+    def _show_rank_explanation(
         self, options: dict[str, Any], find: Callable[[SearchAnswer], RankExplanation | None]
     ) -> None:
         """Repeat the search with additional `options`, and show the explanation from its answer."""
         request, status = self._answered_request, self._main.status
         if request is None:
-            status.refuse_key("Search first, then ask why.")
+            status.show_key_refusal("Search first, then ask why.")
             return
 
         def show_explanation_document(explanation: RankExplanation | None) -> None:
@@ -466,7 +472,7 @@ class SearchController:
 
     # suggestions
 
-    def suggest_completions(self, entry: Input) -> None:
+    def show_completion_suggestions(self, entry: Input) -> None:
         """Suggest completions while the user types: the best one in the input, all of them below."""
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
@@ -474,12 +480,12 @@ class SearchController:
             self._hints.suggestions = []
             return
         self._suggestion_worker.submit(
-            lambda: self._find_suggestions(text, cursor),
-            lambda found: self._receive_suggestions(entry, text, cursor, found),
-            lambda error: self._receive_suggestions(entry, text, cursor, []),
+            lambda: self._find_query_suggestions(text, cursor),
+            lambda found: self._show_query_suggestions(entry, text, cursor, found),
+            lambda error: self._show_query_suggestions(entry, text, cursor, []),
         )
 
-    def _find_suggestions(self, text: str, cursor: int) -> list[QuerySuggestion]:
+    def _find_query_suggestions(self, text: str, cursor: int) -> list[QuerySuggestion]:
         from kbtui.search.query_suggestions import suggest_query_completions
 
         # Until a search has returned, suggest only filters and topics, instead of building an index.
@@ -487,7 +493,7 @@ class SearchController:
         reader = self._library.open_index_reader(0.0) if has_index else None
         return suggest_query_completions(text, cursor, self._library.load_knowledge(), reader)
 
-    def _receive_suggestions(
+    def _show_query_suggestions(
         self, entry: Input, text: str, cursor: int, found: list[QuerySuggestion]
     ) -> None:
         if entry.value != text:

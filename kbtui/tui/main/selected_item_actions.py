@@ -12,7 +12,7 @@ from kbtui.knowledge.knowledge_classes import Topic
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui import external_programs
-from kbtui.tui.commands import find_key_label
+from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.clipboard import copy_text_to_clipboards, format_copied_size
 from kbtui.tui.framework.dialogs import (
@@ -80,15 +80,15 @@ class SelectedItemActions:
         """Return the reference of the item, or None if it has no reference."""
         panes = self._main.panes
         for pane in (panes.results, panes.library, panes.citations):
-            if pane.id == panes.focused_pane and (row := pane.list.selected_row):
+            if pane.id == panes.focused_pane_id and (row := pane.list.selected_row):
                 return str(row.data.ref) if row.data is not None and row.data.ref else None
         return panes.reader.document_view.viewport.current_reference
 
-    def get_reference_or_warn(self) -> str | None:
+    def get_selected_reference_or_warn(self) -> str | None:
         """Return the reference of the item; if it has no reference, show a message and return None."""
         reference = self.get_selected_reference()
         if reference is None:
-            self._main.status.refuse_key("Nothing here has a reference.")
+            self._main.status.show_key_refusal("Nothing here has a reference.")
         return reference
 
     def run_with_activity_shown(
@@ -103,12 +103,12 @@ class SelectedItemActions:
         `on_done` gets the result. With `holds_keys`, keys wait for the dialog that `on_done` opens.
         """
         status = self._main.status
-        status.set_activity("slow", activity)
+        status.set_activity_text("slow", activity)
         self.is_asking = holds_keys
 
         def clear_activity() -> None:
             self.is_asking = False
-            status.set_activity("slow", None)
+            status.set_activity_text("slow", None)
 
         def deliver_result(result: T) -> None:
             clear_activity()
@@ -124,9 +124,9 @@ class SelectedItemActions:
 
     # copying
 
-    def copy_reference(self) -> None:
+    def copy_selected_reference(self) -> None:
         """Copy the reference of the item."""
-        if reference := self.get_reference_or_warn():
+        if reference := self.get_selected_reference_or_warn():
             self.copy_text(reference, reference)
 
     def copy_text(self, text: str, name: str) -> None:
@@ -153,7 +153,7 @@ class SelectedItemActions:
 
     def bookmark_item(self) -> None:
         """Bookmark the item with a note, or change the note of its bookmark."""
-        reference = self.get_reference_or_warn()
+        reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
         from kbtui.userdata import UserData
@@ -186,7 +186,7 @@ class SelectedItemActions:
 
     def _get_title_for_reference(self, reference: str) -> str:
         panes = self._main.panes
-        if panes.focused_pane == "results" and (row := panes.results.list.selected_row):
+        if panes.focused_pane_id == "results" and (row := panes.results.list.selected_row):
             return str(row.data.title)
         contents = self._main.navigator.contents
         conversation = parse_ref(reference).conversation
@@ -194,25 +194,27 @@ class SelectedItemActions:
             info = contents.find_conversation(conversation)
             return info.name if info else ""
         title = panes.reader.document_view.document.title
-        return one_line(title) if panes.focused_pane == "reader" else ""
+        return one_line(title) if panes.focused_pane_id == "reader" else ""
 
     # links
 
-    def choose_link(self) -> None:
+    def open_link_on_current_line(self) -> None:
         """Open the link on the current line; if there are several, ask which one."""
         found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)[: len(LETTERS)]
         if not found:
-            self._main.status.refuse_key("No link on this line.")
+            self._main.status.show_key_refusal("No link on this line.")
         elif len(found) == 1:
-            self._follow_link(found[0])
+            self._open_document_link(found[0])
         else:
             options = [
                 DialogOption(letter, link.text, link.href, link)
                 for letter, link in zip(LETTERS, found, strict=False)
             ]
-            self._main.screen.app.push_screen(OptionsDialog("Links", options), self._follow_link)
+            self._main.screen.app.push_screen(
+                OptionsDialog("Links", options), self._open_document_link
+            )
 
-    def _follow_link(self, link: DocumentLink | None) -> None:
+    def _open_document_link(self, link: DocumentLink | None) -> None:
         """Open the subject that a link refers to; for a web page, an image or a PDF, ask first."""
         if link is None:
             return
@@ -234,7 +236,7 @@ class SelectedItemActions:
             ref = resolve_subject_link(link.href, here.topic or "", here.slug or "")
         contents = main.navigator.contents
         if ref and contents and contents.find_subject(ref.topic or "", ref.slug or ""):
-            main.open_target(make_navigation_target(ref))
+            main.open_target_in_reader(make_navigation_target(ref))
             return
         reason = "not a subject, a web page, or an image or PDF in the workspace"
         main.status.flash_message(f"cannot open {link.href}: {reason}", "warning")
@@ -244,14 +246,14 @@ class SelectedItemActions:
         app, status = self._main.screen.app, self._main.status
         program, kind = ("system's viewer", "path") if path else ("browser", "address")
 
-        def open_or_copy(choice: str | None) -> None:
+        def open_or_copy_link(choice: str | None) -> None:
             if choice == "copy":
                 self.copy_text(address, address)
             elif choice == "open":
                 if path:
-                    is_open = external_programs.start_default_program(str(path))
+                    is_open = external_programs.open_in_default_program(str(path))
                 else:
-                    is_open = external_programs.open_web_address(app, address)
+                    is_open = external_programs.open_web_address_in_browser(app, address)
                 if is_open:
                     status.flash_message(f"opened in the {program}: {address}")
                 else:
@@ -261,25 +263,27 @@ class SelectedItemActions:
             DialogOption("o", f"open it in the {program}", "", "open"),
             DialogOption("y", f"copy the {kind}", "", "copy"),
         ]
-        app.push_screen(OptionsDialog(address, options), open_or_copy)
+        app.push_screen(OptionsDialog(address, options), open_or_copy_link)
 
     # editing
 
-    def edit_subject(self) -> None:
+    def edit_selected_subject(self) -> None:
         """Open the subject in the user's editor at the current line."""
-        reference = self.get_reference_or_warn()
+        reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
         main = self._main
         ref = parse_ref(reference)
         if ref.kind != "subject":
-            key = find_key_label("copy_more", main.screen.configured_keys)
+            key = find_key_label_of_command("copy_more", main.screen.configured_keys)
             hint = f" Press {key} to copy this." if key else ""
             main.status.flash_message(f"Only subject files can be edited here.{hint}", "warning")
             return
         try:
             path = main.library.find_subject(ref).path
-            external_programs.edit_file(main.screen.app, path, ref.lines[0] if ref.lines else 0)
+            external_programs.edit_file_in_user_editor(
+                main.screen.app, path, ref.lines[0] if ref.lines else 0
+            )
         except KbtuiError as error:
             main.status.flash_message(
                 format_error_on_one_line(error, main.library.workspace.root), "error"
@@ -296,9 +300,9 @@ class SelectedItemActions:
         shown = main.navigator.shown
         conversation = shown.ref.conversation if shown and shown.ref else None
         if conversation is None:
-            key = find_key_label("export", main.screen.configured_keys)
+            key = find_key_label_of_command("export", main.screen.configured_keys)
             hint = f", then press {key}" if key else ""
-            main.status.refuse_key(f"Open a conversation first{hint}.")
+            main.status.show_key_refusal(f"Open a conversation first{hint}.")
             return
 
         def export_after_confirmation(export: tuple[Path, str] | None) -> None:
@@ -353,19 +357,19 @@ class SelectedItemActions:
             main.status.flash_message(message)
             return
 
-        def show_proposal(proposal: FirstTopicProposal) -> None:
+        def show_topic_proposal(proposal: FirstTopicProposal) -> None:
             def write_topic_if_confirmed(is_yes: bool | None) -> None:
                 if is_yes:
                     self.run_with_activity_shown(
                         "writing …", proposal.write_topic, report_written_topic
                     )
 
-            page = make_proposal_page(proposal, main.library.workspace.root)
+            page = make_first_topic_page(proposal, main.library.workspace.root)
             screen = DocumentOverlayScreen("A first topic", page, confirm_label="write it")
             main.screen.app.push_screen(screen, write_topic_if_confirmed)
 
         def report_written_topic(_: None) -> None:
-            workshop = find_key_label("workshop", main.screen.configured_keys)
+            workshop = find_key_label_of_command("workshop", main.screen.configured_keys)
             hint = f"; {workshop} opens the prompt workshop" if workshop else ""
             main.status.flash_message(f"wrote .jp/kb.toml, which declares a topic{hint}")
             on_written()
@@ -373,7 +377,7 @@ class SelectedItemActions:
         self.run_with_activity_shown(
             "looking for text files …",
             lambda: make_first_topic_proposal(main.library),
-            show_proposal,
+            show_topic_proposal,
         )
 
 
@@ -464,7 +468,7 @@ def _count_text_files(directory: Path) -> int:
     return count
 
 
-def make_proposal_page(proposal: FirstTopicProposal, root: Path) -> ReaderDocument:
+def make_first_topic_page(proposal: FirstTopicProposal, root: Path) -> ReaderDocument:
     """Return the page that shows the proposed change of the file, and asks whether to write it."""
     name = proposal.directory.relative_to(root)
     change = proposal.change

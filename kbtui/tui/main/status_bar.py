@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.reactive import reactive
 
 from kbtui.text import one_line
-from kbtui.tui.commands import Scope, find_key_label, list_commands
+from kbtui.tui.command_table import Scope, find_key_label_of_command, list_commands_of_scopes
 from kbtui.tui.framework.styled_text import (
     align_spans_to_edges,
     capitalize_unless_name,
@@ -56,7 +56,7 @@ class StatusBar(StyledWidget):
         self._was_ready = False
         self._last_ready_event: EngineEvent = {}
 
-    def set_activity(self, name: str, text: str | None) -> None:
+    def set_activity_text(self, name: str, text: str | None) -> None:
         """Show the text of the activity `name`; None ends the activity."""
         if text is None:
             self._activities.pop(name, None)
@@ -72,13 +72,13 @@ class StatusBar(StyledWidget):
         self._flash_timer = self.set_timer(FLASH_SECONDS, self._clear_flashed_message)
         self.refresh()
 
-    def refuse_key(self, text: str, role: str = "warning") -> None:
+    def show_key_refusal(self, text: str, role: str = "warning") -> None:
         """Show why a key does nothing here, for a few seconds or until the next key."""
         self.flash_message(text, role)
         self._is_refusal = True
 
     def clear_refused_key_message(self) -> None:
-        """Remove a message that `refuse_key` shows."""
+        """Remove a message that `show_key_refusal` shows."""
         if self._is_refusal:
             self._clear_flashed_message()
 
@@ -105,7 +105,7 @@ class StatusBar(StyledWidget):
         """Update the state of index and search from an event of the engine."""
         kind = event.get("event")
         if kind == "progress":
-            self._show_progress(event)
+            self._show_index_progress(event)
         elif kind == "ready":
             self._last_ready_event = event
             self._show_index_ready(event)
@@ -114,16 +114,16 @@ class StatusBar(StyledWidget):
             self._first_index_by = "" if self._was_ready else "alone"
             self._last_ready_event = {}
             reason = one_line(str(event.get("reason", "")))
-            self._set_index_state("◌", "warning", f"keywords only: {reason}", "keywords only")
+            self._set_index_status("◌", "warning", f"keywords only: {reason}", "keywords only")
         self.refresh()
 
-    def _set_index_state(
+    def _set_index_status(
         self, sign: str, sign_role: str, text: str, short: str, role: str = "dim"
     ) -> None:
         self._sign = [(f"{sign} ", sign_role)]
         self._index_text, self._short_text, self._index_role = text, short, role
 
-    def _show_progress(self, event: EngineEvent) -> None:
+    def _show_index_progress(self, event: EngineEvent) -> None:
         done, total = int(event.get("done") or 0), int(event.get("total") or 0)
         if done >= total:
             self._activities.pop("index", None)
@@ -133,7 +133,7 @@ class StatusBar(StyledWidget):
         if reason := event.get("waits"):
             text += f"; waiting, {one_line(str(reason))}"
         elif left := event.get("seconds_left"):
-            text += f", {_format_duration(float(left))} left"
+            text += f", {_format_time_left(float(left))} left"
         self._activities["index"] = text
         if phase == "embedding" and self._last_ready_event:
             self._show_index_ready({**self._last_ready_event, "left": total - done})
@@ -144,44 +144,44 @@ class StatusBar(StyledWidget):
         self._first_index_by = "" if event.get("lexical") or error else "engine"
         if error:
             text = one_line(f"index: {error}")
-            self._set_index_state("!", "error", text, "index failed", "error")
+            self._set_index_status("!", "error", text, "index failed", "error")
         elif self._first_index_by:
-            self._set_index_state("◌", "warning", "building the first index", "no index yet")
+            self._set_index_status("◌", "warning", "building the first index", "no index yet")
         elif not event.get("semantic"):
             reason = one_line(str(event.get("reason") or "no model"))
             text = f"index ready · keywords only: {reason}"
-            self._set_index_state("◐", "warning", text, "keywords only")
+            self._set_index_status("◐", "warning", text, "keywords only")
         elif left:
             text = f"index ready · {left:,} passages to embed"
-            self._set_index_state("◐", "warning", text, "embedding")
+            self._set_index_status("◐", "warning", text, "embedding")
         else:
             text = "index ready · keywords and meaning"
-            self._set_index_state("●", "inserted", text, "index ready")
+            self._set_index_status("●", "inserted", text, "index ready")
 
     # the line
 
-    def _make_left_spans(self) -> Spans:
+    def _make_message_spans(self) -> Spans:
         if self._flash:
             return self._flash
         if self.problem:
             return [(f"! {one_line(self.problem)}", "error")]
         return [(" · ".join(self._activities.values()) or self._workspace, "dim")]
 
-    def _make_right_spans(self, text: str) -> Spans:
+    def _make_index_status_spans(self, text: str) -> Spans:
         mode: Spans = [(f" · mode: {self.search_mode}", "key")] if self.search_mode else []
         return [*self._sign, (text, self._index_role), *mode]
 
     def render_line(self, y: int) -> Strip:
         """Draw the left part, and the longest form of the right part that fits."""
-        width, left = self.content_size.width, self._make_left_spans()
+        width, left = self.content_size.width, self._make_message_spans()
         room = width - measure_cell_width(left) - 2
         texts = (self._index_text, self._short_text)
-        forms = (*map(self._make_right_spans, texts), self._sign)
+        forms = (*map(self._make_index_status_spans, texts), self._sign)
         right = next((form for form in forms if measure_cell_width(form) <= room), [])
         return self.render_spans(align_spans_to_edges(left, right, width) if y == 0 else [], width)
 
 
-def _format_duration(seconds: float) -> str:
+def _format_time_left(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)
@@ -222,22 +222,22 @@ class KeyHintLine(StyledWidget):
     def render_line(self, y: int) -> Strip:
         """Draw the keys, the suggestions or the command."""
         width = self.content_size.width
-        return self.render_spans([] if y else self._make_hint_spans(width), width)
+        return self.render_spans([] if y else self._make_key_hint_spans(width), width)
 
-    def _make_hint_spans(self, width: int) -> Spans:
+    def _make_key_hint_spans(self, width: int) -> Spans:
         if self.equivalent_command:
-            key = find_key_label("help", self.keymap)
+            key = find_key_label_of_command("help", self.keymap)
             help_hint = f"  {key} help" if key else ""
             return [("As text: ", "dim"), (self.equivalent_command, "key"), (help_hint, "dim")]
         if self.input_id == "search" and self.suggestions:
             return self.suggestions
         if self.input_id:
-            pairs = self._get_input_hints()
+            pairs = self._get_input_key_hints()
             while len(pairs) > 1 and measure_cell_width(format_key_hints(pairs)) > width:
                 # Keep the first hint (how to accept) and the last (how to leave), which matter most.
                 pairs.pop(-2)
             return format_key_hints(pairs)
-        commands = list_commands(*self.scopes, keymap=self.keymap)
+        commands = list_commands_of_scopes(*self.scopes, keymap=self.keymap)
         for number, command in enumerate(commands):
             if "links" in self.offers and command.needs == "folds":
                 # On a line with nothing to unfold, Enter opens the link.
@@ -246,9 +246,9 @@ class KeyHintLine(StyledWidget):
                 commands[number] = command._replace(label=FIND_LABELS[command.id], needs="")
         return format_command_hints(commands, width, self.offers)
 
-    def _get_input_hints(self) -> list[tuple[str, str]]:
+    def _get_input_key_hints(self) -> list[tuple[str, str]]:
         pairs = [*INPUT_HINTS.get(self.input_id, INPUT_HINTS[""])]
-        keys = [find_key_label(command_id, self.keymap) for command_id in FIND_LABELS]
+        keys = [find_key_label_of_command(command_id, self.keymap) for command_id in FIND_LABELS]
         if self.input_id == "find" and all(keys):
             pairs[0] = ("Enter", f"accept, then {'/'.join(keys)}")
         return pairs

@@ -456,12 +456,12 @@ class PromptWorkshopScreen(ListDetailScreen):
             "topic": f"mark the subjects of this topic, or press {switch} to switch it on or off",
             "fragment": "JP's prompt fragments are read-only here",
         }
-        self.refuse_key(reasons.get(node.kind, "select a subject to mark"))
+        self.show_key_refusal(reasons.get(node.kind, "select a subject to mark"))
 
     def action_toggle_topic(self) -> None:
         topic = self.list.selected_tree_node.topic
         if not topic:
-            self.refuse_key("select a topic to switch on or off")
+            self.show_key_refusal("select a topic to switch on or off")
         elif self.planned_prompt is not None:
             is_on = self.marks.find_marked_state(self.planned_prompt.written, topic, None) == "on"
             self._toggle_mark(PreloadOrDisableMark(topic, None, "off" if is_on else "on"))
@@ -502,7 +502,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 lambda: toml_config_editor.apply_toml_change(change), on_written
             )
         elif not marks:
-            self.refuse_key("no changes to write")
+            self.show_key_refusal("no changes to write")
         elif self.planned_prompt is not None and not self._is_writing:
             written = self.planned_prompt.written
             self._write_worker.submit(
@@ -514,7 +514,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_undo_written_change(self) -> None:
         """Undo the change written last in this session."""
         if not self._written_changes:
-            self.refuse_key("nothing to undo")
+            self.show_key_refusal("nothing to undo")
             return
         change = self._written_changes[-1]
 
@@ -547,7 +547,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _show_proposed_change(self, change: TomlFileChange) -> None:
         if change.is_empty:
-            self.refuse_key("the file already has these settings")
+            self.show_key_refusal("the file already has these settings")
             return
         self._shown_change = change
         self._page_worker.discard_pending_results()
@@ -594,7 +594,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def can_close_screen(self) -> bool:
         """Return whether no mark would be lost or the user was already asked; otherwise, ask."""
         if self._is_writing:
-            self.refuse_key(".jp/kb.toml is being written; try again in a moment")
+            self.show_key_refusal(".jp/kb.toml is being written; try again in a moment")
             return False
         if not self.marks or self._is_asking_to_leave:
             return True

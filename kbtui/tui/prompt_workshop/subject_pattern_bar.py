@@ -14,7 +14,7 @@ from kbtui.errors import UsageError
 from kbtui.knowledge.knowledge_lint import explain_pattern_without_match
 from kbtui.knowledge.subject_visibility import MAX_PATTERN_CHARACTERS, has_unclosed_bracket
 from kbtui.text import measure_text_width, one_line
-from kbtui.tui.commands import find_key_label
+from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import get_configured_keys
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
@@ -256,7 +256,7 @@ class SubjectPatternBar(Vertical):
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="pattern-line"):
-            key = find_key_label("workshop.try", get_configured_keys(self)) or "no key"
+            key = find_key_label_of_command("workshop.try", get_configured_keys(self)) or "no key"
             sign = TextLine(id="pattern-sign")
             sign.left = [(key, "key")]
             self._label_cells = 3 + measure_cell_width(sign.left)

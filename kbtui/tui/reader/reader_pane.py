@@ -14,13 +14,13 @@ from textual.widgets import Input
 
 from kbtui.refs import make_conversation_ref, parse_ref
 from kbtui.text import one_line
-from kbtui.tui.commands import make_scope_bindings
+from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import align_spans_to_edges, measure_cell_width
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, make_plain_content
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine, WrappedParagraphs
-from kbtui.tui.navigation_target import OpenRequested, make_navigation_target
+from kbtui.tui.navigation_target import OpenTargetRequested, make_navigation_target
 from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.reader_document import (
     compile_search_pattern,
@@ -114,7 +114,7 @@ class DocumentFactsBar(WrappedParagraphs):
 class ReaderPane(BorderOnlyPane, Vertical):
     """The pane that shows a document and the position of the cursor in it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("reader")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("reader")]
 
     class CursorPositionChanged(Message):
         """The cursor moved."""
@@ -318,7 +318,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         viewport = self.viewport
         blocks = viewport.document.blocks
         if blocks and (link := blocks[viewport.cursor.block].link):
-            self.post_message(OpenRequested(make_navigation_target(parse_ref(link))))
+            self.post_message(OpenTargetRequested(make_navigation_target(parse_ref(link))))
         if fold := viewport.find_fold_at_cursor():
             viewport.toggle_fold(fold)
             self.document_view.update_after_viewport_change()

@@ -271,7 +271,7 @@ class SourcesScreen(ListDetailScreen):
         name = state.source.name
         if state.approved is None:
             review = f"press {self.get_key_label('approve')} to review what it would do"
-            self.refuse_key(f"Source {name} is not approved: {review}")
+            self.show_key_refusal(f"Source {name} is not approved: {review}")
         elif name not in self.runs:
             run = self.runs[name] = ActiveSourceRun()
             start_run = partial(self._run_source_in_thread, name, run)
@@ -320,7 +320,7 @@ class SourcesScreen(ListDetailScreen):
         if state is None:
             return
         if state.approved is not None:
-            self.refuse_key(f"Source {state.source.name} is already approved")
+            self.show_key_refusal(f"Source {state.source.name} is already approved")
             return
         self.approving = state
         agree, back = self.get_key_label("agree"), self.get_key_label("back")

@@ -52,13 +52,13 @@ def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiComman
 MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "library",
-        define_command("open", "enter", "open", "Open what is selected.", 9, about="item"),
-        define_command("expand", "l,right", "unfold", "Unfold the topic or folder."),
-        define_command("collapse", "h,left", "fold", "Fold the topic or folder, or go to the parent."),
-        define_command("toggle", "space", "fold or unfold", "Fold or unfold the topic or folder.", action="toggle_fold", palette=False),
-        define_command("filter", "f", "filter", "Filter by words of the title, or by label:, tool:, model:, after:, before: and is:.", 7),
-        define_command("sort", "o", "sort", "Sort conversations by activity, creation, update, title or turns."),
-        define_command("clear", "escape", "clear filter", "Clear the filter.", palette=False),
+        define_command("open", "enter", "open", "Open what is selected.", 9, about="item", action="open_selected_row"),
+        define_command("expand", "l,right", "unfold", "Unfold the topic or folder.", action="unfold_selected_row"),
+        define_command("collapse", "h,left", "fold", "Fold the topic or folder, or go to the parent.", action="fold_row_or_select_parent"),
+        define_command("toggle", "space", "fold or unfold", "Fold or unfold the topic or folder.", action="toggle_selected_fold", palette=False),
+        define_command("filter", "f", "filter", "Filter by words of the title, or by label:, tool:, model:, after:, before: and is:.", 7, action="show_filter_input"),
+        define_command("sort", "o", "sort", "Sort conversations by activity, creation, update, title or turns.", action="switch_sort_order"),
+        define_command("clear", "escape", "clear filter", "Clear the filter.", palette=False, action="clear_filter"),
     ),
     *add_scope_to_commands(
         "reader",
@@ -84,13 +84,13 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     ),
     *add_scope_to_commands(
         "citations",
-        define_command("open", "enter", "open", "Open the cited entry, or the turn that cites it.", 9),
-        define_command("markdown", "c", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_as('markdown')"),
-        define_command("json", "J", "copy as JSON", "Copy the citations as JSON.", 5, action="copy_as('json')"),
+        define_command("open", "enter", "open", "Open the cited entry, or the turn that cites it.", 9, action="open_selected_row"),
+        define_command("markdown", "c", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_citations_as('markdown')"),
+        define_command("json", "J", "copy as JSON", "Copy the citations as JSON.", 5, action="copy_citations_as('json')"),
     ),
     *add_scope_to_commands(
         "results",
-        define_command("open", "enter", "open", "Open the result where it matches.", 9),
+        define_command("open", "enter", "open", "Open the result where it matches.", 9, action="open_selected_row"),
         define_command("explain", "x", "explain", "Explain the rank of the result.", 7, action="screen.explain_hit"),
         define_command("why", "w", "why isn't X here?", "Explain why an entry or a passage is not in the results; asks for its reference.", 3, action="screen.explain_missing"),
         define_command("mode", "m", "mode", "Switch the search mode: both, keywords, meaning.", 6, action="screen.change_search_mode"),
@@ -100,41 +100,41 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "everywhere",
         define_command("search", "slash", "search", "Search everything.", 10, is_immediate=True),
-        define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2),
-        define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn or line by its number, or to any reference.", about="item"),
-        define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item"),
+        define_command("palette", "ctrl+p,colon", "palette", "Find a command, topic, subject or conversation by name.", 2, action="open_command_palette"),
+        define_command("go", "number_sign,ctrl+g", "go to", "Go to a turn or line by its number, or to any reference.", about="item", action="ask_where_to_go"),
+        define_command("jump", "semicolon", "jump", "Jump to a pane, row or link by the letter shown on it.", about="item", action="show_jump_labels"),
         define_command("back", "left_square_bracket", "back", "Go back to what was open before.", action="history(-1)"),
         define_command("forward", "right_square_bracket", "forward", "Go forward in the history.", action="history(1)"),
         define_command("similar", "s", "more like this", "Show passages similar to the selected or open item.", about="item"),
         define_command("bookmark", "B", "bookmark", "Bookmark the selected or open item, with a note.", about="item"),
-        define_command("bookmarks", "apostrophe", "bookmarks", "Show the bookmarks: open, change, remove."),
+        define_command("bookmarks", "apostrophe", "bookmarks", "Show the bookmarks: open, change, remove.", action="show_bookmarks"),
         define_command("copy", "y", "copy reference", "Copy the reference of the selected or open item.", 1, about="item"),
         define_command("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it.", about="item"),
         define_command("edit", "e", "edit", "Open the subject in $EDITOR at the line being read.", about="item"),
         define_command("prompt", "p", "prompt", "Show the whole <knowledge> prompt and its size."),
-        define_command("workshop", "P", "prompt workshop", "Choose which subjects the prompt contains, try patterns, and see its size."),
-        define_command("doctor", "D", "doctor", "Check topics, conversations, index, engine and model."),
-        define_command("hidden", "full_stop", "hidden subjects", "Show or hide hidden subjects."),
-        define_command("entries", "E", "entries", "Show all entries as a table: filter, create, edit, delete."),
-        define_command("sources", "S", "sources", "Show the sources that documents are fetched from: run, approve, add, change, remove."),
-        define_command("insights", "I", "insights", "Show which queries were run, what they did not find, and which entries are cited."),
-        define_command("new", "plus", "new entry", "Create an entry."),
+        define_command("workshop", "P", "prompt workshop", "Choose which subjects the prompt contains, try patterns, and see its size.", action="open_prompt_workshop"),
+        define_command("doctor", "D", "doctor", "Check topics, conversations, index, engine and model.", action="open_doctor"),
+        define_command("hidden", "full_stop", "hidden subjects", "Show or hide hidden subjects.", action="toggle_hidden_subjects"),
+        define_command("entries", "E", "entries", "Show all entries as a table: filter, create, edit, delete.", action="open_entries_screen"),
+        define_command("sources", "S", "sources", "Show the sources that documents are fetched from: run, approve, add, change, remove.", action="open_sources_screen"),
+        define_command("insights", "I", "insights", "Show which queries were run, what they did not find, and which entries are cited.", action="open_insights_screen"),
+        define_command("new", "plus", "new entry", "Create an entry.", action="create_entry"),
         define_command("export", "X", "export", "Export the conversation with its sources to a Markdown file.", about="item"),
         define_command("first", "i", "first topic", "Create the first topic; shows the file and asks before writing it."),
         define_command("home", "H", "home", "Show the home page."),
-        define_command("pane.library", "1", "library", "Go to the library; press again to fold it.", action="pane('library')"),
-        define_command("pane.reader", "2", "reader", "Go to the reader.", action="pane('reader')"),
-        define_command("pane.citations", "3", "citations", "Go to the citations; press again to fold them.", action="pane('citations')"),
-        define_command("pane.search", "4", "search results", "Go to the search results.", action="pane('search')"),
+        define_command("pane.library", "1", "library", "Go to the library; press again to fold it.", action="focus_or_fold_pane('library')"),
+        define_command("pane.reader", "2", "reader", "Go to the reader.", action="focus_or_fold_pane('reader')"),
+        define_command("pane.citations", "3", "citations", "Go to the citations; press again to fold them.", action="focus_or_fold_pane('citations')"),
+        define_command("pane.search", "4", "search results", "Go to the search results.", action="focus_or_fold_pane('search')"),
         define_command("pane.next", "tab", "next pane", "Go to the next pane.", action="focus_next_pane(1)", palette=False),
         define_command("pane.previous", "shift+tab", "previous pane", "Go to the previous pane.", action="focus_next_pane(-1)", palette=False),
         define_command("pane.wider", "greater_than_sign", "wider", "Make the pane wider.", action="widen(2)"),
         define_command("pane.narrower", "less_than_sign", "narrower", "Make the pane narrower.", action="widen(-2)"),
         define_command("pane.usual", "equals_sign", "reset panes", "Reset the widths of the panes, and unfold them.", action="reset_panes"),
         define_command("pane.zoom", "z", "zoom", "Zoom this pane, or show all panes again.", action="zoom"),
-        define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.theme"),
+        define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark"),
         define_command("reload", "ctrl+r", "reload", "Read the lists and the document from disk again."),
-        define_command("help", "question_mark", "help", "Show the keys that work here.", 11),
+        define_command("help", "question_mark", "help", "Show the keys that work here.", 11, action="show_key_help"),
         define_command("quit", "q", "quit", "Quit kbtui.", 12, action="app.quit"),
     ),
 )  # fmt: skip
@@ -152,7 +152,7 @@ SCREENS: dict[Scope, str] = {
 Such a screen has its own commands and those of "moving", but not those of "everywhere".
 """
 
-_THEME = define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.theme")  # fmt: skip
+_THEME = define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark")  # fmt: skip
 _HELP = define_command("help", "question_mark", "help", "Show the keys of this screen.", 11)
 _RELOAD = define_command("reload", "ctrl+r", "reload", "Read everything from disk again.")
 _HIDDEN = define_command("hidden", "full_stop", "hidden", "Show or hide hidden subjects.")
@@ -240,19 +240,21 @@ ALL_COMMANDS: tuple[TuiCommand, ...] = (*MAIN_SCREEN_COMMANDS, *SCREEN_COMMANDS)
 COMMANDS_BY_ID = {command.id: command for command in ALL_COMMANDS}
 
 
-def list_commands(*scopes: Scope, keymap: Mapping[str, str] | None = None) -> list[TuiCommand]:
+def list_commands_of_scopes(
+    *scopes: Scope, keymap: Mapping[str, str] | None = None
+) -> list[TuiCommand]:
     """Return the commands of the given scopes in table order, with the keys of a keymap."""
     return apply_keymap_to_commands(
         (command for command in ALL_COMMANDS if command.scope in scopes), keymap
     )
 
 
-def make_scope_bindings(*scopes: Scope) -> list[Binding]:
+def make_key_bindings_of_scopes(*scopes: Scope) -> list[Binding]:
     """Return the key bindings of the given scopes, for the `BINDINGS` of a class."""
-    return make_textual_bindings(list_commands(*scopes))
+    return make_textual_bindings(list_commands_of_scopes(*scopes))
 
 
-def find_key_label(name: str, keymap: Mapping[str, str]) -> str:
+def find_key_label_of_command(name: str, keymap: Mapping[str, str]) -> str:
     """Return the label of a command's first key, or "" if the command has no key."""
     (command,) = apply_keymap_to_commands([COMMANDS_BY_ID[name]], keymap)
     return next(iter(command.key_labels), "")
@@ -283,7 +285,7 @@ class Keymap:
         return {name: keys or NO_KEY for name, keys in self.keys.items()}
 
 
-def read_keymap(table: Mapping[str, Any]) -> Keymap:
+def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
     """Read the `keys` table of the settings; list mistakes as problems instead of raising."""
     from difflib import get_close_matches
 
@@ -297,11 +299,11 @@ def read_keymap(table: Mapping[str, Any]) -> Keymap:
             keymap.problems.append(f"unknown command {name!r}; {hint}")
             continue
         try:
-            keymap.keys[name] = ",".join(dict.fromkeys(_parse_keys(value)))
+            keymap.keys[name] = ",".join(dict.fromkeys(_parse_key_names(value)))
         except ValueError as error:
             keymap.problems.append(f"{name}: {error}")
     _drop_conflicting_keys(keymap)
-    keymap.problems += _find_shadowed_keys(keymap)
+    keymap.problems += _describe_shadowed_keys(keymap)
     return keymap
 
 
@@ -314,7 +316,7 @@ def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterato
             yield f"{prefix}{name}", value
 
 
-def _parse_keys(value: Any) -> list[str]:
+def _parse_key_names(value: Any) -> list[str]:
     if isinstance(value, str):
         # A single comma means the comma key; in longer texts, commas separate keys.
         names = [value] if value.strip() == "," else value.split(",") if value.strip() else []
@@ -322,10 +324,10 @@ def _parse_keys(value: Any) -> list[str]:
         names = value
     else:
         raise ValueError("write a key, or a list of keys")
-    return [_parse_key(name) for name in names]
+    return [_parse_key_name(name) for name in names]
 
 
-def _parse_key(text: str) -> str:
+def _parse_key_name(text: str) -> str:
     """Return Textual's name of a key; raise `ValueError` if the key is unknown or reserved."""
     name = text.strip()
     if name.startswith("^") and len(name) > 1:
@@ -373,7 +375,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
         del keymap.keys[loser.id]
 
 
-def _find_shadowed_keys(keymap: Keymap) -> list[str]:
+def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
     """Describe user-defined keys that do not work in some pane because another command comes first there."""
     by_key = _map_keys_to_commands(keymap)
     problems = []

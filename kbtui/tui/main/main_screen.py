@@ -13,7 +13,13 @@ from textual.widgets import Input
 
 from kbtui.refs import Ref, parse_ref
 from kbtui.tui.citations_pane import CitationsPane
-from kbtui.tui.commands import COMMANDS_BY_ID, SCOPES, SCREENS, find_key_label, make_scope_bindings
+from kbtui.tui.command_table import (
+    COMMANDS_BY_ID,
+    SCOPES,
+    SCREENS,
+    find_key_label_of_command,
+    make_key_bindings_of_scopes,
+)
 from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.tui_command import TuiCommand
@@ -21,22 +27,22 @@ from kbtui.tui.home_and_help_pages import build_main_help_document
 from kbtui.tui.main.document_navigator import DocumentNavigator, MainScreenContext
 from kbtui.tui.main.jump_labels import JumpLabelScreen
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
-from kbtui.tui.main.saved_session import SessionManager
+from kbtui.tui.main.saved_session import SavedSessionManager
 from kbtui.tui.main.search_controller import SearchController
 from kbtui.tui.main.selected_item_actions import SelectedItemActions
 from kbtui.tui.main.status_bar import KeyHintLine, StatusBar
-from kbtui.tui.main.workspace_sync import WorkspaceSync
+from kbtui.tui.main.workspace_change_listener import WorkspaceChangeListener
 from kbtui.tui.navigation_target import (
     HOME,
     PROMPT,
-    OpenRequested,
-    TypedReference,
+    EnteredReference,
+    OpenTargetRequested,
     make_navigation_target,
 )
 from kbtui.tui.reader.copyable_texts import build_search_command, build_show_command
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_pane import ReaderPane
-from kbtui.tui.search_pane import ResultsPane, SearchBar, SearchInput
+from kbtui.tui.search_pane import SearchBar, SearchInput, SearchResultsPane
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +53,7 @@ if TYPE_CHECKING:
     from kbtui.dates import Clock
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
-    from kbtui.tui.commands import Scope
+    from kbtui.tui.command_table import Scope
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.reader_document import ReaderDocument
 
@@ -63,7 +69,7 @@ class MainScreen(StyledScreen):
     * `session` saves and restores the state of the screen.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_scope_bindings("everywhere")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("everywhere")]
     AUTO_FOCUS = ""
     HORIZONTAL_BREAKPOINTS = WIDTH_CLASSES
     VERTICAL_BREAKPOINTS = HEIGHT_CLASSES
@@ -100,43 +106,43 @@ class MainScreen(StyledScreen):
             clock,
             self.reader_pane,
             self.status,
-            self._update_after_opening,
-            self.open_target,
+            self._update_screen_after_opening,
+            self.open_target_in_reader,
         )
         context = MainScreenContext(
-            self, library, self.panes, self.status, self.navigator, self.open_target
+            self, library, self.panes, self.status, self.navigator, self.open_target_in_reader
         )
         self.items = SelectedItemActions(context)
         self.search = SearchController(context, self.items, self.hints)
-        self.sync = WorkspaceSync(context, self.search)
+        self.sync = WorkspaceChangeListener(context, self.search)
         wanted = open_ref or first
         first_target = make_navigation_target(wanted) if wanted else HOME
         must_reopen = open_ref is None and not fresh
-        self.session = SessionManager(context, self.search, first_target, must_reopen)
+        self.session = SavedSessionManager(context, self.search, first_target, must_reopen)
         self._prompt_changes: list[TomlFileChange] = []
         """The changes that the prompt workshop wrote in this session and can undo."""
         # To run the command NAME, Textual calls `action_NAME`.
-        self.action_copy = self.items.copy_reference
+        self.action_copy = self.items.copy_selected_reference
         self.action_copy_more = self.items.choose_what_to_copy
         self.action_bookmark = self.items.bookmark_item
-        self.action_link = self.items.choose_link
-        self.action_edit = self.items.edit_subject
+        self.action_link = self.items.open_link_on_current_line
+        self.action_edit = self.items.edit_selected_subject
         self.action_export = self.items.export_conversation
         self.action_first = partial(self.items.propose_first_topic, self.action_reload)
-        self.action_search = self.search.focus_input
+        self.action_search = self.search.focus_search_input
         self.action_recall_earlier_query = self.search.recall_earlier_query
-        self.action_similar = self.search.find_similar_passages
+        self.action_similar = self.search.show_similar_to_selected_item
         self.action_explain_hit = self.search.explain_selected_hit
-        self.action_explain_missing = self.search.explain_missing
+        self.action_explain_missing = self.search.ask_which_missing_hit_to_explain
         self.action_change_search_mode = self.search.switch_to_next_search_mode
         self.action_close_results = self.search.close_results
-        self.action_home = partial(self.open_target, HOME)
-        self.action_prompt = partial(self.open_target, PROMPT)
-        self.action_history = self.navigator.go_through_history
+        self.action_home = partial(self.open_target_in_reader, HOME)
+        self.action_prompt = partial(self.open_target_in_reader, PROMPT)
+        self.action_history = self.navigator.go_back_or_forward
         self.action_focus_next_pane = self.panes.focus_next_pane
         self.action_widen = self.panes.widen_focused_pane
-        self.action_reset_panes = self.panes.reset_layout
-        self.action_zoom = self.panes.toggle_zoom
+        self.action_reset_panes = self.panes.reset_pane_layout
+        self.action_zoom = self.panes.toggle_pane_zoom
 
     def compose(self) -> ComposeResult:
         """Yield the search bar, the panes, the status line and the key hints."""
@@ -154,7 +160,7 @@ class MainScreen(StyledScreen):
         self.hints.keymap = self.navigator.keymap = self.configured_keys
         if self._plain:
             self.add_class("plain", "zoomed")
-        self.panes.apply_widths()
+        self.panes.apply_pane_widths()
         is_reading = self.has_class("at-reader")
         self.set_focus(self.reader_pane.document_view if is_reading else self.library_pane.list)
         self.call_after_refresh(self._start_controllers)
@@ -163,17 +169,17 @@ class MainScreen(StyledScreen):
         notices = self.navigator.notices = list(getattr(self.app, "problems", ()))
         if notices:
             # The home page lists all notices, but the first page may be another one.
-            home = find_key_label("home", self.hints.keymap)
+            home = find_key_label_of_command("home", self.hints.keymap)
             shown = f"; {home} shows them" if home else ""
             more = f" ({len(notices)} problems{shown})" if len(notices) > 1 else ""
             self.status.flash_message(f"{notices[0]}{more}", "warning")
-        self.session.start()
-        self.sync.start()
+        self.session.restore_session_or_open_first_target()
+        self.sync.read_lists_and_listen_to_engine()
 
     def on_unmount(self) -> None:
         """Save the session, and stop listening to the engine."""
-        self.session.stop()
-        self.sync.stop()
+        self.session.save_session_if_worthwhile()
+        self.sync.stop_listening_to_engine()
 
     def clear_refused_key_message(self) -> None:
         """Remove a message that says why the last key did nothing."""
@@ -183,28 +189,28 @@ class MainScreen(StyledScreen):
 
     def on_resize(self) -> None:
         """Lay the panes out for the new size."""
-        self.panes.update_size()
+        self.panes.adapt_layout_to_terminal_size()
         self.search.preview_selected_hit()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Grab the border between two panes if the mouse is on it."""
-        if self.panes.grab_border(event.screen_x, event.screen_y):
+        if self.panes.grab_pane_border(event.screen_x, event.screen_y):
             event.stop()
             self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Drag the grabbed border."""
-        self.panes.drag_border(event.screen_x)
+        self.panes.drag_pane_border(event.screen_x)
 
     def on_mouse_up(self) -> None:
         """Release the grabbed border."""
-        if self.panes.release_border():
+        if self.panes.release_pane_border():
             self.release_mouse()
 
     @on(DescendantFocus)
     @on(ReaderPane.FindEnded)
     def _update_key_hints(self) -> None:
-        name = self.panes.focused_pane
+        name = self.panes.focused_pane_id
         self.panes.show_pane(name)
         input_id = (self.focused.id or "input") if isinstance(self.focused, Input) else ""
         scopes: tuple[Scope, ...] = (name, "everywhere") if name else ("everywhere",)  # type: ignore[assignment]
@@ -212,15 +218,15 @@ class MainScreen(StyledScreen):
         if self.reader_pane.is_finding:
             offers |= {"find"}
         self.hints.scopes, self.hints.input_id, self.hints.offers = scopes, input_id, offers
-        self._show_selected_command()
+        self._show_equivalent_command()
 
-    def _show_selected_command(self) -> None:
+    def _show_equivalent_command(self) -> None:
         """Show the shell command that prints what is on the screen, for users of a screen reader."""
         if not self._plain:
             return
-        name, document = self.panes.focused_pane, self.reader_pane.document_view.document
+        name, document = self.panes.focused_pane_id, self.reader_pane.document_view.document
         reference = self.reader_pane.document_view.viewport.current_reference
-        if name == "results" or self.search.is_open:
+        if name == "results" or self.search.is_results_pane_open:
             command = build_search_command(self.search.query)
         elif name == "library":
             command = "kbtui topics; kbtui conversation ls"
@@ -232,20 +238,24 @@ class MainScreen(StyledScreen):
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait because it depends on something that is still loading."""
-        if self.search.is_opening or self.navigator.is_looking_up or self.items.is_asking:
+        if (
+            self.search.is_opening_hit
+            or self.navigator.is_looking_up_reference
+            or self.items.is_asking
+        ):
             # The key belongs to the document or dialog that is about to open.
             return key != "escape"
         is_opening = self.navigator.is_opening
         reader_waits = is_opening or self.reader_pane.is_search_pending
-        citations_wait = is_opening or self.citations_pane.is_loading
-        library_waits = self.library_pane.is_loading_rows
+        citations_wait = is_opening or self.citations_pane.is_loading_citations
+        library_waits = self.library_pane.is_building_rows
         if not (reader_waits or citations_wait or library_waits):
             return False
         owner, binding = self._find_key_binding(key)
         command = COMMANDS_BY_ID.get(binding.id or "") if binding else None
         is_about_item = command is not None and command.about == "item"
         is_in_pane = owner not in (None, self, self.app)
-        name = self.panes.focused_pane
+        name = self.panes.focused_pane_id
         if name == "reader":
             return (reader_waits and is_in_pane) or (is_opening and is_about_item)
         if name == "citations":
@@ -259,11 +269,11 @@ class MainScreen(StyledScreen):
         for screen in self.app.screen_stack:
             if screen is not self and isinstance(screen, StyledScreen):
                 screen.handle_files_changed(event)
-        if self.search.is_open:
+        if self.search.is_results_pane_open:
             self.search.repeat_search()
         self.citations_pane.load_citing_turns()
         target = self.navigator.shown
-        if self.sync.may_have_changed(target.ref if target else None, event):
+        if self.sync.may_event_concern_entry(target.ref if target else None, event):
             self.navigator.reload_shown_document()
 
     def action_reload(self) -> None:
@@ -272,7 +282,7 @@ class MainScreen(StyledScreen):
         if self.navigator.shown:
             self.navigator.reload_shown_document()
 
-    def action_hidden(self) -> None:
+    def action_toggle_hidden_subjects(self) -> None:
         """Show or hide hidden subjects."""
         is_shown = self.library_pane.toggle_hidden_subjects()
         self.status.flash_message(f"Hidden subjects are {'shown' if is_shown else 'not shown'}.")
@@ -280,36 +290,36 @@ class MainScreen(StyledScreen):
 
     # opening
 
-    def on_open_requested(self, event: OpenRequested) -> None:
+    def on_open_target_requested(self, event: OpenTargetRequested) -> None:
         """Show what the user opens in a pane."""
-        self.open_target(event.target)
+        self.open_target_in_reader(event.target)
 
-    def open_target(self, target: NavigationTarget) -> None:
+    def open_target_in_reader(self, target: NavigationTarget) -> None:
         """Show a target in the reader, and focus the reader."""
         self.status.clear_refused_key_message()
         self.search.hide_results()
-        self.navigator.open_target(target)
+        self.navigator.open_target_in_reader(target)
         self.panes.focus_widget("#document")
 
     def open_returned_reference(self, ref: Ref | None) -> None:
         """Open the reference that another screen returned, if it returned one."""
         if ref is not None:
-            self.open_target(make_navigation_target(ref))
+            self.open_target_in_reader(make_navigation_target(ref))
 
-    def _update_after_opening(
+    def _update_screen_after_opening(
         self, document: ReaderDocument, target: NavigationTarget, is_reload: bool
     ) -> None:
         """Update citations, key hints, session and library after the navigator has shown a document."""
-        self.citations_pane.show_document(document, target)
+        self.citations_pane.show_citations_of_document(document, target)
         self._update_key_hints()
         self.session.save_session_soon()
         if not is_reload and target.ref and target == self.navigator.history.current_target:
-            self.library_pane.select_target(target)
+            self.library_pane.select_row_of_target(target)
 
     @on(ReaderPane.CursorPositionChanged)
     def _on_reader_position_changed(self) -> None:
         self.citations_pane.show_citations_at_cursor()
-        self._show_selected_command()
+        self._show_equivalent_command()
 
     @on(ReaderPane.ViewChangeRequested)
     def _change_document_view(self, event: ReaderPane.ViewChangeRequested) -> None:
@@ -317,25 +327,25 @@ class MainScreen(StyledScreen):
         if target:
             views = document.views
             view = event.view or views[(views.index(document.view) + 1) % len(views)]
-            self.navigator.open_target(target._replace(view=view, mark=None, words=()))
+            self.navigator.open_target_in_reader(target._replace(view=view, mark=None, words=()))
 
     @on(ReaderPane.StatusMessage)
     def _show_status_message(self, event: ReaderPane.StatusMessage) -> None:
         if event.role in ("warning", "dim"):
-            self.status.refuse_key(event.text, event.role)
+            self.status.show_key_refusal(event.text, event.role)
         else:
             self.status.flash_message(event.text, event.role)
 
-    def action_go(self) -> None:
+    def action_ask_where_to_go(self) -> None:
         """Ask for a turn number or a reference, and open it."""
         dialog = TextInputDialog(
             "Go to turn, line or reference", placeholder="number of a turn or line, or reference"
         )
-        self.app.push_screen(dialog, self._open_typed_reference)
+        self.app.push_screen(dialog, self._open_entered_reference)
 
-    def _open_typed_reference(self, text: str | None) -> None:
+    def _open_entered_reference(self, text: str | None) -> None:
         if text:
-            self.navigator.open_typed_reference(text)
+            self.navigator.open_entered_reference(text)
 
     # commands on the selected or open item
 
@@ -353,51 +363,51 @@ class MainScreen(StyledScreen):
     # searching
 
     @on(Input.Changed, "#search")
-    def _search_for_input(self, event: Input.Changed) -> None:
-        self.search.suggest_completions(event.input)
-        self.search.show_query(event.value)
-        self._show_selected_command()
+    def _search_while_typing(self, event: Input.Changed) -> None:
+        self.search.show_completion_suggestions(event.input)
+        self.search.search_and_show_results(event.value)
+        self._show_equivalent_command()
 
     @on(Input.Submitted, "#search")
     def _submit_search(self, event: Input.Submitted) -> None:
-        self.search.submit_query(event.value)
+        self.search.open_reference_or_best_hit(event.value)
 
     @on(SearchInput.EscapePressed)
     def _leave_search_input(self) -> None:
         self.search.leave_search_input()
 
-    @on(ResultsPane.HitOpened)
-    def _open_hit(self, event: ResultsPane.HitOpened) -> None:
-        self.search.open_hit(event.hit, event.preview)
+    @on(SearchResultsPane.HitOpened)
+    def _open_or_preview_hit(self, event: SearchResultsPane.HitOpened) -> None:
+        self.search.open_or_preview_hit(event.hit, event.preview)
 
-    @on(ResultsPane.MoreHitsRequested)
+    @on(SearchResultsPane.MoreHitsRequested)
     def _load_more_hits(self) -> None:
         self.search.load_more_hits()
 
     # panes
 
-    def action_pane(self, name: str) -> None:
+    def action_focus_or_fold_pane(self, name: str) -> None:
         """Focus a pane; if it has the focus already, fold it."""
         if name == "search":
-            self.search.focus_results()
+            self.search.focus_search_results()
             return
         self.search.hide_results()
-        self.navigator.show_document_before_preview()
+        self.navigator.return_to_document_before_preview()
         if not self.panes.fold_pane_if_focused(name):
             self.panes.focus_widget(FOCUS_TARGETS[name])
             return
-        key = find_key_label(f"pane.{name}", self.configured_keys)
+        key = find_key_label_of_command(f"pane.{name}", self.configured_keys)
         if key and not self.has_class("-one"):
             self.status.flash_message(f"The {name} pane is folded. Press {key} to unfold it.")
 
     # other screens
 
-    def action_help(self) -> None:
+    def action_show_key_help(self) -> None:
         """Show the keys that work here."""
         page = build_main_help_document(self.hints.scopes, self.hints.keymap)
         self.app.push_screen(DocumentOverlayScreen("Help", page))
 
-    def action_palette(self) -> None:
+    def action_open_command_palette(self) -> None:
         """Open the palette, which finds a command, topic, subject or conversation by name."""
         from kbtui.tui import command_palette
 
@@ -410,20 +420,20 @@ class MainScreen(StyledScreen):
         self.app.push_screen(palette, self.run_command_palette_choice)
 
     async def run_command_palette_choice(
-        self, choice: TuiCommand | NavigationTarget | TypedReference | str | None
+        self, choice: TuiCommand | NavigationTarget | EnteredReference | str | None
     ) -> None:
         """Run the command, open the target, or switch to the theme (given by name) chosen in the palette."""
         if isinstance(choice, TuiCommand):
-            await self._run_command(choice)
-        elif isinstance(choice, TypedReference):
-            self._open_typed_reference(choice.text)
+            await self._run_palette_command(choice)
+        elif isinstance(choice, EnteredReference):
+            self._open_entered_reference(choice.text)
         elif isinstance(choice, str):
             self.app.theme = choice
             self.session.save_session_soon()
         elif choice is not None:
-            self.open_target(choice)
+            self.open_target_in_reader(choice)
 
-    async def _run_command(self, command: TuiCommand) -> None:
+    async def _run_palette_command(self, command: TuiCommand) -> None:
         if command.scope in FOCUS_TARGETS:
             await self.app.run_action(command.action, self.query_one(f"#{command.scope}"))
         elif command.scope == "everywhere":
@@ -433,21 +443,23 @@ class MainScreen(StyledScreen):
             keys = " ".join(command.key_labels)
             how = f"its key is {keys}" if keys else "it has no key"
             text = f"{command.id} works only {where[0].lower()}{where[1:]}; {how}"
-            self.status.refuse_key(text, "dim")
+            self.status.show_key_refusal(text, "dim")
 
-    def action_jump(self) -> None:
+    def action_show_jump_labels(self) -> None:
         """Label everything visible, and go to the target whose label the user types."""
-        jump = JumpLabelScreen(self, self.panes, self.items.choose_link)
+        jump = JumpLabelScreen(self, self.panes, self.items.open_link_on_current_line)
         self.app.push_screen(jump, lambda go: go() if go else None)
 
-    def action_bookmarks(self) -> None:
+    def action_show_bookmarks(self) -> None:
         """Show the bookmarks."""
         from kbtui.tui.bookmarks_screen import BookmarksScreen
 
         screen = BookmarksScreen(self.library)
-        self.app.push_screen(screen, lambda target: self.open_target(target) if target else None)
+        self.app.push_screen(
+            screen, lambda target: self.open_target_in_reader(target) if target else None
+        )
 
-    def action_workshop(self) -> None:
+    def action_open_prompt_workshop(self) -> None:
         """Open the prompt workshop at the selected or open item."""
         from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
 
@@ -455,32 +467,32 @@ class MainScreen(StyledScreen):
         workshop = PromptWorkshopScreen(self.library, reference, self._prompt_changes)
         self.app.push_screen(workshop, lambda changed: self.action_reload() if changed else None)
 
-    def action_doctor(self) -> None:
+    def action_open_doctor(self) -> None:
         """Open the doctor."""
         from kbtui.tui.doctor_screen import DoctorScreen
 
         self.app.push_screen(DoctorScreen(self.library), self.open_returned_reference)
 
-    def action_entries(self) -> None:
+    def action_open_entries_screen(self) -> None:
         """Open the entries screen."""
         from kbtui.tui.entries.entries_screen import EntriesScreen
 
         self.app.push_screen(EntriesScreen(self.library, self._clock), self.open_returned_reference)
 
-    def action_sources(self) -> None:
+    def action_open_sources_screen(self) -> None:
         """Open the sources screen."""
         from kbtui.tui.sources.sources_screen import SourcesScreen
 
         self.app.push_screen(SourcesScreen(self.library, self._clock), self.open_returned_reference)
 
-    def action_insights(self) -> None:
+    def action_open_insights_screen(self) -> None:
         """Open the insights screen."""
         from kbtui.tui.insights_screen import InsightsScreen
 
         insights = InsightsScreen(self.library, self._clock)
         self.app.push_screen(insights, self.open_returned_reference)
 
-    def action_new(self) -> None:
+    def action_create_entry(self) -> None:
         """Create an entry, and open it."""
         from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
 

@@ -22,7 +22,7 @@ CHECK_SECONDS = 2.0
 """The time between checks that the workspace still exists."""
 
 
-class WorkspaceSync:
+class WorkspaceChangeListener:
     """Listens to the engine, and reads the lists of the library again after files have changed."""
 
     def __init__(self, main: MainScreenContext, search: SearchController) -> None:
@@ -36,12 +36,12 @@ class WorkspaceSync:
         self._is_workspace_gone = False
         self._stop_listening: Callable[[], None] | None = None
 
-    def start(self) -> None:
+    def read_lists_and_listen_to_engine(self) -> None:
         """Read the lists and listen to the engine; start the engine if it is not running."""
         self.read_library_lists()
         self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace_exists)
 
-        def receive_event(event: EngineEvent) -> None:
+        def receive_engine_event(event: EngineEvent) -> None:
             self._main.screen.call_later(self.handle_engine_event, event)
 
         def keep_listener_stop_function(stop: Callable[[], None]) -> None:
@@ -51,12 +51,12 @@ class WorkspaceSync:
             self._main.status.show_engine_event({"event": "gone", "reason": str(error)})
 
         self._listen_worker.submit(
-            lambda: self._main.library.listen_to_engine_events(receive_event),
+            lambda: self._main.library.listen_to_engine_events(receive_engine_event),
             keep_listener_stop_function,
             show_engine_gone,
         )
 
-    def stop(self) -> None:
+    def stop_listening_to_engine(self) -> None:
         """Stop listening."""
         if self._stop_listening:
             self._stop_listening()
@@ -87,7 +87,7 @@ class WorkspaceSync:
     def handle_engine_event(self, event: EngineEvent) -> None:
         """Show an event of the engine in the status line, and reload what it reports as changed."""
         self._main.status.show_engine_event(event)
-        self._search.show_wait_reason()
+        self._search.show_search_wait_reason()
         answer = self._main.panes.results.answer
         if event.get("event") == "changed":
             self.read_library_lists()
@@ -97,7 +97,7 @@ class WorkspaceSync:
             self._search.repeat_search()
 
     @staticmethod
-    def may_have_changed(ref: Ref | None, event: Mapping[str, Any]) -> bool:
+    def may_event_concern_entry(ref: Ref | None, event: Mapping[str, Any]) -> bool:
         """Return whether a `changed` event may concern the entry with this reference."""
         if ref is None or ref.kind != "conversation":
             return True
@@ -108,7 +108,7 @@ class WorkspaceSync:
 
     def read_library_lists(self) -> None:
         """Read topics, subjects and conversations in a thread, and show them."""
-        self._main.status.set_activity("lists", "reading lists …")
+        self._main.status.set_activity_text("lists", "reading lists …")
         self._details_worker.discard_pending_results()
 
         def read_snapshot_if_possible() -> LibrarySnapshot | None:
@@ -117,11 +117,11 @@ class WorkspaceSync:
             return self._snapshot_reader.read_snapshot() if exists else None
 
         self._snapshot_worker.submit(
-            read_snapshot_if_possible, self._receive_snapshot, self._report_list_failure
+            read_snapshot_if_possible, self._show_received_snapshot, self._report_list_failure
         )
 
-    def _receive_snapshot(self, snapshot: LibrarySnapshot | None) -> None:
-        self._main.status.set_activity("lists", None)
+    def _show_received_snapshot(self, snapshot: LibrarySnapshot | None) -> None:
+        self._main.status.set_activity_text("lists", None)
         if snapshot is None:
             self._set_workspace_found(False)
         else:
@@ -131,26 +131,29 @@ class WorkspaceSync:
     def _show_snapshot(self, snapshot: LibrarySnapshot) -> None:
         navigator = self._main.navigator
         navigator.contents = snapshot
-        self._main.panes.library.show_snapshot(snapshot)
+        self._main.panes.library.show_library_snapshot(snapshot)
         if navigator.shown and navigator.shown.key == "home":
             navigator.reload_shown_document()
-        if snapshot.is_index_unfinished:
-            self._read_details(snapshot)
+        if snapshot.has_unread_details:
+            self._read_snapshot_details(snapshot)
 
-    def _read_details(self, snapshot: LibrarySnapshot) -> None:
+    def _read_snapshot_details(self, snapshot: LibrarySnapshot) -> None:
         self._details_worker.submit(
-            lambda: self._snapshot_reader.read_details(snapshot),
-            self._receive_details,
+            lambda: self._snapshot_reader.read_snapshot_details(snapshot),
+            self._show_or_continue_details,
             self._report_list_failure,
         )
 
-    def _receive_details(self, snapshot: LibrarySnapshot) -> None:
-        if snapshot.is_index_unfinished and not self._main.panes.library.needs_summaries:
+    def _show_or_continue_details(self, snapshot: LibrarySnapshot) -> None:
+        if (
+            snapshot.has_unread_details
+            and not self._main.panes.library.needs_conversation_summaries
+        ):
             self._main.navigator.contents = snapshot
-            self._read_details(snapshot)
+            self._read_snapshot_details(snapshot)
         else:
             self._show_snapshot(snapshot)
 
     def _report_list_failure(self, error: Exception) -> None:
-        self._main.status.set_activity("lists", None)
+        self._main.status.set_activity_text("lists", None)
         self._main.status.flash_message(f"cannot read the lists: {error}", "error")

@@ -44,13 +44,13 @@ class StderrRedirect:
         self._log = log
         self._terminal: int | None = None
 
-    def start(self) -> None:
+    def redirect_stderr(self) -> None:
         """Point descriptor 2 at the log file."""
         if self._terminal is not None:
             return
         # With `kbtui 2>log`, leave standard error as it is, and draw on standard output.
         if not os.isatty(2):
-            self._set_drawing_descriptor(1)
+            self._set_textual_output_descriptor(1)
             return
         try:
             make_private_directory(self._log.parent)
@@ -60,16 +60,16 @@ class StderrRedirect:
         except OSError:
             log = os.open(os.devnull, os.O_WRONLY)
         self._terminal = os.dup(2)
-        self._set_drawing_descriptor(2)
+        self._set_textual_output_descriptor(2)
         os.dup2(log, 2)
         os.close(log)
 
-    def _set_drawing_descriptor(self, descriptor: int) -> None:
+    def _set_textual_output_descriptor(self, descriptor: int) -> None:
         sys.__stderr__ = os.fdopen(  # type: ignore[misc]
             os.dup(descriptor), "w", encoding="utf-8", errors="replace", buffering=1
         )
 
-    def stop(self) -> None:
+    def restore_stderr(self) -> None:
         """Point descriptor 2 at the terminal again."""
         if self._terminal is not None:
             os.dup2(self._terminal, 2)
@@ -77,15 +77,15 @@ class StderrRedirect:
             self._terminal = None
 
     @contextmanager
-    def suspend(self) -> Iterator[None]:
+    def restore_stderr_temporarily(self) -> Iterator[None]:
         """Restore standard error to the terminal while another program uses the terminal."""
         was_started = self._terminal is not None
-        self.stop()
+        self.restore_stderr()
         try:
             yield
         finally:
             if was_started:
-                self.start()
+                self.redirect_stderr()
 
 
 def exit_on_sigterm(leave: Callable[[], object]) -> None:
@@ -96,14 +96,14 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
 
 
-def exit_on_hangup() -> None:
+def exit_when_terminal_closes() -> None:
     """End the process when the terminal is closed, even without SIGHUP; Textual would run forever."""
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
-        threading.Thread(target=_wait_for_hangup, args=(terminal,), daemon=True).start()
+        threading.Thread(target=_exit_after_terminal_hangup, args=(terminal,), daemon=True).start()
 
 
-def _wait_for_hangup(terminal: int) -> None:
+def _exit_after_terminal_hangup(terminal: int) -> None:
     poll = select.poll()
     poll.register(terminal, 0)
     while not any(state & select.POLLHUP for _, state in poll.poll()):
@@ -113,7 +113,7 @@ def _wait_for_hangup(terminal: int) -> None:
     os._exit(128 + signal.SIGHUP)  # `nohup` makes the process ignore SIGHUP
 
 
-def detect_background() -> tuple[bool | None, str]:
+def detect_terminal_background() -> tuple[bool | None, str]:
     """Return whether the terminal's background is dark (None if unknown), and what the user typed meanwhile.
 
     If the terminal does not answer the query (OSC 11), `COLORFGBG` decides.
