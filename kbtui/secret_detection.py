@@ -1,7 +1,7 @@
 """Finds secrets in text, to mask them or to warn of them.
 
-Secrets are keys in known formats and values with names such as `password`. This keeps most keys in
-transcripts from being passed on; it does not prove that a text has no secrets.
+Secrets are keys in known formats and values with names such as `password`. Most keys in conversations
+are found, but a text in which none is found can still contain secrets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
         "-----BEGIN ",
         rf"{_PEM_TYPE}(?:{_LINE_BREAK}{{0,4}}[A-Za-z0-9+/=]{{40,80}}){{1,200}}",
     ),
-    # A key in base64; the lookahead is "PRIVATE KEY" at the three possible offsets.
+    # A key encoded in base64; the lookahead has "PRIVATE KEY" at each of the three possible offsets.
     (
         "private key",
         "LS0tLS1CRUdJTi",
@@ -86,7 +86,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
     ("Mailgun key", "key-", r"[a-f0-9]{32}\b"),
     ("age key", "AGE-SECRET-KEY-1", r"[A-Z0-9]{58}\b"),
     ("Discord token", "mfa.", r"[\w-]{84}(?![\w-])"),
-    # The number of a bot or user in base64, a time, and a signature.
+    # The id of a bot or user in base64, a time, and a signature.
     (
         "Discord token",
         "MD|MT|Mj|Mz|ND|NT|Nj|Nz|OD|OT|Oj|Oz",
@@ -100,7 +100,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
     ),
     ("JSON web token", "eyJ", r"[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{10,2000}"),
 )
-"""What a key is, its prefixes, and the pattern of the rest. No key starts within a longer word."""
+"""What each key is, its prefixes, and the pattern of the rest. No key starts within a longer word."""
 _PREFIXES = {prefix for _, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}
 _FORMAT = re.compile(
     "|".join(
@@ -119,8 +119,8 @@ _PEM_LINES = re.compile(
     r"(?:(?=[A-Za-z0-9+/]{0,40}[A-Z])(?=[A-Za-z0-9+/]{0,40}[a-z])(?=[A-Za-z0-9+/]{0,60}[0-9+/])"
     rf"[A-Za-z0-9+/]{{60,76}}(?:{_LINE_BREAK}{{1,4}}|\Z)){{2,}}[A-Za-z0-9+/]{{0,80}}={{0,2}}"
 )
-# Escapes of JSON and URLs, and terminal colours. They end in a letter, but the letter after them
-# starts a word.
+# Escapes of JSON and URLs, and terminal colours. An escape can end in a letter, but the letter after
+# it starts a new word.
 _ESCAPE = re.compile(
     r"(?:\\[nrtbf]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9A-F]{2}|\x1b\[[\d;]{0,9}m)\Z"
 )
@@ -157,7 +157,7 @@ _VALUES = (
         re.compile(r"\s(?:-u|--user)[ =][\"']?[^\s:\"'/]{1,100}:(?P<value>[^\s\"'`<>\\]{8,200})"),
     ),
 )
-"""What a value is, a string that the text contains in lower case, and the pattern."""
+"""What each value is, a string that the text must contain in lower case, and the pattern."""
 # A quote, which may be escaped in a JSON string or written as an XML entity.
 _QUOTE = r"(?:\\{0,7}[\"'`]|&(?:quot|apos|#3[49]);)?"
 # API_KEY = "…", \"clientSecret\": \"…\", password: …, <token>…, --token …, the password is …
@@ -215,7 +215,7 @@ def mask_secrets(text: str) -> str:
 def mask_secrets_in_text_part(
     text: str, start: int, end: int, found: Sequence[DetectedSecret]
 ) -> str:
-    """Return a part of a text; mask the secrets `found` in the whole, which the part may not reveal."""
+    """Mask the secrets in a part of a text; `found` are those of the whole, as a part can hide them."""
     parts, at = [], start
     for secret in found:
         if secret.end > start and secret.start < end:
@@ -225,15 +225,16 @@ def mask_secrets_in_text_part(
 
 
 def mask_secrets_in_excerpt(excerpt: str, source: str) -> str:
-    """Mask the secrets in a passage, including those recognizable only in its `source`.
+    """Mask the secrets in a passage, including those that are recognizable only in its `source`.
 
-    Passage and source may differ in white space. If the source does not contain it, it is checked alone.
+    The passage and the source may differ in white space. If the source does not contain the passage,
+    only the passage is checked.
     """
     dense = "".join(excerpt.split())
     begin = "".join(source.split()).find(dense)
     if begin < 0 or not dense:
         return mask_secrets(_PEM_LINES.sub("[masked: private key]", excerpt))
-    # The offsets of the passage's characters in the source and in the passage, without white space.
+    # The offsets of the passage's characters except white space, in the source and in the passage.
     offsets = [at for at, sign in enumerate(source) if not sign.isspace()]
     offsets = offsets[begin : begin + len(dense)]
     own_offsets = [at for at, sign in enumerate(excerpt) if not sign.isspace()]
@@ -326,7 +327,7 @@ def _find_secret_candidates(text: str) -> Iterator[DetectedSecret]:
     yield from _find_keys_in_known_formats(text)
     yield from _find_kubernetes_secret_values(text)
     yield from _find_wallet_seed_phrases(text)
-    # Offsets must not move: İ is the only letter that becomes two characters in lower case.
+    # Replace İ, the only letter that becomes two characters in lower case: offsets must stay the same.
     lower = text.replace("İ", "I").lower()
     for what, sign, pattern in _VALUES:
         if sign in lower:
@@ -410,7 +411,7 @@ def _load_wallet_seed_words() -> frozenset[str]:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return whether a value is a secret; after a space, it must be no ordinary word."""
+    """Return whether an assigned value is a secret; after only a space, ordinary words are not."""
     value = match["value"]
     is_mixed = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
     if match["blank"] and not (len(value) >= 12 and is_mixed):
@@ -420,7 +421,7 @@ def _is_secret_assignment(match: re.Match[str]) -> bool:
 
 def is_random_looking(value: str) -> bool:
     """Return whether a value looks like a key, not like a word, name, path or placeholder."""
-    # In code, these operators precede a variable.
+    # In code, these operators can precede a variable.
     value = value.lstrip("&*!")
     if value.startswith(("$", "%", "/", "./", "~", "http", "env.", "os.", "process.")):
         return False

@@ -1,4 +1,4 @@
-"""The types of the knowledge package: topics, subjects, problems, results."""
+"""The classes of the knowledge package: topics, subjects, problems, prompt fragments."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -59,7 +59,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class KnowledgeProblem:
-    """A mistake in the file `where` at the dotted `key`, or in a subject. The rest keeps working."""
+    """A mistake in a subject, or in the file `where` at the dotted `key`. Everything else still works."""
 
     message: str
     where: str | None = None
@@ -103,7 +103,7 @@ class PromptFragment:
 
 @dataclass(frozen=True)
 class PreloadOrDisableMark:
-    """A new state for a subject, or for a topic if `slug` is None; `plain` removes the others."""
+    """A new state of a subject, or of a topic if `slug` is None. `plain` is neither learned nor disabled."""
 
     topic: str
     slug: str | None

@@ -1,4 +1,4 @@
-"""Finds problems in knowledge: dead references, duplicates, patterns that match nothing."""
+"""Finds problems in topics: mentions of missing subjects, duplicates, patterns that match nothing."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""Words per run; runs sampled per text; and how many of the sampled runs are used to find candidates."""
+"""The numbers of words in a run, of runs sampled per text, and of sampled runs that find candidates."""
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
 """The minimum and maximum number of words that are compared. Shorter texts are similar by chance; of longer
 texts, only the beginning is compared."""
 MAX_TEXTS_PER_RUN = 50
-"""A run in more texts than this is boilerplate and is not used to find candidates."""
+"""A run that occurs in more texts is boilerplate and is not used to find candidates."""
 
 _WORD = re.compile(r"\w+")
 
 
 def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each subject that repeats an earlier one, naming the most similar one.
+    """Yield a problem for each subject that repeats earlier ones; the problem names the most similar.
 
     This is bottom-k sketching (Broder, "On the resemblance and containment of documents", 1997).
     """
@@ -89,7 +89,7 @@ def _estimate_text_similarity(one: frozenset[int], other: frozenset[int]) -> flo
     common, union = one & other, one | other
     most = max(len(one), len(other))
     if len(common) < MIN_SIMILARITY * min(most, len(union)):
-        return 0.0  # true of most candidates, and faster than sorting
+        return 0.0  # most candidates end here, without the slow sorting
     return sum(run in common for run in sorted(union)[:most]) / min(most, len(union))
 
 
@@ -161,7 +161,7 @@ MAX_PRELOAD_TOKENS = 10_000
 
 
 def lint_knowledge(knowledge: KnowledgeBase) -> list[KnowledgeProblem]:
-    """Return the problems of topics and subjects; `KnowledgeBase.problems` has those of the files."""
+    """Return the problems of topics and subjects; `KnowledgeBase.problems` has those of the configuration."""
     problems = list(_find_duplicate_topic_titles(knowledge))
     texts: list[tuple[Subject, str]] = []
     for topic in knowledge.topics.values():
@@ -204,7 +204,7 @@ def _make_subject_problem(
 
 
 def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[KnowledgeProblem]:
-    """Yield the titles that also mean another topic: ids and earlier topics take precedence."""
+    """Yield a problem for each title that means another topic: ids and earlier titles win."""
     enabled = {topic.id: topic for topic in knowledge.topics.values() if topic.enable}
     first: dict[str, Topic] = {}
     for topic in enabled.values():
@@ -255,7 +255,7 @@ def _find_patterns_without_match(
 
 
 def explain_pattern_without_match(resolved: SubjectSlugsByVisibility, pattern: str) -> str | None:
-    """Return why a pattern matches nothing, or what may have been meant; None if unknown."""
+    """Return why a pattern matches nothing, or what the user may have meant; None if unknown."""
     scan = resolved.scan
     matches = compile_slug_pattern(pattern)
     reached = [slug for slug in scan.slugs if slug == pattern or matches(slug)]

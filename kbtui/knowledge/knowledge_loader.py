@@ -247,9 +247,10 @@ def load_knowledge(
 ) -> KnowledgeBase:
     """Load the topics of a workspace.
 
-    `cfg` are `--cfg` values in their order: names, or assignments `kb.topic.<id>.<key>+=value`.
-    `knowledge` are `-k TOPIC/GLOB` values. `.jp.toml` files are read from the root down to `cwd`. Mistakes in files become
-    `KnowledgeBase.problems`; those in arguments raise `UsageError` or `ConfigError`.
+    `cfg` has the values of `--cfg` in order: names, or assignments such as `kb.topic.ID.KEY+=VALUE`.
+    `knowledge` has the values of `-k`, each `TOPIC/GLOB`. `.jp.toml` files are read from the root down to
+    `cwd`. Mistakes in files become `KnowledgeBase.problems`; mistakes in arguments raise `UsageError` or
+    `ConfigError`.
     """
     from kbtui.workspace import jp_config
 
@@ -286,7 +287,7 @@ def load_knowledge(
 
 
 def resolve_ref(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference, with the existing subjects at hand; raises `UsageError` or `NothingFound`."""
+    """Parse a reference; existing subjects decide unclear cases. Raises `UsageError` or `NothingFound`."""
     from kbtui.refs import parse_ref, remove_workspace_id_from_ref
 
     knowledge: KnowledgeBase | None = None
@@ -302,8 +303,8 @@ def resolve_ref(workspace: Workspace, text: str) -> Ref:
 class KnowledgeBase:
     """The topics of one workspace, enabled or not, and everything derived from them.
 
-    `problems` has the mistakes found, `files` every configuration file that was read or would be read
-    if it existed. A directory is walked once; call `load_knowledge` again to see changes.
+    `problems` has the mistakes found. `files` has every configuration file that was read or would be
+    read if it existed. A directory is walked once; call `load_knowledge` again to see changes.
     """
 
     def __init__(
@@ -344,7 +345,7 @@ class KnowledgeBase:
         return subject if subject.inode else None
 
     def list_subject_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
-        """Return the slugs that patterns match, or those of a listing; raises `NothingFound`."""
+        """Return the slugs that patterns match, or all that `learn` lists; raises `NothingFound`."""
         resolved = self.get_topic_slugs(topic)
         return (
             list(resolved.available) if patterns is None else resolved.list_matching_slugs(patterns)
@@ -365,7 +366,7 @@ class KnowledgeBase:
     ) -> LearnToolResult:
         """Return the result of the `learn` tool, cut at `max_chars` characters; never raises.
 
-        With `has_prompt`, pre-loaded subjects are named but not repeated. With `masked`, secrets are
+        If `has_prompt`, pre-loaded subjects are named but not repeated. If `masked`, secrets are
         masked. `topic` can also be the reference of a search result, `topic/slug:lines`.
         """
         caller = learn_tool_answers.LearnToolCaller(has_prompt, max_chars, masked)
@@ -406,7 +407,7 @@ class KnowledgeBase:
         )
 
     def format_preloaded_subjects(self, topic: str) -> str | None:
-        """Return a topic's part of the section, None if it pre-loads nothing; raises `NothingFound`."""
+        """Return a topic's part of the section, or None if nothing is pre-loaded; raises `NothingFound`."""
         resolved = self.get_topic_slugs(topic)
         if not resolved.topic.enable or not resolved.learned:
             return None

@@ -27,7 +27,7 @@ MAX_ARGUMENT_CHARACTERS = 300
 MAX_NAMES_CHARACTERS = 4_000
 """The maximum length, in characters, of the list of subjects that did not fit into an answer."""
 _NOTE_CHARACTERS = 700
-"""How many characters are reserved for the note below a subject that is cut."""
+"""How many characters are reserved for the note below a shortened subject."""
 MAX_SUGGESTED_TOPICS = 3
 _MAX_PATTERNS = 20
 
@@ -36,9 +36,9 @@ _USE = "Use the `learn` tool with the `subjects` argument to learn specific subj
 
 
 class LearnToolCaller(NamedTuple):
-    """The caller of `learn`. With `has_prompt`, it has the pre-loaded subjects in its prompt.
+    """The caller of `learn`. If `has_prompt`, its prompt contains the pre-loaded subjects.
 
-    `max_chars` limits the length of an answer; None means no limit. With `masked`, secrets are masked.
+    `max_chars` limits the length of an answer; None means no limit. If `masked`, secrets are masked.
     """
 
     has_prompt: bool = False
@@ -177,7 +177,7 @@ def _format_subject_blocks(
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectLineRange], int]:
-    """Return the subjects in their tags, the parts that do not fit, and how many cannot be read."""
+    """Return the subjects in tags, those that do not fit, and the number of those that cannot be read."""
     room = None if caller.max_chars is None else caller.max_chars - MAX_NAMES_CHARACTERS
     blocks: list[str] = []
     failed = 0
@@ -193,7 +193,7 @@ def _format_subject_blocks(
                 failed += 1
         block = wrap_subject_in_tags(str(part), text)
         if room is not None:
-            # The first one is always included, cut if necessary.
+            # The first subject is always included, and shortened if necessary.
             if blocks and len(block) > room:
                 return blocks, wanted[number:], failed
             room -= len(block) + 2
@@ -216,7 +216,7 @@ def _parse_exact_pattern(
 def _format_subject_range(
     subject: Subject, part: SubjectLineRange, caller: LearnToolCaller, room: int | None
 ) -> str:
-    """Return a subject or some of its lines in `room` characters, with a note about the missing lines."""
+    """Return a subject or some of its lines in `room` characters; a note names the missing lines."""
     text = read_subject_text(subject)
     starts = [0, *(newline.end() for newline in re.finditer(r"\n(?!\Z)", text)), len(text)]
     count = len(starts) - 1

@@ -38,7 +38,7 @@ _TERMINAL_EDITORS = """
 
 
 class MissingTitle(UsageError):
-    """A new entry has no title, so nobody would find it again."""
+    """A new entry has no title."""
 
 
 class TrashUnavailable(KbtuiError):
@@ -69,7 +69,7 @@ class SubjectDraft:
 
 
 def get_named_or_only_topic(knowledge: KnowledgeBase, name: str | None) -> Topic:
-    """Return the topic with this id or title; without a name, the only topic. Raises `KbtuiError`."""
+    """Return the topic with this id or title; if `name` is None, the only topic. Raises `KbtuiError`."""
     if name is not None:
         return knowledge.resolve_topic(name)
     topics = [topic for topic in knowledge.topics.values() if topic.enable]
@@ -87,7 +87,7 @@ def add_subject(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> 
 
 
 def check_subject_draft(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> str:
-    """Return the slug of a draft; raise what `add_subject` raises, before the user types the text."""
+    """Return a draft's slug; raises the errors of `add_subject` before the user types the text."""
     if not draft.title.strip():
         raise MissingTitle("an entry needs a title", hint="add --title")
     return check_new_slug(knowledge, topic, draft.slug or make_safe_file_name(draft.title))
@@ -208,7 +208,7 @@ def run_editor(command: list[str], environment: Mapping[str, str] | None = None)
 
 @contextlib.contextmanager
 def _ignore_interrupts() -> Iterator[None]:
-    """Leave Ctrl-C to the program in the terminal. It would inherit SIG_IGN, so install a handler."""
+    """Ignore Ctrl-C here, but not in the editor, which would inherit SIG_IGN but not a handler."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 BINARY_BYTES = 8192
-"""How many bytes at the start of a file must have no NUL, which marks it as binary."""
+"""A file is binary if it has a NUL among this many bytes at its start."""
 _MEGABYTE = 1024 * 1024
 
 _LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "ts": "typescript"}
@@ -50,12 +50,12 @@ def read_subject_text(subject: Subject) -> str:
 
 
 def read_subject_for_assistant(subject: Subject) -> str:
-    """Return a subject as `learn` shows it, in a fence unless it is prose; raises `UnreadableSubject`."""
+    """Return a subject as `learn` does, in a code fence unless it is prose; raises `UnreadableSubject`."""
     return format_file_text_for_assistant(read_subject_text(subject), subject.relative)
 
 
 def format_file_text_for_assistant(text: str, relative: str) -> str:
-    """Return a file's text in the form that its extension requires: plain or in a fence."""
+    """Return a file's text in the form that its extension requires: unchanged or in a code fence."""
     ending = split_file_extension(relative.rpartition("/")[2])[1][1:]
     if ending.lower() in ("", "md", "txt", "text"):
         return text
@@ -63,7 +63,7 @@ def format_file_text_for_assistant(text: str, relative: str) -> str:
 
 
 def put_text_in_code_fence(text: str, language: str) -> str:
-    """Return a text in a fence that is longer than any run of backticks inside."""
+    """Return a text in a code fence that is longer than any run of backticks in the text."""
     # Leave out a language that would break the fence's first line.
     language = "" if re.search(r"[\s`]", language) else language
     fence = "`" * (max((len(run) for run in _BACKTICKS.findall(text)), default=2) + 1)
@@ -76,7 +76,7 @@ def add_final_newline(text: str) -> str:
 
 
 def explain_too_large_subject(size: int) -> str | None:
-    """Return why a subject of this size in bytes is not read, or None; rarely needs the settings."""
+    """Return why a subject of this size in bytes is too large to be read, or None if it is not."""
     if size <= _MEGABYTE:
         return None
     from kbtui.workspace import load_settings
@@ -96,7 +96,7 @@ def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
 
 
 def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
-    """Return the content and why it is not used, or None; raises `OSError`."""
+    """Return a subject's content, and a reason if it must not be used; raises `OSError`."""
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     # Check again: a file may have become a link since it was listed.
@@ -128,7 +128,7 @@ _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNO
 
 
 def make_safe_file_name(text: str) -> str:
-    """Return a file name without extension for any text, never empty, hidden or reserved by a system."""
+    """Make a file name without extension from any text; it is never empty, hidden or reserved."""
     plain = unicodedata.normalize("NFC", text).casefold()
     name = re.sub(r"[^\w.]+|_{2,}", "-", plain)
     name = re.sub(r"-{2,}", "-", re.sub(r"\.{2,}", ".", name)).strip("-._")

@@ -42,8 +42,9 @@ def has_unclosed_bracket(pattern: str) -> bool:
 def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
     """Return a function whose result is true for the slugs that a pattern matches.
 
-    `**` as a whole component matches any number of components (at the end, at least one); inside one
-    it means `*`. A `[` without `]` is literal. The time is at most pattern length times slug length.
+    The component `**` matches any number of components; at the end, at least one. Inside a component,
+    `**` means `*`. A `[` without `]` is literal. The time to match a slug grows at most with the length of
+    the pattern times that of the slug.
     """
     if pattern == "**":
         return bool
@@ -115,8 +116,8 @@ class SubjectSlugsByVisibility:
     """A topic's slugs, and which of them are visible.
 
     `visible` is sorted and has no hidden, disabled or shadowed subjects. `learned` has the pre-loaded
-    ones in the order of their patterns, `available` those of a listing. `folder` is the directory with
-    links unresolved.
+    subjects in the order of their patterns, `available` the subjects that `learn` lists. `folder` is the
+    path of the directory, with links unresolved.
     """
 
     def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:
@@ -210,7 +211,8 @@ def apply_mark_to_topic(
 ) -> Topic:
     """Return a topic with a mark applied.
 
-    Raises `NothingFound`, or `UsageError` if a glob contradicts the mark: only the user can change it.
+    Raises `NothingFound`, or `UsageError` if a glob contradicts the mark: only the user can change the
+    glob.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")
@@ -227,7 +229,7 @@ def apply_mark_to_topic(
     if mark.state == "disabled":
         return bare if by_disabled else replace(bare, disabled=(*disabled, slug))
     if mark.state == "learned" and not by_disabled:
-        # Keep its old place: the order of `learned` is the order in the prompt.
+        # Keep the slug's position: the order of `learned` is the order in the prompt.
         if slug in topic.learned:
             return replace(bare, learned=topic.learned)
         return bare if by_learned else replace(bare, learned=(*learned, slug))

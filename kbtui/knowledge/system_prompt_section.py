@@ -36,7 +36,7 @@ exposing too much irrelevant knowledge upfront)"""
 def format_knowledge_prompt_section(
     topics: list[SubjectSlugsByVisibility], subject: Callable[[str, str], Subject]
 ) -> str | None:
-    """Return the `<knowledge>` section, or None. `subject(topic, slug)` returns a record."""
+    """Return the `<knowledge>` section, or None if it is empty; `subject` returns a topic's subject."""
     blocks = []
     preloaded = [resolved for resolved in topics if resolved.learned]
     if preloaded:
@@ -77,7 +77,8 @@ def format_preloaded_topic_block(
 def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> dict[str, Any] | None:
     """Return name, description and parameters of `learn`; None if there is nothing to learn.
 
-    Pre-loaded subjects count: the hosts of this tool do not build the `<knowledge>` section.
+    Topics with only pre-loaded subjects are listed too: programs that offer this tool do not put the
+    `<knowledge>` section into the prompt.
     """
     listed = [resolved for resolved in topics if resolved.available or resolved.learned]
     if not listed:

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 def edit_toml_tables(
     old: str | None, parents: list[str], edits: dict[str, dict[str, Any] | None], path: Path
 ) -> str:
-    """Return the text of a file with keys of tables below the tables `parents` set or removed.
+    """Return the edited text of a file; `parents` is the path to the tables that are edited.
 
-    `edits` maps tables to keys to values; None removes a key or a table. Raises `ConfigError`.
+    `edits` maps the name of each table to the values of its keys; None removes a key or a table. Raises
+    `ConfigError`.
     """
     import tomlkit
 
@@ -54,7 +55,7 @@ def edit_toml_tables(
                 new = _edit_toml_document(old, parents, edits, careful=careful)
                 if tomllib.loads(new) == expected and not _find_lost_comments(old, new, edits):
                     return new
-    except (AttributeError, TypeError):  # `kb = 1` and the like
+    except (AttributeError, TypeError):  # a parent is no table, such as `kb = 1`
         pass
     raise ConfigError("the file cannot be edited safely", where=str(path), hint="edit it by hand")
 
@@ -163,7 +164,7 @@ def _count_toml_comments(text: str) -> Counter[str]:
 
 @dataclass(frozen=True)
 class TomlFileChange:
-    """A change of a TOML file: its text before and after, None if there is no file."""
+    """A change to a TOML file: its text before and after, or None for a file that does not exist."""
 
     path: Path
     old: str | None
@@ -194,7 +195,7 @@ class TomlFileChange:
 def propose_preload_or_disable_marks(
     knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableMark]
 ) -> TomlFileChange:
-    """Return the change of `.jp/kb.toml` that applies marks to the files, without `-k` and `--cfg`.
+    """Return the change to `.jp/kb.toml` that applies marks; options such as `-k` are ignored.
 
     Raises `NothingFound`, `UsageError` or `ConfigError` if a mark cannot be applied.
     """
@@ -206,7 +207,7 @@ def propose_preload_or_disable_marks(
 
 
 def propose_topic_declaration(knowledge: KnowledgeBase, topic: Topic) -> TomlFileChange:
-    """Return the change of `.jp/kb.toml` that declares a topic; raises `UsageError` or `ConfigError`."""
+    """Return the change to `.jp/kb.toml` that declares a topic; raises `UsageError` or `ConfigError`."""
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("the topic already exists", where=topic.id)
     return _make_topic_toml_change(knowledge, {topic.id: (type(topic)(topic.id, ""), topic)})
@@ -215,7 +216,7 @@ def propose_topic_declaration(knowledge: KnowledgeBase, topic: Topic) -> TomlFil
 def _make_topic_toml_change(
     knowledge: KnowledgeBase, topics: dict[str, tuple[Topic, Topic]]
 ) -> TomlFileChange:
-    """Return the change of `.jp/kb.toml` that gives topics, each old and new, their new fields."""
+    """Return the change to `.jp/kb.toml` for topics, each given as it is and as it should be."""
     edits: dict[str, dict[str, Any] | None] = {}
     for name, (before, after) in topics.items():
         changed = [key for key in TOPIC_FIELDS if getattr(before, key) != getattr(after, key)]
@@ -252,12 +253,12 @@ def apply_toml_change(change: TomlFileChange) -> None:
 
 
 def undo_toml_change(change: TomlFileChange) -> None:
-    """Undo an applied change; raises `KbtuiError` like `apply_toml_change`."""
+    """Undo an applied change; raises the errors of `apply_toml_change`."""
     apply_toml_change(TomlFileChange(change.path, change.new, change.old))
 
 
 def read_toml_text(path: Path) -> str | None:
-    """Return the text of a TOML file with its line endings, None if there is no file."""
+    """Return the text of a TOML file with its line endings, or None if the file does not exist."""
     if path.is_symlink():
         message = "the file is a symbolic link; kbtui writes only regular files"
         raise ConfigError(message, where=str(path))

@@ -1,4 +1,4 @@
-"""`url_crawl`: fetches a page and the pages it links to, politely and within bounds."""
+"""Runs `url_crawl` sources: fetches a page and the pages that it links to, slowly and within limits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _UNREADABLE_EXTENSION = re.compile(
 
 
 class Crawler:
-    """One run of a crawl."""
+    """Crawls the website of one source once."""
 
     def __init__(
         self, run: SourceRunContext, fetcher: HttpFetcher, extractor: TextExtractorProcess
@@ -60,7 +60,7 @@ class Crawler:
         self._done = self._failures = 0
 
     async def crawl_website(self) -> None:
-        """Fetch everything within bounds; raises `KbtuiError` if the first page cannot be fetched."""
+        """Fetch all pages within the prefixes; raises `KbtuiError` if the first page cannot be fetched."""
         end = time.monotonic() + self._limits.run_seconds
         self._enqueue_urls([self._start], 0)
         while self._queue:
@@ -166,7 +166,7 @@ class Crawler:
             self._enqueue_urls(links, depth + 1)
 
     async def _fetch_after_host_delay(self, url: str, robots: Protego) -> FetchedResponse:
-        """Fetch a URL after the host's delay; try once more if the server asks to wait."""
+        """Fetch a URL after the host's delay; if the server asks for a pause, wait and try once more."""
         accept = (*READABLE, *_XML) if url == self._start else READABLE
         for again in (True, False):
             try:
@@ -186,7 +186,7 @@ class Crawler:
 
     @contextlib.asynccontextmanager
     async def _wait_for_host_delay(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
-        """Wait until the host's delay since its last request has passed, then allow one request."""
+        """Wait until the host's delay has passed since the last request to it, then allow one request."""
         host = urlsplit(url).netloc
         delay = self._limits.delay
         if robots is not None:
@@ -210,7 +210,10 @@ class Crawler:
         return {name: value for name, value in headers.items() if value}
 
     async def _load_robots_txt(self, url: str) -> Protego:
-        """Return the host's rules; if the server fails, they forbid everything (RFC 9309, section 2.3.1.4)."""
+        """Return the rules in the host's robots.txt; raises `FetchError` if the server fails.
+
+        Without an answer, everything is forbidden (RFC 9309, section 2.3.1.4).
+        """
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         if origin not in self._robots:
@@ -243,7 +246,7 @@ class Crawler:
                 async with self._wait_for_host_delay(url, robots):
                     found = await self._fetcher.fetch_url(url, accept=accept, most=most)
             except FetchError as error:
-                # Most hosts have no sitemap. After any other failure, unseen pages may still exist.
+                # Most hosts have no sitemap. After a temporary failure, unseen pages may still exist.
                 if not error.is_permanent:
                     self._run.record_failed_document(url, error.reason, permanent=False)
                 continue

@@ -1,8 +1,7 @@
-"""Converts HTML, PDF, Word and plain text to Markdown in a process of its own.
+"""Converts HTML, PDF, Word and plain text to Markdown in a separate process.
 
-A hostile page or PDF then blocks or crashes that process, not the run. `python -m
-kbtui.sources.document_text_extraction` reads requests from stdin, each a line of JSON and the content, and
-answers each with a line of JSON.
+A hostile page or PDF can block or crash only that process, not the run. The process reads requests
+from stdin: a line of JSON, then the content. It answers each request with one line of JSON.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class TextExtractionError(Exception):
 
 
 def convert_html_page_to_markdown(text: str, url: str) -> dict[str, Any]:
-    """Return a page's title, text, links and so on; without `url`, links stay relative."""
+    """Return a page's title, text, links and robots rules; without `url`, links stay relative."""
     import lxml.html
     import trafilatura
 
@@ -73,8 +72,8 @@ def convert_html_page_to_markdown(text: str, url: str) -> dict[str, Any]:
     except (lxml.etree.LxmlError, ValueError, AssertionError) as error:
         raise TextExtractionError(f"it is not HTML: {error}") from error
     base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
-    # Drop links that show only a sign such as `¶`. Those within the page start with `#` until they
-    # become absolute.
+    # Drop links within the page that show only a sign such as `¶`. They can be recognised by their `#`
+    # only before links become absolute.
     for anchor in list(tree.iter("a")):
         is_inside = (anchor.get("href") or "#").startswith("#")
         if is_inside and _ONLY_SIGNS.fullmatch(anchor.text_content()):
@@ -147,7 +146,7 @@ def _drop_menus_and_buttons(tree: Any) -> None:
 
 
 def _is_hidden_element(one: Any) -> bool:
-    """Return whether an element is never visible. Panels of tabs can become visible."""
+    """Return whether an element always stays hidden. A tab's panel becomes visible with its tab."""
     if one.tag in ("body", "main", "article") or one.get("role") == "tabpanel":
         return False
     return one.get("hidden") is not None or one.get("aria-hidden") == "true"
@@ -158,11 +157,11 @@ def _list_css_classes(one: Any) -> set[str]:
 
 
 def _find_main_content_element(tree: Any) -> Any:
-    """Return the element that contains only the text, or None if the page does not mark it."""
+    """Return the element that contains only the page's text, or None if no element is marked so."""
     elements, classes = tree.iter("div", "article", "main"), _CONTENT_CLASSES.split()
     named = [one for one in elements if not _list_css_classes(one).isdisjoint(classes)]
     if named:
-        # Several such elements are the posts of a thread.
+        # If there are several such elements, they are the posts of a thread.
         return named[0] if len(named) == 1 else None
     # `<main>` is not used, because on many sites it contains more than the text.
     return next((one for one in tree.iter("div", "article") if one.get("role") == "main"), None)
@@ -172,7 +171,7 @@ def _extract_with_trafilatura(tree: Any, url: str) -> str | None:
     import trafilatura
 
     for quote in tree.iter("blockquote"):
-        # trafilatura keeps the text of quotes but not the marks.
+        # trafilatura keeps the text of a quote but not its `>`.
         for one in list(quote.iter("p")) or [quote]:
             one.text = f"{_QUOTE_MARK}{one.text or ''}"
     found: str | None = trafilatura.extract(
@@ -205,7 +204,7 @@ def _convert_element_to_markdown(element: Any) -> str:
 
 
 def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
-    """Replace blocks of code with marks and return them: converters change their white space."""
+    """Replace code blocks with marks and return the blocks: converters would change their white space."""
     for table in list(tree.iter("table")):
         _unwrap_code_table(table)
     codes: list[str] = []
@@ -215,7 +214,7 @@ def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
         text = _read_code_block(block)
         before = block.getprevious()
         if not text or (before is not None and (before.text, text) == last):
-            # The block is empty, or a copy of another block for the dark theme.
+            # The block is empty, or it repeats the previous block for the dark theme.
             block.drop_tree()
             continue
         mark = block.makeelement("p")
@@ -282,7 +281,7 @@ def _detect_code_language(block: Any) -> str:
 
 
 def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
-    """Return the text with its blocks of code, each on lines of its own, indented like its mark."""
+    """Put the code blocks back into a text, each on its own lines and indented like its mark."""
     lines: list[str] = []
     left = dict(enumerate(codes))
     for line in (text or "").split("\n"):
@@ -296,7 +295,7 @@ def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
             if at % 2 == 0:
                 lines += [piece.rstrip()] if piece.strip() else []
                 continue
-            # Insert each block only once, because the text of a page can contain the same mark.
+            # Insert each block only once, because the page's own text can contain a mark.
             block = left.pop(int(piece), "")
             lines += ["", *(f"{indent}{one}" if one else "" for one in block.split("\n")), ""]
     return re.sub(r"\A\n+|\n+\Z", "", _squeeze_blank_lines(lines))
@@ -316,8 +315,7 @@ def _squeeze_blank_lines(lines: list[str]) -> str:
 
 
 EXTRACTION_VERSION = 2
-"""The version of what extraction returns. Increase it when results change, so that unchanged documents are
-extracted again."""
+"""Increase this version when extraction returns other texts: all documents are then extracted again."""
 MAX_MEMORY_BYTES = 3 << 30
 MAX_PDF_PAGES = 3000
 
@@ -354,7 +352,7 @@ def extract_document_text(
 
 
 def decode_document_text(content: bytes, charset: str | None) -> str:
-    """Decode text: try the given character set, UTF-8, the declared one, then detected ones."""
+    """Decode text: try the given character set, UTF-8, the declared one, then a detected one."""
     own = _OWN_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:
@@ -439,7 +437,7 @@ def _extract_plain_text(text: str, *, markdown: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answer requests until stdin ends."""
+    """Answer extraction requests until stdin ends."""
     import resource
     import warnings
 
@@ -475,9 +473,10 @@ MAX_ANSWER_BYTES = 64_000_000
 
 
 class TextExtractorProcess:
-    """Converts documents one after another in a child process; an asynchronous context manager.
+    """Converts documents one after another in a child process; use it as an asynchronous context manager.
 
-    The child starts on first use, and again after a document took more than `seconds`.
+    The child starts on first use. It is stopped if a document takes more than `seconds`, and the next
+    document starts a new one.
     """
 
     def __init__(self, seconds: float = EXTRACTION_SECONDS) -> None:
@@ -493,7 +492,7 @@ class TextExtractorProcess:
     async def extract_in_child_process(
         self, content: bytes, kind: str, url: str, charset: str | None = None
     ) -> dict[str, Any]:
-        """Return the result of `extract_document_text`; raises `TextExtractionError` or `PackageUnavailable`."""
+        """Call `extract_document_text` in the child; raises `TextExtractionError` or `PackageUnavailable`."""
         import asyncio  # not at the top: the child process does not need it
 
         request = {"kind": kind, "url": url, "charset": charset, "size": len(content)}

@@ -1,4 +1,4 @@
-"""`file_upload`: reads a file, or every readable file of a directory."""
+"""Runs `file_upload` sources: imports a file, or every readable file of a directory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _KINDS_BY_EXTENSION = {
     ".pdf": PDF[0],
     ".docx": DOCX[0],
 }
-"""Content types by extension; any other text file is source code."""
+"""Content types by extension. A text file with any other extension counts as source code."""
 _LANGUAGES_BY_FILE_NAME = {
     "makefile": "makefile",
     "dockerfile": "dockerfile",
@@ -50,13 +50,13 @@ _INTERPRETERS = ("python", "bash", "sh", "zsh", "fish", "node", "perl", "ruby")
 
 
 class _SkippedFile(Exception):
-    """A file that is not a document of the source; the message says why."""
+    """A file that is skipped; the message says why."""
 
 
 async def import_source_files(
     run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceLimits
 ) -> None:
-    """Read the source's `file`, relative to the workspace's `root`; raises `KbtuiError`."""
+    """Import the source's `file`, a path relative to the workspace's `root`; raises `KbtuiError`."""
     base = root / Path(run.source.file or "").expanduser()
     if not base.exists():
         raise KbtuiError("the file does not exist", where=str(base))
@@ -76,7 +76,7 @@ async def import_source_files(
 
 
 def _make_document_url(file: str, base: Path, root: Path) -> str:
-    """Return the beginning of the documents' URLs, without the path of the user's home directory."""
+    """Return what the documents' URLs start with; it does not reveal the user's home directory."""
     if not file.startswith(("/", "~")):
         return file
     real, top = base.resolve(), root.resolve()
@@ -152,7 +152,7 @@ def _detect_file_content_type(path: Path) -> str:
 
 
 def _detect_programming_language(name: str, text: str) -> str:
-    """Return the language of a file without extension, "" for prose."""
+    """Return the programming language of a file without extension; "" for prose."""
     first = text.partition("\n")[0]
     if first.startswith("#!"):
         program = first.split("/")[-1].split()[-1].rstrip("0123456789.")

@@ -1,7 +1,7 @@
-"""Fetches one URL over HTTP within limits, and only from public addresses.
+"""Fetches URLs over HTTP within limits, and only from public addresses.
 
-The connection goes to an address that was checked: a DNS answer that changes in between has no
-effect. Proxies, cookies and credentials of the environment are not used.
+A host name is resolved once, and the connection goes to the address that was checked: if the DNS
+answer changes later, it has no effect. Proxies and credentials in the environment are ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
     HostResolver = Callable[[str, int], Awaitable[list[str]]]
-    """A function that takes host and port, and returns the addresses of the host."""
+    """A function that takes a host and a port and returns the addresses of the host."""
 
 AGENT = "kbtui"
 USER_AGENT = f"{AGENT}/{__version__} (a user's own crawl; obeys robots.txt)"
@@ -37,10 +37,10 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 @dataclass(frozen=True)
 class SourceLimits:
-    """The limits of a run: times in seconds, sizes in bytes.
+    """The limits of a run, with times in seconds and sizes in bytes.
 
-    `seconds` is for one document with its redirects, `delay` between two requests to one host;
-    robots.txt can increase it up to `delay_most`.
+    `seconds` limits one document with its redirects. `delay` is the time between two requests to one
+    host; robots.txt can increase it up to `delay_most`.
     """
 
     pages: int = 1000
@@ -54,7 +54,7 @@ class SourceLimits:
     delay_most: float = 30.0
 
     def explain_too_many_documents(self, count: int, what: str) -> str:
-        """Return a message: a run found `count` documents but read only as many as the limit allows."""
+        """Return the message that a run found `count` documents but read only the first `files` of them."""
         return (
             f"only the first {self.files:,} of {count:,} {what} were read: "
             "the limit is source_files in `kbtui config`"
@@ -81,8 +81,8 @@ def explain_too_large_document(most: int, size: int | None = None) -> str:
 class FetchError(Exception):
     """A URL could not be fetched; `reason` says why.
 
-    `is_permanent` means that another try would not help, `is_gone` that the document no longer
-    exists. The server asks to wait for `retry_after` seconds.
+    If `is_permanent` is true, another try would not help. If `is_gone` is true, the document no longer
+    exists. `retry_after` is how many seconds the server asks the client to wait.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class FetchError(Exception):
 
 @dataclass
 class FetchedResponse:
-    """A response to `url`, the last one after redirects. With status 304 there is no body."""
+    """The response after all redirects; `url` is the last one. Status 304 has no body."""
 
     url: str
     status: int
@@ -122,7 +122,7 @@ async def resolve_host_name(host: str, port: int) -> list[str]:
 
 @dataclass
 class HttpFetcher:
-    """Fetches the URLs of one source; an asynchronous context manager."""
+    """Fetches the URLs of one source; use it as an asynchronous context manager."""
 
     limits: SourceLimits
     allow_hosts: Collection[str] = ()
@@ -148,8 +148,9 @@ class HttpFetcher:
     ) -> FetchedResponse:
         """Fetch a URL and follow its redirects; raises `FetchError`.
 
-        `accept` has the content types to accept, empty for all. `conditions` returns the conditional
-        headers for a URL. `inside` says whether a redirect may lead to a URL.
+        `accept` has the content types to accept; if it is empty, all are accepted. `conditions` returns
+        the conditional headers for a URL. `inside` says whether a redirect may lead to a URL. `most`
+        limits the size of the body.
         """
         limit = self.limits.redirects
         try:
@@ -219,7 +220,7 @@ class HttpFetcher:
         raise FetchError(_describe_http_error(failure)) from failure
 
     async def _resolve_public_addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host; refuse it if any of them is private."""
+        """Return the addresses of a host; raises `FetchError` if one is private and not allowed."""
         given = url_policy.parse_ip_literal(host)
         found = [str(given)]
         if given is None:
@@ -242,7 +243,7 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the client for one host: a connection's certificate was checked for one name."""
+        """Return the client of a host. Hosts share none: a connection's certificate is valid for one host."""
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(
@@ -254,7 +255,7 @@ class HttpFetcher:
         return self._clients[key]
 
     def make_tls_context(self) -> ssl.SSLContext:
-        """Return a TLS context that trusts the usual authorities and those of this system."""
+        """Return a TLS context that trusts the authorities of certifi and those of this system."""
         context = httpx.create_ssl_context(trust_env=False)
         context.load_default_certs()
         return context
@@ -285,7 +286,7 @@ async def _read_http_response(
 
 
 async def _read_http_response_body(response: httpx.Response, most: int) -> bytes:
-    """Return the unpacked body. httpx has no limit, and a few bytes can unpack to gigabytes."""
+    """Return the decompressed body. httpx has no limit, but a few bytes can expand to gigabytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         message = f"the answer is compressed as {encoding}, which was not requested"

@@ -1,4 +1,4 @@
-"""`mcp`: reads the resources of an MCP server over stdio."""
+"""Runs `mcp` sources: reads the resources of an MCP server over stdio."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class UnsupportedMcpResource(TextExtractionError):
 async def fetch_mcp_resources(
     run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceLimits
 ) -> None:
-    """Read the matching resources of a server that runs in `root`; raises `KbtuiError` if it fails."""
+    """Start the source's server in `root` and store its resources; raises `KbtuiError` if it fails."""
     source = run.source
     server = StdioServerParameters(
         command=source.server[0],
@@ -69,7 +69,7 @@ async def fetch_mcp_resources(
                             await session.initialize()
                         await _fetch_matching_mcp_resources(run, session, extractor, limits)
                     except (MCPError, TimeoutError, RuntimeError, ValueError) as error:
-                        # Raise the error outside: task groups would wrap it in an ExceptionGroup.
+                        # Raise the error later: the task groups would wrap it in an ExceptionGroup.
                         failure = error
         except (OSError, ExceptionGroup) as error:
             failure = failure or error
@@ -103,7 +103,7 @@ async def _fetch_matching_mcp_resources(
     extractor: TextExtractorProcess,
     limits: SourceLimits,
 ) -> None:
-    """Read every matching resource; `limits.seconds` limits each reading and the listing."""
+    """Store every matching resource; `limits.seconds` limits the listing and the reading of each one."""
     seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [
@@ -143,7 +143,7 @@ async def _fetch_matching_mcp_resources(
 async def _list_mcp_resources(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:
     cursor: str | None = None
     seen: set[str] = set()
-    # A server may list one resource per page, or continue without end.
+    # Limit the pages: a server may put one resource on each, or never end its list.
     for _ in range(most + 1):
         params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
         found = await session.list_resources(params=params)
@@ -159,7 +159,7 @@ async def _list_mcp_resources(session: ClientSession, most: int) -> AsyncIterato
 async def _read_mcp_resource_text(
     session: ClientSession, resource: types.Resource, extractor: TextExtractorProcess, most: int
 ) -> str:
-    """Return a resource's parts as Markdown; raises `TextExtractionError` if one cannot be read."""
+    """Return a resource's contents as Markdown; raises `TextExtractionError` if one is unreadable."""
     found = await session.read_resource(resource.uri)
     if not isinstance(found, types.ReadResourceResult):
         raise TextExtractionError("the server asks for input")

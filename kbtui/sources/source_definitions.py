@@ -30,11 +30,11 @@ SourceKind = Literal["url_crawl", "file_upload", "mcp"]
 
 @dataclass(frozen=True)
 class SourceDefinition:
-    """One `[source.NAME]` table of `.jp/kb-sources.toml`; `name` is also the directory in the topic.
+    """One `[source.NAME]` table of `.jp/kb-sources.toml`; `name` is also its directory in the topic.
 
-    `depth` is the number of links to follow from `url`; `allow_hosts` may be in a private network.
-    `file` is a file or directory, `server` a command, `pattern` a glob over resource URIs, and `env` the
-    names of environment variables passed to the server.
+    `depth` is how many links a crawl may follow from `url`. The hosts in `allow_hosts` may be in a
+    private network. `file` is a file or a directory. `server` is the command of an MCP server, and `env`
+    names the environment variables that it receives. `pattern` is a glob that selects resource URIs.
     """
 
     name: str
@@ -78,7 +78,7 @@ def check_cron_expression(expression: str) -> None:
 
     reason = "it never matches"
     try:
-        # cronsim allows a sixth field for seconds, which is far too often for a crawl.
+        # cronsim accepts a sixth field for seconds, but a source must not run every few seconds.
         if len(expression) < 200 and len(expression.split()) == 5:
             next(CronSim(expression, datetime.now()))
             return
@@ -99,7 +99,7 @@ def find_next_cron_time(expression: str, after: float) -> float | None:
     from cronsim import CronSim
 
     for moment in CronSim(expression, datetime.fromtimestamp(after)):
-        # When daylight saving time ends, an hour of local time repeats and may be in the past.
+        # When daylight saving time ends, an hour repeats: a later local time can be an earlier moment.
         if (seconds := moment.timestamp()) > after:
             return seconds
     return None
@@ -116,7 +116,7 @@ _KEYS_BY_KIND: dict[str, dict[str, str]] = {
     "mcp": {"server": _TEXT, "pattern": _TEXT, "env": _LIST},
 }
 MAIN_KEY = {"url_crawl": "url", "file_upload": "file", "mcp": "server"}
-"""The key that says what a source of this kind fetches."""
+"""For each kind of source, the key that says what it fetches."""
 SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 
@@ -128,7 +128,7 @@ class SourceDefinitions:
     problems: list[KnowledgeProblem] = field(default_factory=list)
 
     def find_source(self, name: str) -> SourceDefinition:
-        """Return a source; raises `NothingFound`, or `ConfigError` if it is invalid."""
+        """Return a source by name; raises `NothingFound`, or `ConfigError` if the source is invalid."""
         if name in self.sources:
             return self.sources[name]
         for problem in self.problems:
@@ -147,7 +147,7 @@ def get_sources_file_path(workspace: Workspace) -> Path:
 
 
 def load_source_definitions(workspace: Workspace) -> SourceDefinitions:
-    """Read the sources; mistakes in the file become problems and are never raised."""
+    """Read the sources; mistakes in the file are returned as problems, not raised."""
     from kbtui.workspace.jp_config import load_config_file
 
     found = SourceDefinitions()
@@ -254,13 +254,14 @@ def _check_source_values(source: SourceDefinition) -> None:
 _APPROVAL_FORMAT = 1
 MAX_PROGRAM_BYTES = 50_000_000
 _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua jar"
-"""Extensions of programs that an interpreter runs; other files can change without a new approval."""
+"""Extensions of scripts. A changed script or executable needs a new approval; other files do not."""
 
 
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:
     """Return the hash that an approval of this source records.
 
-    It covers programs of the workspace in the command: a changed script needs a new approval.
+    It includes the programs in the workspace that the command names: if one changes, the source needs a
+    new approval.
     """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":
@@ -286,7 +287,7 @@ def _hash_program_file(workspace: Workspace, word: str) -> str | None:
 
 
 def approve_source(workspace: Workspace, userdata: UserData, source: SourceDefinition) -> None:
-    """Record an approval outside the workspace, so that someone else's clone cannot contain one."""
+    """Record an approval outside the workspace, so that a cloned workspace contains no approvals."""
     userdata.save_source_approval(source.name, hash_source_for_approval(workspace, source))
 
 
@@ -315,7 +316,7 @@ def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source
 
 
 def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> SourceDefinition:
-    """Change keys of a source; None removes a key. Raises `ConfigError` or `NothingFound`."""
+    """Set keys of a source; the value None removes a key. Raises `ConfigError` or `NothingFound`."""
     block = {**load_source_definitions(workspace).find_source(name).block, **changes}
     source = parse_source_table(
         name, {key: value for key, value in block.items() if value is not None}

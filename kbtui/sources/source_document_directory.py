@@ -1,7 +1,7 @@
 """The directory of a source's documents, and the context of a run that changes it.
 
-The front matter of each file has a digest of everything else. It reveals which files the user
-edited, even in a clone; kbtui never overwrites these.
+The front matter of each file contains a digest of the rest of the file. The digest shows which files
+the user has edited, even in a clone of the workspace. kbtui never overwrites edited files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_NAME_DEPTH = 8
-"""The maximum depth of directories below the source's own. The rest of a longer path becomes one name."""
+"""The maximum depth of a file below the source's directory. The rest of a deeper path becomes one name."""
 _ENDINGS = re.compile(
     r"(?<=.)\.(?:html|htm|xhtml|md|markdown|txt|text|php|asp|aspx|pdf)\Z", re.IGNORECASE
 )
@@ -58,7 +58,7 @@ class FetchedDocument:
 
 @dataclass
 class StoredDocument:
-    """A document's file, the digest of the fetched content, and whether the file changed since."""
+    """A document's file, the digest of what was fetched, and whether the user has edited the file since."""
 
     path: Path
     url: str
@@ -67,7 +67,7 @@ class StoredDocument:
 
 
 class SourceDocumentDirectory:
-    """The documents of one source, read once. Changes through this object keep it up to date.
+    """The documents of one source. The files are read once; methods that change them update the object.
 
     `root` and `folder` are the real paths of the workspace and the topic.
     """
@@ -89,7 +89,7 @@ class SourceDocumentDirectory:
         for path in sorted(paths):
             self._names_in_use.add(self._get_relative_file_name(path))
             if path.suffix == ".md" and (stored := read_stored_document(path, source.name)):
-                # If a document has two copies, the unedited one is kept up to date.
+                # If two files contain the same document, use the unedited one.
                 other = self.documents.get(stored.url)
                 if other is None or (other.is_edited and not stored.is_edited):
                     self.documents[stored.url] = stored
@@ -98,7 +98,7 @@ class SourceDocumentDirectory:
         return str(path.relative_to(self.folder).with_suffix("")).casefold()
 
     def has_unedited_document(self, url: str) -> bool:
-        """Return whether the stored file is unedited, so that a conditional request is enough."""
+        """Return whether the document is stored and unedited: then a conditional request is enough."""
         stored = self.documents.get(url)
         return stored is not None and not stored.is_edited
 
@@ -183,7 +183,7 @@ class SourceDocumentDirectory:
         self.edited.append(f"{name}: {why}; left alone because you edited it")
 
     def _remove_empty_folders(self, folder: Path) -> None:
-        """Remove directories that are empty now, up to the source's own."""
+        """Remove a directory and its parents while they are empty, but not the source's directory."""
         while folder != self.folder and folder.is_relative_to(self.folder):
             try:
                 folder.rmdir()
@@ -232,7 +232,7 @@ def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
 
 
 def compute_document_digest(facts: dict[str, Any], text: str) -> str:
-    """Return 16 hex digits of a document's text and front matter, without its time and digest."""
+    """Return 16 hex digits of a document's text and front matter; `facts` has no time and no digest."""
     shape = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(f"{shape}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -242,10 +242,10 @@ MAX_NAMED_PROBLEMS = 500
 
 @dataclass
 class SourceRunContext:
-    """The context of one run, to which a fetcher reports documents and failures.
+    """The context of one run. Fetchers report documents and failures to it.
 
-    `memory` maps URLs to facts such as ETags from the previous run, `new_memory` to those for the next
-    one. If `is_complete` is true, documents that the run did not find no longer exist.
+    `memory` maps URLs to facts from the previous run, such as ETags; `new_memory` collects the facts for
+    the next run. If `is_complete` is true, documents that the run did not find no longer exist.
     """
 
     source: SourceDefinition
@@ -280,16 +280,16 @@ class SourceRunContext:
             self.record_failed_document(document.url, str(error), permanent=False)
 
     def keep_unchanged_document(self, url: str) -> None:
-        """Record that a document did not change."""
+        """Record that a document did not change, and keep its facts for the next run."""
         self.directory.mark_document_unchanged(url)
         self.new_memory[url] = self.memory.get(url, {})
 
     def record_skipped_document(self, what: str, reason: str) -> None:
-        """Record that something is not fetched because it is not a document or does not exist."""
+        """Record why a URL or file is skipped, for example because it is not a document."""
         self.skips.setdefault(what, reason)
 
     def record_failed_document(self, what: str, reason: str, *, permanent: bool = True) -> None:
-        """Record a failure. After a temporary one, the run is incomplete: no document counts as gone."""
+        """Record a failure. A temporary one makes the run incomplete: no document then counts as deleted."""
         self.problems.append(f"{what}: {reason}")
         if not permanent:
             self.is_complete = False
@@ -298,7 +298,7 @@ class SourceRunContext:
 
 
 def make_document_name_from_url(url: str, base: str) -> str:
-    """Return the path of a URL's file without extension, and without what it shares with `base`."""
+    """Return the path for a URL's file, without extension and without the directory shared with `base`."""
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")
     common = unquote(start.path, errors="replace").rpartition("/")[0] + "/"

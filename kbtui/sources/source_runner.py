@@ -62,11 +62,11 @@ def run_source(
     limits: SourceLimits | None = None,
     resolve: HostResolver = resolve_host_name,
 ) -> SourceRunRecord:
-    """Run a source now, record the result in the user's data, and return it with the failures.
+    """Run a source now, record the run in the user's data, and return the record.
 
     `should_stop` is called several times a second from this thread. Once it returns true, the run
     ends, keeps the fetched documents and deletes nothing. The same happens on `KeyboardInterrupt`,
-    which is raised again. Raises `KbtuiError` if the run cannot start.
+    which is then raised again. Raises `KbtuiError` if the run cannot start.
     """
     source = load_source_definitions(workspace).find_source(name)
     userdata = UserData(workspace)
@@ -121,7 +121,7 @@ def _run_source_to_end(
     try:
         asyncio.run(_fetch_until_stopped(context.source.name, fetching, should_stop))
     except (KbtuiError, KeyboardInterrupt) as error:
-        # Keep and count the documents that were fetched before.
+        # Keep and count the documents that were fetched before the error.
         interrupted = isinstance(error, KeyboardInterrupt)
         context.problems.insert(0, "interrupted" if interrupted else str(error))
         context.is_complete = False
@@ -161,7 +161,7 @@ def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRu
 def read_source_document_directory(
     workspace: Workspace, source: SourceDefinition
 ) -> SourceDocumentDirectory:
-    """Return the documents of a source; raises `KbtuiError` if its topic is gone or misplaced."""
+    """Return a source's documents; raises `KbtuiError` if its topic is unknown or outside the workspace."""
     from kbtui.knowledge import load_knowledge
     from kbtui.knowledge.subject_files import create_topic_folder
 
@@ -199,7 +199,7 @@ def _open_source_directories_in_all_topics(
 
 
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
-    """Remove a source. With `keep`, its documents become ordinary subjects, else they are deleted.
+    """Remove a source. If `keep`, its documents become ordinary subjects, otherwise they are deleted.
 
     Returns a message for each document or directory that could not be changed; raises `KbtuiError`.
     """

@@ -28,9 +28,10 @@ MAX_RUN_SECONDS = 7200.0
 def find_source_due_time(
     workspace: Workspace, userdata: UserData, source: SourceDefinition, since: float = 0.0
 ) -> float | None:
-    """Return when a source is due next, in Unix seconds, which can be in the past; None if never.
+    """Return when a source is due, in Unix seconds; None if it is never due.
 
-    This is the first cron time after the last run, the approval and `since`, whichever is latest.
+    This is the first cron time after the last run, the approval and `since`, whichever is latest. It
+    can be in the past.
     """
     approved = find_source_approval_time(workspace, userdata, source) if source.cron else None
     if source.cron is None or approved is None:
@@ -42,7 +43,7 @@ def find_source_due_time(
 def list_due_sources(
     workspace: Workspace, now: float | None = None, started: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the names of the sources that are due; `started` maps names to recent starts."""
+    """Return the names of the sources that are due; `started` maps names to the times of last starts."""
     now = time.time() if now is None else now
     userdata = UserData(workspace)
     due = []
@@ -58,7 +59,7 @@ def list_due_sources(
 class SourceScheduler:
     """Runs the sources that are due, one at a time, each in a process with low priority.
 
-    Call it from one thread; it never waits for a run. A `umask` of -1 means that of this process.
+    Use it from one thread; only `stop` waits for a run. If `umask` is -1, runs inherit this process's umask.
     """
 
     def __init__(self, workspace: Workspace, log: Callable[[str], None], umask: int = -1) -> None:
@@ -74,7 +75,7 @@ class SourceScheduler:
         return self._name if self._process is not None else None
 
     def check_and_start_due_sources(self, now: float | None = None) -> None:
-        """Check the current run, and start the next source that is due."""
+        """Check whether the current run has ended or takes too long; if none is left, start a due source."""
         self._check_running_source_process()
         now = time.time() if now is None else now
         due = [] if self._process else list_due_sources(self._workspace, now, self._started)

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Special-purpose ranges (IANA registries) that `is_global` of some Python versions accepts.
+# Special-purpose ranges (IANA registries) that `is_global` accepts in some Python versions.
 _SPECIAL_RANGES = """
     0.0.0.0/8 100.64.0.0/10 192.0.0.0/24 192.88.99.0/24 198.18.0.0/15 224.0.0.0/4 240.0.0.0/4
     64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 3fff::/20 5f00::/16 fc00::/7 fe80::/10 fec0::/10
     ff00::/8
 """
 _SPECIAL_NETWORKS = [ipaddress.ip_network(text) for text in _SPECIAL_RANGES.split()]
-# IPv6 ranges that contain an IPv4 address, and its offset in the 16 bytes.
+# IPv6 ranges whose addresses contain an IPv4 address, and the offset of its first byte.
 _IPV4_CARRIERS = [
     (ipaddress.IPv6Network("::ffff:0:0/96"), 12),
     (ipaddress.IPv6Network("::ffff:0:0:0/96"), 12),
@@ -39,7 +39,7 @@ _LOCAL_NAMES = ("localhost", "local", "internal", "intranet", "lan", "home", "co
 
 
 def is_public_ip_address(address: IpAddress) -> bool:
-    """Return whether an address, or the IPv4 address that it contains, is in the public internet."""
+    """Return whether an address, or the IPv4 address that it contains, is on the public internet."""
     for network, at in _IPV4_CARRIERS:
         if address in network:
             return is_public_ip_address(ipaddress.IPv4Address(address.packed[at : at + 4]))
@@ -67,7 +67,7 @@ def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
 
 
 def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a URL that is not HTTP(S) or names a private host; resolves nothing."""
+    """Raise `ConfigError` for a URL that is not HTTP(S) or has a password or a private host."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -81,7 +81,7 @@ def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
 
 
 def check_host_is_allowed(host: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a host that is written as a private or loopback address or name."""
+    """Raise `ConfigError` for a private or loopback address or name; does not resolve the name."""
     if is_allowed_private_host(host, allow_hosts):
         return
     address, name = parse_ip_literal(host), normalize_host_name(host)
@@ -126,9 +126,9 @@ def parse_host_and_port(url: str) -> tuple[str, int | str]:
 
 
 class CrawlUrlPrefixes:
-    """The URLs that a crawl may fetch: those that begin with one of its prefixes.
+    """The prefixes of the URLs that a crawl may fetch.
 
-    Without prefixes, those are the URLs in the directory of the first URL.
+    If no prefixes are given, the only prefix is the directory of the first URL.
     """
 
     def __init__(self, url: str, prefixes: Iterable[str]) -> None:
