@@ -57,7 +57,7 @@ def print_shell_completions(find_parser: Callable[[list[str]], tuple[CommandPars
     """Print completions; `find_parser` returns a parser and how many first words to skip."""
     words = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
     parser, skipped = find_parser(words[1:])
-    # In this variable, argcomplete expects the position of the word that is the program's name.
+    # argcomplete reads from this variable at which word the program's name is.
     os.environ["_ARGCOMPLETE"] = str(1 + skipped)
     ExclusiveCompletionFinder()(
         parser,
@@ -89,7 +89,7 @@ def _list_argument_completions(
         return DirectoriesCompleter()(prefix)
     if kind in {"FILE", "WHAT"}:
         return FilesCompleter()(prefix)
-    # After `--name`, NAME is the name of a tool, which is not completed.
+    # NAME as the value of an option is the name of a tool, which is not completed.
     if kind not in COMPLETERS or (kind == "NAME" and action.option_strings):
         return {}
     topic = parsed_args.topic if kind == "SUBJECT" else ""

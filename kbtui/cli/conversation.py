@@ -239,10 +239,10 @@ def _print_conversation_answer(
     form: str,
     text: Callable[[ConversationFormatter], Iterable[str]],
 ) -> None:
-    """Print an answer in the given format; text on a terminal is shown in a pager.
+    """Print an answer in the given format; show text on a terminal in a pager.
 
-    XML and JSON contain the notices; with text, they go to standard error. Assistants get the same
-    XML, so its notices name the tools' arguments.
+    The notices are part of XML and JSON; with text, they go to standard error. In XML they name the
+    tools' arguments, because assistants get the same XML.
     """
     hint = format_notices(answer.notices, for_command=True)
     if form == "json":
@@ -282,7 +282,7 @@ class ConversationFormatter:
     now: datetime
 
     def style_text(self, text: str, *styles: str) -> str:
-        """Return a text with styles of `_STYLES`, or unchanged if colours are off."""
+        """Return a text with styles from `_STYLES`, or unchanged if colours are off."""
         codes = ";".join(str(_STYLES[style]) for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colours and text else text
 
@@ -295,7 +295,7 @@ class ConversationFormatter:
         return one_line(text) if self.terminal else " ".join(text.splitlines())
 
     def format_conversation_list(self, answer: ConversationListPage) -> Iterator[str]:
-        """Yield a line for each conversation, below JP's column names on a terminal."""
+        """Yield a line for each conversation; on a terminal, column names as in JP come first."""
         entries = answer.conversations
         counts = ["?" if e["events_count"] is None else str(e["events_count"]) for e in entries]
         times = [self._format_time(e["last_event_at"] or e["created_at"]) for e in entries]

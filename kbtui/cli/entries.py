@@ -57,7 +57,7 @@ def declare_entries_arguments(parser: CommandParser) -> None:
     add("--hidden", action="store_true", help="include hidden subjects")
     add("--archived", action="store_true", help="include archived conversations")
     add("--limit", type=int, default=50, metavar="N", help="entries per page, 1 to 500 (50)")
-    add("--cursor", metavar="C", help="list the next page of a list with the same filters")
+    add("--cursor", metavar="C", help="list the next page; repeat the filters of the first")
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -172,7 +172,9 @@ def declare_entry_arguments(parser: ArgumentParser) -> None:
     new.add_argument("--slug", metavar="S", help="the slug (default: made from the title)")
     text = "the text, or - to read it from standard input; no editor opens"
     new.add_argument("--text", metavar="TEXT", help=text)
-    edit = actions.add_parser("edit", help="open a subject in $EDITOR; it keeps id and citations")
+    edit = actions.add_parser(
+        "edit", help="open a subject in $EDITOR; the subject keeps its id and citations"
+    )
     remove = actions.add_parser("rm", help="move a subject to the trash, after asking")
     remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     remove.add_argument("--permanently", action="store_true", help="delete it if there is no trash")

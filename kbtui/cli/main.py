@@ -98,7 +98,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reading process has ended, as in `| head`.
+        # The program that reads the output has ended, as `head` does.
         _discard_buffered_output()
         return 0
     except OSError as error:

@@ -24,7 +24,7 @@ def is_output_without_colours(stream: Any = None) -> bool:
 
 
 def get_terminal_width() -> int:
-    """Return the columns of the terminal, without importing `shutil`, which takes too long."""
+    """Return how many columns the terminal has. Importing `shutil` for this would take too long."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)
@@ -105,7 +105,7 @@ def print_to_stderr(text: str, prefix: str = "kbtui: ") -> None:
 
 
 def print_error(error: KbtuiError) -> None:
-    """Print an error with its location and hint on stderr."""
+    """Print an error on stderr, with its `where` and its hint."""
     print_to_stderr(f"{error.where}: {error.message}" if error.where else error.message)
     if error.hint:
         print_to_stderr(error.hint, "  hint: ")
@@ -144,7 +144,7 @@ class ProgressLine:
         self.clear_line()
 
     def show_progress(self, text: str) -> None:
-        """Show a text, at most every `REFRESH_SECONDS`."""
+        """Show a progress text, but at most one every `REFRESH_SECONDS`."""
         now = time.monotonic()
         if now - self._began < SILENT_SECONDS or now - self._last < REFRESH_SECONDS * self._shown:
             return
@@ -165,7 +165,7 @@ class ProgressLine:
 
 
 def format_time_left(seconds: float) -> str:
-    """Format an estimate of the remaining time, rounded."""
+    """Format an estimated remaining time, rounded."""
     if seconds < 10:
         return "a few seconds left"
     if seconds < 90:

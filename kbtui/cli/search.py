@@ -48,7 +48,7 @@ def declare_search_arguments(parser: CommandParser) -> None:
 def run_search_command(args: Namespace) -> int:
     """Search subjects and conversations.
 
-    Passages that contain most of the words come first. Every hit contains each "phrase in quotes"
+    Passages that contain most of the words come first. Each hit contains every "phrase in quotes"
     and no -word.
     Filters are topic:, in:, type:, title:, role:, tool:, arg:, after: and before:, for example
     topic:guide after:2w. Write a query that begins with a dash after `--`.

@@ -54,7 +54,7 @@ def declare_source_arguments(parser: ArgumentParser) -> None:
     add.add_argument("kind", choices=kinds, metavar="KIND", help="url_crawl, file_upload or mcp")
     text = "the address, the file or directory, or the command"
     add.add_argument("what", nargs="?", metavar="WHAT", help=text)
-    text = "the name of the source and its directory (default: from WHAT)"
+    text = "the name of the source and its directory (default: made from WHAT)"
     add.add_argument("--name", metavar="N", help=text)
     edit = actions.add_parser("edit", help="change a source and approve the change")
     edit.add_argument("name", metavar="NAME", help="a source's name")
@@ -289,7 +289,7 @@ def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) ->
     try:
         count = count_source_documents(workspace, source)
     except KbtuiError:
-        count = 0  # removing the source, below, reports the error
+        count = 0  # the removal below reports the error
     if not args.yes and not ask_for_confirmation(f"remove the source {source.name}?"):
         print_to_stderr("nothing was removed")
         return 1

@@ -56,7 +56,7 @@ class KnowledgeClient:
         wait: float = 10.0,
         caller: str | None = None,
     ) -> list[KnowledgeHit]:
-        """Return the best passages in the order of `MemoryClient.search`, with its arguments."""
+        """Return the best passages; arguments and order are those of `MemoryClient.search`."""
         answered = await self._memory.search(
             query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
         )
@@ -127,7 +127,7 @@ class MemoryClient:
 
 
 async def _run_in_cancellable_thread(function: Callable[[], T]) -> T:
-    """Run `function` in a thread; cancel it when the waiting task is cancelled."""
+    """Run `function` in a thread; cancel the call when the waiting task is cancelled."""
     cancellation = CallCancellation()
 
     def call() -> T:

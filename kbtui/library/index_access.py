@@ -240,7 +240,7 @@ class PrivateIndex:
     """A temporary index without vectors, which a thread of this client builds and updates."""
 
     def __init__(self, workspace: Workspace, settings: Settings, error: EngineUnavailable) -> None:
-        """Start to build the index; `error` says why there is no shared index."""
+        """Start building the index; `error` says why there is no shared index."""
         try:
             self.folder = Path(tempfile.mkdtemp(prefix="kbtui-index-"))
         except OSError as failed:

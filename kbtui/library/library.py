@@ -102,7 +102,7 @@ class Library(ReferenceReader):
     def read_conversation_tools_and_models(
         self, info: ConversationInfo
     ) -> ConversationToolsAndModels:
-        """Return the tools, models and turns of a conversation, after parsing its whole file."""
+        """Return the tools, models and turns of a conversation; this parses its whole file."""
         return conversation_repository.get_conversation_format(
             info
         ).read_conversation_tools_and_models(info)
@@ -136,7 +136,7 @@ class Library(ReferenceReader):
         self.request_engine_refresh(wait, retry=True)
 
     def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
-        """Search by keywords in this process at once, for a query that is still being typed."""
+        """Search by keywords in this process, without waiting; for a query that is being typed."""
         return self._search_in_process(request)
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
@@ -169,7 +169,7 @@ class Library(ReferenceReader):
         raise IndexUnavailable(found, hint=f"it cannot be rebuilt now: {reason}")
 
     def _repair_index_if_damaged(self) -> bool:
-        """Have the engine check the index; return whether it found damage and rebuilt the index."""
+        """Have the engine check the index; return whether the engine found and repaired damage."""
         try:
             mended = self.request_engine_refresh(REPAIR_SECONDS, check="suspicion").get("mended")
         except EngineUnavailable:
@@ -283,7 +283,7 @@ class Library(ReferenceReader):
         from kbtui.engine.search_service import answer_search_request, make_empty_semantic_leg
 
         def answer_from_index(reader: IndexReader) -> SearchAnswer:
-            # Call `explain` only after the index is open: it depends on whether it is private.
+            # Open the index before calling `explain`, which must know whether the index is private.
             leg = make_empty_semantic_leg(explain())
             return answer_search_request(self.workspace, reader, request, leg)
 

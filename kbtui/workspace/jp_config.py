@@ -49,9 +49,9 @@ class ConfigLayer:
 class ConfigLayerList:
     """The layers in the order of merging, in which later layers override earlier ones.
 
-    `files` has every file that was read or would be read if it existed, and every directory
-    that a glob listed, so that changes can be watched. `files_left` is the number of files that the current
-    layer may still load.
+    `files` lists what to watch for changes: files that were read, files that would be read if they
+    existed, and directories that a glob searched. `files_left` is the number of files that the
+    current layer may still load.
     """
 
     layers: list[ConfigLayer] = field(default_factory=list)
@@ -83,11 +83,10 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigL
 
 
 def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: str) -> None:
-    """Add to `found` the layers that `--cfg NAME` means; raises `UsageError` if there is none.
+    """Add the layers that `--cfg NAME` names to `found`; raises `UsageError` if there are none.
 
     NAME is the path of a file, or a file in one of `config_load_paths`. These paths are tried
-    below three roots in this order: user-global, workspace, user-local. The first match below each
-    root is added.
+    below three roots: user-global, workspace, user-local. Below each root, the first match is added.
     """
     direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():

@@ -56,7 +56,7 @@ def get_config_home() -> str:
 
 
 def get_data_home() -> str:
-    """Return the directory of the query log and bookmarks, which cannot be rebuilt."""
+    """Return the directory of the query log and the bookmarks. They cannot be rebuilt."""
     return get_xdg_directory("XDG_DATA_HOME", ".local/share") + "/kbtui"
 
 
@@ -84,7 +84,7 @@ def _find_jp_directory(variable: str, default: str) -> str:
 
 
 def find_runtime_directory() -> str:
-    """Return the directory of the engines' sockets: the first one whose path is short enough."""
+    """Return the directory of the engines' sockets: the first candidate with a short enough path."""
     runtime, temporary = os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("TMPDIR", "")
     for base, folder in (
         (runtime, f"{runtime}/kbtui"),
@@ -117,8 +117,8 @@ def is_peer_same_user(connection: socket | TransportSocket) -> bool:
 def make_workspace_key(root: str) -> str:
     """Return 16 hex digits that name the workspace at `root` in kbtui's own directories.
 
-    They are a hash of the root and of JP's directories. The id in `.jp/.id` is not used, because clones
-    of a repository share it.
+    They are a hash of the root and of JP's directories. The id in `.jp/.id` is not used, because
+    the clones of a repository share it.
     """
     return _hash_paths(root, get_jp_data_home(), get_jp_config_home())
 
@@ -201,7 +201,7 @@ def make_runtime_directory() -> Path:
         path.mkdir(mode=0o700, exist_ok=True)
         status = path.lstat()
     except OSError as error:
-        message = f"cannot make the runtime directory: {error.strerror}"
+        message = f"cannot create the runtime directory: {error.strerror}"
         raise WorkspaceError(message, where=str(path), hint=hint) from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise WorkspaceError("the runtime directory is not yours", where=str(path), hint=hint)
