@@ -32,8 +32,8 @@ class LatestOnlyWorker:
 
     At most `limit` calls run at the same time; of the calls that wait, only the newest is kept. Results are
     delivered through the message queue of `owner`; results of older calls are passed to `drop` instead. The
-    threads are daemons, so quitting never waits for them. If `cancellation` is given, each call runs in a
-    context that it creates, and a newer call cancels the context of the previous call.
+    threads are daemons, so quitting never waits for them. If `cancellation` is given, it creates
+    a context for each call, and a newer call cancels the context of the previous call.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ COMMAND_TIMEOUT_SECONDS = 2.0
 
 
 def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
-    """Copy a sanitized text to both clipboards; return a warning if neither can take it, else None."""
+    """Sanitize a text and copy it to both clipboards; return a warning if neither can take it, else None."""
     # The text may be pasted into a shell.
     text = sanitize(text, "strip")
     fits = len(text.encode("utf-8", "replace")) <= MAX_TERMINAL_BYTES
@@ -37,7 +37,7 @@ def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
 
 
 def find_clipboard_command() -> list[str] | None:
-    """Return the command that sets this machine's clipboard; None if there is none or over ssh."""
+    """Return the command that sets this machine's clipboard; None if there is none, or in an ssh session."""
     if os.environ.get("SSH_CONNECTION"):
         return None
     wayland, x11 = os.environ.get("WAYLAND_DISPLAY"), os.environ.get("DISPLAY")

@@ -179,7 +179,8 @@ FormValues = dict[str, str]
 class FormField:
     """A field of a form: a choice if there are `choices`, otherwise a line of text.
 
-    `help` is shown while the field has the focus. `is_shown` decides by the values of all fields.
+    `help` is shown while the field has the focus. `is_shown` gets the values of
+    all fields and returns whether the field applies.
     """
 
     name: str

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_OBJECTS = 5_000
-"""How many new objects make it worthwhile to freeze again."""
+"""How many new entries make it worthwhile to freeze all objects again."""
 YOUNG_THRESHOLD = 2_000
-"""How many allocations trigger a collection of young objects (Python: 700); one repaint makes 20,000."""
+"""How many allocations trigger a collection of young objects (Python: 700); one repaint allocates 20,000."""
 FULL_THRESHOLD = 500
 """How many collections of the middle generation trigger a full collection (Python: 10)."""
 IDLE_SECONDS = 1.0
@@ -38,14 +38,14 @@ _frozen_count = 0
 def freeze_objects_if_entries_grew(count: int) -> None:
     """Freeze all objects if the number of entries has grown by `MIN_NEW_OBJECTS` since the last time."""
     global _frozen_count
-    # Freezing must be rare, because current garbage is then never freed.
+    # Freezing must be rare, because it keeps all current garbage in memory forever.
     if count >= _frozen_count + MIN_NEW_OBJECTS:
         _frozen_count = count
         gc.freeze()
 
 
 def configure_garbage_collector() -> None:
-    """Freeze the objects of the first screen, and enable the collector, which is disabled during start."""
+    """Freeze the objects of the first screen, and enable the collector, which is disabled during startup."""
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, 10, FULL_THRESHOLD)
     gc.enable()

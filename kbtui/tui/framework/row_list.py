@@ -78,7 +78,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def set_rows(
         self, rows: Sequence[ListRow], empty: Spans | None = None, select: str | None = None
     ) -> None:
-        """Replace the rows; the selected row stays selected and at the same place on the screen.
+        """Replace the rows; the selected row stays selected, at the same line of the screen.
 
         `empty` is the text shown if there are no rows; `select` is the key of another row to select.
         """
@@ -176,7 +176,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return index, line - self._tops[index]
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """Return each visible line's row, its index in the row, and whether the row is selected."""
+        """Return, for each visible line, its row, its index in the row, and whether the row is selected."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):

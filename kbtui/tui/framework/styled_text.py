@@ -65,7 +65,7 @@ def slice_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
 
 
 def slice_span_ranges(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
-    """Yield `slice_spans` for many ranges in ascending order, in one pass."""
+    """Yield the spans of many ranges, given in ascending order, in one pass."""
     number, position = 0, 0
     for start, end in bounds:
         kept: Spans = []
@@ -108,7 +108,7 @@ _PLAIN_WORD = re.compile(r"(?!(?:kbtui|jp)\b)[a-z]+(?=[ ,;]|\.?$)")
 def capitalize_unless_name(text: str) -> str:
     """Return a message that begins with a capital letter, unless its first word is a name.
 
-    Errors begin with a small letter, because the command line shows them after a colon. References,
+    Errors begin with a lower-case letter, because the command line shows them after a colon. References,
     paths and ids keep their spelling.
     """
     return text[0].upper() + text[1:] if _PLAIN_WORD.match(text) else text
@@ -244,7 +244,7 @@ def _scroll_code_line(
 
 @dataclass(slots=True)
 class MatchHighlight:
-    """The pattern to highlight in a block, the index of the current match (-1: none), and the matches so far."""
+    """The pattern to highlight in a block, the index of the current match (-1: none), and the number of matches so far."""
 
     pattern: re.Pattern[str]
     current: int = -1

@@ -184,7 +184,7 @@ class StyledWidget(Widget, inherit_bindings=False):
 
     @property
     def base_style(self) -> Style:
-        """The widget's own style, which roles are combined with."""
+        """The widget's own style, to which the styles of roles are added."""
         return self.visual_style.rich_style
 
     def render_spans(self, spans: Sequence[Span], width: int, base: str = "") -> Strip:

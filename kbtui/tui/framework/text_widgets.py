@@ -111,7 +111,7 @@ class MessageLine(StyledWidget):
 
     def set_message(self, text: str, role: str) -> None:
         """Set the message."""
-        # A key is named as it is typed.
+        # The name of a key must not be capitalized.
         self.text = one_line(text) if role == "key" else capitalize_unless_name(one_line(text))
         self._role = role
         self._wrap_message()
@@ -143,7 +143,7 @@ class SanitizedInput(Input):
 
 
 class PaneInput(SanitizedInput):
-    """An input in a pane; Esc always leaves it, even if the user gave the pane's commands other keys."""
+    """An input in a pane; Esc always leaves it, even if the user has assigned other keys to the pane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]
 

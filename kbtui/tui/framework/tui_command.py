@@ -1,4 +1,4 @@
-"""The `Command` type, which joins a key, an action, a hint, a help text and an id."""
+"""The `TuiCommand` type: the id, keys, action, key hint and help text of a command."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def define_command(
 def apply_keymap_to_commands(
     commands: Iterable[TuiCommand], keymap: Mapping[str, str] | None
 ) -> list[TuiCommand]:
-    """Return the commands, with the keys that a keymap defines for them."""
+    """Return the commands with the keys that a keymap assigns to them."""
     keymap = keymap or {}
     return [command._replace(keys=keymap.get(command.id, command.keys)) for command in commands]
 
@@ -101,7 +101,10 @@ def make_textual_bindings(commands: Iterable[TuiCommand]) -> list[Binding]:
 def format_command_hints(
     commands: Iterable[TuiCommand], width: int, offers: Collection[str] = frozenset()
 ) -> Spans:
-    """Return hints for the commands that `offers`, the features of the document, allow, within `width` cells."""
+    """Return key hints that fit into `width` cells.
+
+    Commands that need a feature which the document does not offer are left out.
+    """
     wanted = [
         command
         for command in commands

@@ -99,7 +99,7 @@ def _format_json_scalar(value: Any) -> str:
 class CompactedTurnParts:
     """The parts of a turn that the model no longer sees after compaction.
 
-    If `summary` is set, it replaces the turn; the flags are then meaningless.
+    If `summary` is set, it replaces the whole turn, and the flags have no meaning.
     """
 
     summary: ConversationCompaction | None = None
@@ -110,10 +110,11 @@ class CompactedTurnParts:
 
 
 def find_compacted_turn_parts(conversation: Conversation) -> dict[int, CompactedTurnParts]:
-    """Map the number of each turn to what compactions removed from it.
+    """Map the number of each turn to the parts that compactions removed from the turn.
 
-    If several compactions cover a turn, the latest summary applies, else any removal of reasoning and the
-    latest change of tool calls. For equal times, the order in the file decides.
+    If several compactions cover a turn, the latest summary applies. If none of them has a summary, reasoning
+    is removed if any of them removes it, and the latest change of tool calls applies. Of compactions with the
+    same time, the last one in the file counts as the latest.
     """
     latest_first = sorted(
         conversation.compactions, key=lambda c: c.timestamp.timestamp() if c.timestamp else 0.0
@@ -142,13 +143,13 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""How many of the most used tools the details name."""
+"""The number of tools that the details name, most used first."""
 
 
 def list_conversation_facts(
     conversation: Conversation, present: datetime, *, brief: bool = False
 ) -> list[tuple[str, Spans]]:
-    """Return names and values of facts; with `brief`, only the facts shown above the first turn."""
+    """Return the names and values of facts; with `brief`, only those shown above the first turn."""
     info = conversation.info
     times = [("created", info.created_at), ("activity", info.last_event_at)]
     if not brief:
@@ -256,11 +257,11 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
 
 
 MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
-"""How many characters are searched for secrets: in one text, and in a whole conversation."""
+"""The maximum number of characters searched for secrets: in one text, and in a whole conversation."""
 
 
 class _ConversationDocumentBuilder:
-    """Builds the blocks of a conversation event by event, and collects the indices of requests and errors."""
+    """Builds the blocks of a conversation event by event, and collects the indices of the blocks of requests and errors."""
 
     def __init__(self, conversation: Conversation, present: datetime) -> None:
         self.conversation = conversation
@@ -275,7 +276,7 @@ class _ConversationDocumentBuilder:
         self.after_fold = False
         self.space_above = 0
         self.last_time: datetime | None = None
-        # The fields of the blocks that are being added: see `DocumentBlock`.
+        # The values of these fields for the blocks added next; see `DocumentBlock`.
         self.turn = 0
         self.view = ""
         self.call: int | None = None
@@ -346,7 +347,7 @@ class _ConversationDocumentBuilder:
         self.view = ""
 
     def _add_compaction_summary(self, summary: ConversationCompaction) -> None:
-        """Add the summary that the model sees in place of this turn and the following turns."""
+        """Add the summary that the model sees instead of this turn and the following turns."""
         self.view = "model"
         last = self.turn
         while last in self.compacted_turns and self.compacted_turns[last].summary is summary:
@@ -486,7 +487,7 @@ class _ConversationDocumentBuilder:
         self._add_source_text_blocks(key, event.text, language="json")
 
     def _add_event_text_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add a line that unfolds to the text of the event."""
+        """Add a fold that contains the text of the event."""
         label = EVENT_KINDS[event.kind].label.lower()
         word = "asks" if event.kind == "inquiry_request" else label
         self._add_fold_heading(
@@ -497,7 +498,7 @@ class _ConversationDocumentBuilder:
     def _add_fold_heading(
         self, key: str, kind: str, left: Spans, right: Spans | None = None
     ) -> None:
-        """Add the heading of a fold; blocks that are added until `_end_fold` belong to the fold."""
+        """Add the heading of a fold; blocks added before `_end_fold` is called belong to the fold."""
         above = 0 if self.after_fold else 1
         self._append_document_blocks(
             FoldHeadingBlock(key, left, right or [], kind=kind, above=above)
@@ -536,4 +537,4 @@ _BLOCK_ADDERS: dict[str, Callable[[_ConversationDocumentBuilder, str, Conversati
     "tool_call_response": _ConversationDocumentBuilder._add_fold_for_result_without_call,
     "unknown": _ConversationDocumentBuilder._add_unknown_event_fold,
 }
-"""Event kind -> the method that adds its blocks; `_add_event_text_fold` adds all other kinds."""
+"""Event kind -> the method that adds its blocks; `_add_event_text_fold` adds the blocks of all other kinds."""

@@ -1,4 +1,4 @@
-"""The options for copying from the reader: line, block, turn, whole document, reference, command."""
+"""The texts that the user can copy from the reader: line, block, turn, whole document, reference, command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CopyableText:
 
 
 def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> list[CopyableText]:
-    """Return the copy options at the current line, smallest text first."""
+    """Return the texts that the user can copy at the current line, starting with the line itself."""
     document, line, turn = (
         viewport.document,
         viewport.current_styled_line,
@@ -61,7 +61,7 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
 
 
 def _find_source_text_at_line(block: DocumentBlock, source: int) -> str:
-    """Return the source text of the paragraph, list, table or code that contains a source line."""
+    """Return the source text of the paragraph, list, table or code that contains source line `source`."""
     whole = block.get_searchable_text().strip("\n")
     if not isinstance(block, TextBlock) or not source or not block.first_line:
         return whole
@@ -75,7 +75,7 @@ def _find_source_text_at_line(block: DocumentBlock, source: int) -> str:
 
 
 def _join_turn_text(document: ReaderDocument, turn: int) -> str:
-    """Return what the user sees of a turn, without its heading."""
+    """Return the text of a turn as the user sees it, without its heading."""
     in_turn = (b for b in document.blocks if b.turn == turn and b.key != f"turn:{turn}")
     texts = [block.get_searchable_text().strip() for block in in_turn if block.view != "model"]
     return "\n\n".join(filter(None, texts))

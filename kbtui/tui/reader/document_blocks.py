@@ -24,7 +24,7 @@ from kbtui.tui.framework.styled_text import (
 class DocumentBlock:
     """A part of a document that is laid out separately.
 
-    `key` identifies the block, also after a reload. `lead` is put before each line, and `above` is the number
+    `key` identifies the block, even after a reload. `lead` is put before each line, and `above` is the number
     of blank lines before the block. `fold` is the key of the fold that contains the block. `turn` and `call`
     are the numbers of its turn and tool call in a conversation, and `link` is the reference that Enter opens.
     `view` is "person" for a block that compaction hides from the model, "model" for a block that only the model
@@ -45,7 +45,10 @@ class DocumentBlock:
     def make_lines_with_lead(
         self, width: int, found: MatchHighlight | None = None, opened: bool = False
     ) -> list[StyledLine]:
-        """Return the lines of the block; `opened` says whether the fold of a fold heading is open."""
+        """Return the lines of the block, including `lead` and `above`.
+
+        `opened` matters only for the heading of a fold: it says whether the fold is open.
+        """
         made = self.lay_out_content(max(8, width - measure_cell_width(self.lead)), found, opened)
         if self.lead:
             for line in made:
@@ -301,7 +304,7 @@ def make_markdown_blocks(
 
 
 def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[DocumentBlock]:
-    """Return blocks with a message, its location and a hint; leave out those that are None."""
+    """Return blocks with a message, its location and a hint; location and hint may be None."""
     known = [("where", where), ("hint", hint)]
     facts = [(name, [(one_line(text), "")]) for name, text in known if text]
     blocks: list[DocumentBlock] = [ParagraphBlock("message", said)]

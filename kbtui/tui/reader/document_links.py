@@ -92,7 +92,10 @@ def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
 
 
 def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
-    """Return the subject, which may not exist, that a relative address in subject `topic`/`slug` names, or None."""
+    """Return a reference to the subject that a relative address in the subject `topic`/`slug` names.
+
+    The subject may not exist. Return None if the address cannot name a subject.
+    """
     path = href.partition("#")[0].partition("?")[0]
     if not path or "://" in path or path.startswith(("/", "mailto:")):
         return None

@@ -50,7 +50,7 @@ class LinePosition(NamedTuple):
 
 
 def _count_letters_before_lines(lines: Iterable[StyledLine]) -> list[int]:
-    """Return the number of letters and digits before each line, and of all lines."""
+    """Return the number of letters and digits before each line, followed by the total."""
     texts = (line.full_text or line.plain for line in lines)
     return list(accumulate((sum(map(str.isalnum, text)) for text in texts), initial=0))
 
@@ -66,7 +66,7 @@ class DocumentViewport:
         """The visible lines."""
         self.pattern: re.Pattern[str] | None = None
         self.is_model_view = False
-        """Whether blocks for the model are shown, not those for the user (`DocumentBlock.view`)."""
+        """Whether to show what the model sees, not what the user sees (`DocumentBlock.view`)."""
         self.code_offset: int | None = None
         """How many cells wide code is scrolled to the left; None wraps it."""
         self.current_match: tuple[int, int] | None = None
@@ -74,13 +74,13 @@ class DocumentViewport:
         self.layout_count = 0
         """How many blocks have been laid out, for tests."""
         self._open_fold_kinds: set[str] = set()
-        """The kinds whose folds are open, except those in `_toggled_folds`."""
+        """The kinds of folds that are open, except the folds in `_toggled_folds`."""
         self._toggled_folds: set[str] = set()
-        """The folds that are not in the state of their kind."""
+        """The folds that are open although their kind is closed, and the reverse."""
         self._heights: list[int] = []
         """The number of lines of each block; an estimate until the block is laid out."""
         self._block_tops: list[int] = []
-        """The number of lines before each block, and of all blocks; empty after a change of a height."""
+        """The number of lines before each block, followed by the total; empty after a height has changed."""
         self._line_cache: LRUCache[int, list[StyledLine]] = LRUCache(MAX_CACHED_BLOCKS)
         self._resize_anchors: tuple[ScrollAnchor, ScrollAnchor] | None = None
         self._resize_positions = (self.top, self.cursor)
@@ -143,7 +143,7 @@ class DocumentViewport:
         return self._get_line_counts_before_blocks()[position.block] + position.line
 
     def find_position_at_line(self, line: int) -> LinePosition:
-        """Return the position of a line of the whole document, or of its last line if it is shorter."""
+        """Return the position of a line of the whole document, or of the last line if there is no such line."""
         tops = self._get_line_counts_before_blocks()
         if not tops[-1]:
             return LinePosition()
@@ -176,7 +176,7 @@ class DocumentViewport:
         return LinePosition(block, max(0, len(self.get_block_lines(block)) - 1))
 
     def find_position_lines_below(self, start: LinePosition, lines: int) -> LinePosition:
-        """Return the position `lines` below `start`, or above if negative, but not outside the document."""
+        """Return the position `lines` lines below `start` (above if negative), limited to the document."""
         if not self.document.blocks:
             return LinePosition()
         block, line = start.block, start.line + lines
@@ -284,7 +284,7 @@ class DocumentViewport:
 
     @contextmanager
     def _keep_cursor_row_during_new_layout(self) -> Iterator[None]:
-        """Lay the document out again after a `with` block; the cursor stays at its line and its row."""
+        """Lay the document out again after a `with` block, and keep the cursor at its line and screen row."""
         row = next((row for row, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
         cursor = self.make_scroll_anchor()
         yield
@@ -300,7 +300,7 @@ class DocumentViewport:
             self.code_offset = code_offset
 
     def set_model_view(self, on: bool) -> None:
-        """Show what the model sees, or else what the user sees, and stay at the current line."""
+        """Show what the model sees if `on` is true, else what the user sees; stay at the current line."""
         with self._keep_cursor_row_during_new_layout():
             self.is_model_view, self.current_match = on, None
 
@@ -382,13 +382,13 @@ class DocumentViewport:
         block = self.document.find_block_index_of_line(line)
         row, before = self.document.blocks[block].above, 0
         for number, drawn in enumerate(self.get_block_lines(block)):
-            # A blank line between two parts has the source line of the part below, so skip it.
+            # A blank line between two blocks has the source line of the lower block, so skip it.
             if before < drawn.source_line <= line and drawn.plain.strip():
                 row, before = number, drawn.source_line
         self.go_to_block_line(block, row, lead=0)
 
     def keep_cursor_visible(self, margin: int = 0) -> None:
-        """Show `margin` lines above and below the cursor; without a margin, move the cursor into the visible part."""
+        """Scroll to show `margin` lines above and below the cursor; without a margin, move the cursor instead."""
         if not self.rows:
             return
         rows = [position for position, _ in self.rows]
@@ -412,7 +412,7 @@ class DocumentViewport:
         return is_kind_open != (key in self._toggled_folds)
 
     def find_fold_at_cursor(self) -> str | None:
-        """Return the fold that starts at the current line or contains it."""
+        """Return the key of the fold that starts at the current line or contains it."""
         if not self.document.blocks:
             return None
         block = self.document.blocks[self.cursor.block]
@@ -424,7 +424,7 @@ class DocumentViewport:
         with self._keep_cursor_row_during_new_layout():
             self._toggled_folds ^= {fold}
         if self.is_fold_open(fold):
-            # Near the bottom of the screen, the content of the fold would be invisible otherwise.
+            # If the heading is near the bottom of the screen, scroll so that the content becomes visible.
             self.keep_cursor_visible(self.height // 4)
 
     def toggle_folds_of_kind(self, kind: str) -> None:
@@ -464,7 +464,7 @@ class DocumentViewport:
                 return
 
     def set_citation_numbers_of_calls(self, numbers: dict[str, int]) -> bool:
-        """Set the citation numbers of tool calls, given by block key; return whether any number changed."""
+        """Set the citation numbers of tool calls by block key; return whether any number has changed."""
         has_changed = False
         for key, number in numbers.items():
             index = self.document.find_block_index(key)
@@ -535,7 +535,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         region = self.scrollable_content_region
         # A hidden view has no size; it is laid out when it appears.
         if region:
-            # The first column is for the sign of the current line.
+            # The first column marks the current line.
             self.viewport.resize(max(8, region.width - 1), region.height)
 
     def update_after_viewport_change(self) -> None:
@@ -575,7 +575,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.update_after_viewport_change()
 
     def render_line(self, y: int) -> Strip:
-        """Render visible line `y`, with the offset of each segment in the text, for selecting by mouse."""
+        """Render visible line `y`, with the text offset of each segment, which mouse selection needs."""
         width = self.scrollable_content_region.width
         if y >= len(self.viewport.rows):
             return Strip.blank(width, self.base_style)
@@ -608,7 +608,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return "\n".join(texts), "\n"
 
     def text_select_all(self) -> None:
-        """Do nothing: a double click should not select a whole, possibly long document."""
+        """Do nothing, because a double click should not select the whole document, which may be long."""
 
     def selection_updated(self, selection: Selection | None) -> None:
         """Repaint to show the changed selection."""
@@ -627,7 +627,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.update_after_viewport_change()
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Scroll half a page or a page (one line less than the height), or up if `pages` is negative."""
+        """Scroll down by half a page or by a page (the height less one line); scroll up if `pages` is negative."""
         height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
         self.viewport.scroll_and_move_cursor(lines if pages > 0 else -lines)
@@ -665,7 +665,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
 
 
 class DocumentOverlayScreen(StyledScreen):
-    """A document over another screen; with a `confirm_label`, the key `y` closes it with the result True."""
+    """A screen that shows a document over another screen.
+
+    If there is a `confirm_label`, the key `y` closes the screen with the result True.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,n,question_mark", "dismiss", show=False),

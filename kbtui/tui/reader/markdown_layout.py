@@ -1,4 +1,4 @@
-"""Split, highlight and lay out Markdown and source text for a terminal, and remove Markdown from text."""
+"""Split, highlight and lay out Markdown and source text for a terminal, and remove Markdown marks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 SECTION_CHARACTERS = 6_000
-"""The target length of a section; one that holds a single Markdown block may be twice as long."""
+"""The target length of a section; a section with a single Markdown block may be twice as long."""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -71,10 +71,10 @@ def split_source_text_into_sections(
 def split_markdown_into_sections(
     text: str, max_characters: int = SECTION_CHARACTERS
 ) -> Iterator[TextSection]:
-    """Split a Markdown text at blank lines outside fences and lists.
+    """Split a Markdown text at blank lines outside fenced code and, unless a list is long, outside lists.
 
-    Only visible sections are laid out, and the time depends on their length, so sections are short. A section
-    ends at the end of a block; only a fenced block that is too long is split into several sections of code.
+    Only visible sections are laid out, so short sections save time. A block that is too long for one section
+    is split into several; if it is fenced code, these are marked as code.
     """
     if len(text) <= max_characters:
         if text.strip():
@@ -140,7 +140,7 @@ def _measure_fenced_code_length(text: str, start: int, fence: str) -> int:
 def _split_long_section(
     text: str, section: TextSection, max_characters: int
 ) -> Iterator[TextSection]:
-    """Split a section that holds one block; leave out the first and the last line of fenced code."""
+    """Split a section that holds one block; leave out the fences around code."""
     start, end, first_line, language = section.start, section.end, section.first_line, ""
     if section.code and (opening := _FENCE_LINE.match(text, start)):
         language = (opening[2].split() or [""])[0]
@@ -207,7 +207,7 @@ _TOKEN_ROLES = {
     "inserted": ("Generic.Inserted.",),
     "deleted": ("Generic.Deleted.",),
 }
-"""Style role -> the kinds of Pygments' tokens that have it, including the kinds below these."""
+"""Style role -> the Pygments token types that get it; their subtypes get it too."""
 
 
 @lru_cache(maxsize=512)
@@ -233,7 +233,7 @@ def fit_column_widths(wanted: list[int], width: int) -> list[int]:
 def lay_out_table(
     rows: Sequence[list[Spans]], aligns: list[str], width: int, sources: list[int]
 ) -> list[StyledLine]:
-    """Lay out a table; `aligns` has "left", "right", "center" or "" per column, `sources` the line of each row."""
+    """Lay out a table; `aligns` has "left", "right", "center" or "" per column, and `sources` the source line of each row."""
     wanted = [max(1, *map(measure_cell_width, column)) for column in zip(*rows, strict=True)]
     widths = fit_column_widths(wanted, width)
     laid = [
@@ -270,7 +270,7 @@ _LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MUL
 
 
 def find_link_definitions(text: str) -> dict[str, dict[str, str]]:
-    """Find the link definitions in a whole text, because its sections are parsed separately."""
+    """Return the link definitions of a whole text; its sections, parsed separately, need all of them."""
     if "]:" not in text:
         return {}
     return {
@@ -547,7 +547,7 @@ def strip_markdown_marks(
 
 
 def _find_markup_ranges(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
-    """Yield groups of ranges that are removed together; append the positions that become dots to `dots`."""
+    """Yield groups of ranges that are removed together; append the positions of characters that become dots to `dots`."""
     position = 0
     opened = ""
     for fence in _FENCE_MARK.finditer(text, 0, reach):

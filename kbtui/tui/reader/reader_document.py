@@ -1,4 +1,4 @@
-"""A document that consists of blocks, and functions that find positions in it."""
+"""The document shown in the reader, and functions that find positions in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 MANY_BLOCKS = 4_000
-"""A document with more blocks is searched and freed in a thread."""
+"""A document with more blocks than this is searched and freed in a thread."""
 
 
 @dataclass(eq=False)
@@ -27,7 +27,7 @@ class ReaderDocument:
     """The content of the reader: a sequence of blocks with a title and badges.
 
     `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page. `view` is
-    one of `views`. `ref` is the reference, None for a page such as the help that is not part of the workspace.
+    one of `views`. `ref` is its reference; a page outside the workspace, such as the help, has none.
     `record` is the subject or conversation that the document was built from.
     """
 
@@ -57,7 +57,7 @@ class ReaderDocument:
     """Whether the user and the model see different blocks (`DocumentBlock.view`)."""
 
     def __post_init__(self) -> None:
-        # Index the blocks here, because this runs in a thread; the first use is on the event loop.
+        # Build the index now, in the thread that builds the document, not when the event loop needs it.
         blocks = self.blocks
         self._indices = {block.key: index for index, block in enumerate(blocks)}
         self.fold_kinds = {b.key: b.kind for b in blocks if isinstance(b, FoldHeadingBlock)}
@@ -72,7 +72,7 @@ class ReaderDocument:
 
     @property
     def available_features(self) -> frozenset[str]:
-        """The features that commands can need: "turns", "folds", "links", "views"."""
+        """The features of the document that commands may need: "turns", "folds", "links", "views"."""
         features = {
             "turns": self.turns_total > 0,
             # One command unfolds blocks and opens links.
@@ -109,7 +109,10 @@ class ReaderDocument:
     def find_pattern_matches(
         self, pattern: re.Pattern[str], model: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """Yield the index of the block of each match that the user (or the model) sees, and its index in the block."""
+        """Yield the block index of each match, and the index of the match within its block.
+
+        Only blocks that the user sees are searched or, with `model`, those that the model sees.
+        """
         hidden_view = "person" if model else "model"
         for index, block in enumerate(self.blocks):
             if block.view != hidden_view:
@@ -150,16 +153,16 @@ def format_counted_noun(number: int, noun: str) -> str:
 
 
 def format_token_cost(number: int) -> str:
-    """Format a number of characters and the estimated tokens, at four characters per token."""
+    """Format a number of characters and the estimated number of tokens, at four characters per token."""
     return f"{number:,} characters ≈ {round(number / 4):,} tokens"
 
 
 def find_start_block_and_match(
     document: ReaderDocument, place: NavigationTarget
 ) -> tuple[int, int] | None:
-    """Return the indices of the block at which to start reading and of a match in it; None means the top.
+    """Return the index of the block to start reading at, and of a match in it; None means the top.
 
-    The index of the match is -1 if the block contains none. For a turn or line that does not exist, return the
+    The second index is -1 if there is no match to go to. For a turn or line that does not exist, return the
     block of the nearest one.
     """
     ref, blocks = place.ref, document.blocks
@@ -206,7 +209,7 @@ def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> 
 
 def describe_missing_line(document: ReaderDocument, line: int) -> str:
     """Return a message saying that the shown text has no line with this number."""
-    # The output of `learn` has other line numbers than the subject.
+    # The line numbers of the output of `learn` differ from those of the subject.
     what = "subject" if document.view in ("read", "source") else "text"
     return f"no line {line}: the {what} has {format_counted_noun(document.lines_total, 'line')}"
 
@@ -214,7 +217,10 @@ def describe_missing_line(document: ReaderDocument, line: int) -> str:
 def _find_best_matching_block(
     document: ReaderDocument, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
-    """Return the indices of the block with the passage, else of that with most matches, and of one match."""
+    """Return the index of the best block in `span`, and the index of a match in it; None without a match.
+
+    The best block contains the start of the passage; if no block does, it has the most distinct matches.
+    """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0, None
     for index in span:
@@ -231,7 +237,7 @@ def _find_best_matching_block(
 
 
 def _find_passage_block(document: ReaderDocument, passage: str) -> int:
-    """Return the block that contains a line of the passage, trying the lines in order; else block 0."""
+    """Return the index of the block with the first line of the passage that any block contains; else 0."""
     texts = [
         (index, block.get_searchable_text())
         for index, block in enumerate(document.blocks)

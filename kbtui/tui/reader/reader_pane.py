@@ -56,7 +56,7 @@ class ReaderHeader(TextLine):
             self.text = text
 
     def render_line(self, y: int) -> Strip:
-        """Render the line with the longest form of the right part that fits next to the left part."""
+        """Render the line with the longest form of the right side that fits beside the left side."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
         forms = self._list_right_side_variants()
@@ -66,7 +66,7 @@ class ReaderHeader(TextLine):
         )
 
     def _list_right_side_variants(self) -> list[Spans]:
-        """Return three forms of the right side: with the full size, only its tokens, none of it."""
+        """Return forms of the right side, longest first: with the full size, only its tokens, no size."""
         for index, (text, role) in enumerate(self.right):
             if "≈" in text:
                 tokens = (text[text.find("≈") :], role)
@@ -277,7 +277,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.set_border_subtitle(make_plain_content(reference) if reference else "")
 
     def _make_right_side_of_header(self) -> Spans:
-        """Return the matches during a find, else new events, else the badges and the size."""
+        """Return the match count during a find, else the count of new events, else the badges and the size."""
         document = self.viewport.document
         if self.is_finding and not self.matches:
             return [("no match", "warning")]
@@ -324,7 +324,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.document_view.update_after_viewport_change()
 
     def action_toggle_folds_of_kind(self, kind: str, name: str) -> None:
-        """Open or close all folds of a kind, also in documents that are opened later."""
+        """Open or close all folds of a kind, here and in documents opened later."""
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
             self._post_status_message(f"No {name} here.", "dim")
@@ -365,7 +365,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Go to the turn, tool call ("3.2") or line of a subject that `text` names.
 
         A negative number counts from the end. For a missing turn or line, go to the nearest one and show
-        a message. Return False if `text` is no such number, or if the turn is still loading.
+        a message. Return False if `text` is not such a number, or if the turn is still loading.
         """
         document = self.viewport.document
         match = re.fullmatch(r"(-?\d{1,9})(?:\.(\d{1,9}))?", text.strip())

@@ -26,7 +26,7 @@ _PLAIN = {"", ".txt", ".text"}
 _LANGUAGES = dict.fromkeys(_PLAIN, "") | dict.fromkeys(_MARKDOWN, "markdown")
 _LANGUAGES |= {".rs": "rust", ".py": "python", ".js": "javascript", ".ts": "typescript"}
 _LANGUAGES |= {".yml": "yaml", ".sh": "bash"}
-"""Suffix -> Pygments' name of a language, if the suffix itself is no such name."""
+"""Suffix -> Pygments' name of the language; any other suffix is used as the name."""
 
 
 def make_subject_badges(subject: Subject) -> Spans:
