@@ -610,7 +610,8 @@ def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], Conve
         text.shorten_to_xml_size(limit)
     fact = f"turn {turn['turn']} is shortened"
     if left_out := len(events) - len(kept):
-        fact += f" and lacks {left_out} of its {len(events)} events, in the middle"
+        verb = "is" if left_out == 1 else "are"
+        fact += f": {left_out} of its {len(events)} events in the middle {verb} omitted"
     return shortened, ConversationNotice(
         fact, f"{_FEWER_KINDS} in `include`", f"{_FEWER_KINDS} with --include"
     )

@@ -1,4 +1,4 @@
-"""Installs files in a workspace that define the tools for JP, and removes only these files."""
+"""Installs the files that define the tools for JP in a workspace, and removes only these files."""
 
 from __future__ import annotations
 
