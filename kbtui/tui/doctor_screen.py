@@ -86,7 +86,7 @@ class DoctorScreen(SecondaryScreen):
         self.checking: str | None = AREAS[0]
         """The area being checked, or None when all checks are done."""
         self._run = 0
-        # Messages are rare, because a failed check becomes a finding; so hide the line until it is needed.
+        # Hide the message line until it is needed; a failed check becomes a finding, so messages are rare.
         self.message_line.display = False
 
     def on_mount(self) -> None:

@@ -207,7 +207,7 @@ class InsightsScreen(SecondaryScreen):
         if block.key.startswith(GAP_PREFIX):
             self.writer.create_subject_file(" ".join(block.key.removeprefix(GAP_PREFIX).split()))
         elif link := block.link:
-            # The entry exists, so a colon in its reference belongs to the slug and starts no line number.
+            # The entry exists, so a colon in its reference does not start a line number.
             self.dismiss(parse_ref(link, lambda topic, slug: f"{topic}/{slug}" == link))
         else:
             self.show_message("This line has nothing to open.", "dim")

@@ -229,7 +229,7 @@ class EntriesScreen(ListDetailScreen):
         self._filter_timer: Timer | None = None
         self._go_to_end = False
         self._types: list[str] = []
-        """All types seen so far; a list filtered by type would provide only that type."""
+        """All types seen so far, because a list that is filtered by type contains only one type."""
         self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:
@@ -343,7 +343,7 @@ class EntriesScreen(ListDetailScreen):
         self.show_key_hints()
 
     def _describe_included_entries(self) -> list[str]:
-        """Say which entries the list includes and leaves out, to explain its counts."""
+        """Return phrases that say which entries the list includes and leaves out."""
         shown = [name for name, is_shown in self._flags.items() if is_shown]
         # Disabled subjects are not in the index.
         *missing, last = [name for name in [*self._flags, "disabled"] if name not in shown]
@@ -404,7 +404,7 @@ class EntriesScreen(ListDetailScreen):
             self.dismiss(self._parse_entry_ref(entry))
 
     def _parse_entry_ref(self, entry: EntryRow) -> Ref:
-        # The entry exists, so a colon in its slug belongs to the slug and starts no line number.
+        # The entry exists, so a colon in its slug does not start a line number.
         return parse_ref(entry.ref, lambda topic, slug: (topic, slug) == (entry.topic, entry.slug))
 
     def action_copy_reference(self) -> None:
@@ -477,7 +477,7 @@ class EntriesScreen(ListDetailScreen):
             self.writer.remove_subject(self._parse_entry_ref(entry))
 
     def _require_selected_subject(self) -> EntryRow | None:
-        """Return the selected entry, or None after a message if it is a conversation."""
+        """Return the selected entry; if it is a conversation, show a message and return None."""
         entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":
             self.show_key_refusal("conversations cannot be changed here; only subjects can")

@@ -30,7 +30,7 @@ REPORT_EVERY = 400
 
 
 class PromptCost(NamedTuple):
-    """How many characters and tokens a text has; an estimate is made from the size of its file."""
+    """How many characters and tokens a text has, or an estimate from the size of its file."""
 
     characters: int = 0
     tokens: int = 0
@@ -269,7 +269,7 @@ def read_planned_prompt(
 def apply_preload_marks(
     before: PlannedPrompt, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...]
 ) -> PlannedPrompt:
-    """Return the planned prompt with other marks; marks that cannot be set become `refusals`."""
+    """Replace the marks of a planned prompt; marks that cannot be set become its `refusals`."""
     knowledge, applied = before.written, []
     if marks[: len(before.marks)] == before.marks:  # only new marks were added
         knowledge, applied = before.knowledge, list(before.marks)

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 PAGE_DELAY = 0.06
 """How many seconds a row must stay selected before its preview is built."""
 EXPAND_MOST = 40
-"""With at most this many subjects, all topics are expanded at first."""
+"""With at most this many subjects, all topics are unfolded at first."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):
@@ -169,7 +169,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def is_loaded(self) -> bool:
         return self.planned_prompt is not None
 
-    # the state of the prompt
+    # the planned prompt
 
     def action_reload(self) -> None:
         self._reload_knowledge_files()
@@ -223,14 +223,15 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.marks.remove_mark(mark)
         self._show_prompt_totals()
         self._show_selected_row_details()
-        if self.marks.unwritten_marks != planned_prompt.marks:  # changed while the thread ran
+        # The marks may have changed while the thread ran.
+        if self.marks.unwritten_marks != planned_prompt.marks:
             self._apply_marks_to_prompt()
         self._rebuild_tree_rows()
         for _, error in planned_prompt.refusals:
             self.show_error(error)
 
     def _select_initial_entry(self, planned_prompt: PlannedPrompt, reference: str) -> None:
-        """Select the entry `reference`, and expand the topic and folders that contain it."""
+        """Select the entry `reference`, and unfold the topic and folders that contain it."""
         knowledge, options = planned_prompt.written, self.options
         topics = {topic: knowledge.get_topic_slugs(topic) for topic in knowledge.topics}
         if sum(len(slugs.visible) for slugs in topics.values()) <= EXPAND_MOST:
@@ -415,7 +416,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_selected_row_details()
 
     def action_open_row_or_write(self) -> None:
-        """Write the shown change; without one, expand or collapse a topic or folder, or focus the preview."""
+        """Write the shown change; without one, fold or unfold the topic or folder, or focus the preview."""
         if self._shown_change is not None:
             self.action_review_or_write_marks()
         elif key := self.list.selected_tree_node.expandable_row_key:
@@ -430,7 +431,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._rebuild_tree_rows()
 
     def action_collapse_row(self) -> None:
-        """Collapse the selected topic or folder; if it is not expanded, select the parent row."""
+        """Fold the selected topic or folder; if it is not unfolded, select the parent row."""
         node = self.list.selected_tree_node
         if node.expandable_row_key in self.options.opened:
             self.options.opened.remove(node.expandable_row_key)
@@ -570,7 +571,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # leaving
 
     def action_back(self) -> None:
-        """Close the question, change, pattern or filter, or leave the preview, or else the screen."""
+        """Close the question, change, pattern or filter; if none is open, leave the preview or screen."""
         if self._is_asking_to_leave:
             self.show_message()
         elif self._shown_change is not None:
@@ -592,7 +593,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.dismiss(self._has_written)
 
     def can_close_screen(self) -> bool:
-        """Return whether no mark would be lost or the user was already asked; otherwise, ask."""
+        """Return True if no mark would be lost or the user was already asked; otherwise, ask first."""
         if self._is_writing:
             self.show_key_refusal(".jp/kb.toml is being written; try again in a moment")
             return False

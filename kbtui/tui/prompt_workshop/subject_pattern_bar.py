@@ -1,4 +1,4 @@
-"""Patterns to try, `TOPIC/GLOB` or `-k TOPIC/GLOB`: their matches and costs, and their input."""
+"""Patterns to try, `TOPIC/GLOB` or `-k TOPIC/GLOB`: their matches and costs, and the input for them."""
 
 from __future__ import annotations
 

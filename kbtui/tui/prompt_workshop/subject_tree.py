@@ -70,7 +70,7 @@ WHOLE_NODE = SubjectTreeNode("whole")
 
 @dataclass
 class SubjectTreeOptions:
-    """What the list shows: the keys of expanded rows, whether hidden subjects are listed, and filter words."""
+    """What the list shows: the keys of unfolded rows, whether hidden subjects are listed, and filter words."""
 
     opened: set[str] = field(default_factory=set)
     hidden: bool = False

@@ -112,7 +112,7 @@ def make_source_toml_table(values: FormValues, kind: str) -> dict[str, Any]:
 def add_source_from_form(library: Library, values: FormValues) -> SourceDefinition:
     """Add a source to the file, and approve it, because the user wrote it in the form.
 
-    Raises `KbtuiError`.
+    Raises `KbtuiError` if the source is invalid or cannot be written.
     """
     kind, workspace = values["kind"], library.workspace
     what = values.get(MAIN_KEY[kind], "")
