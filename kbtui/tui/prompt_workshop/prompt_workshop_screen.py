@@ -419,22 +419,22 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Write the shown change; without one, fold or unfold the topic or folder, or focus the preview."""
         if self._shown_change is not None:
             self.action_review_or_write_marks()
-        elif key := self.list.selected_tree_node.expandable_row_key:
+        elif key := self.list.selected_tree_node.foldable_row_key:
             self.options.opened ^= {key}
             self._rebuild_tree_rows()
         else:
             self.set_focus(self.reader)
 
-    def action_expand_row(self) -> None:
-        if key := self.list.selected_tree_node.expandable_row_key:
+    def action_unfold_row(self) -> None:
+        if key := self.list.selected_tree_node.foldable_row_key:
             self.options.opened.add(key)
             self._rebuild_tree_rows()
 
-    def action_collapse_row(self) -> None:
+    def action_fold_row(self) -> None:
         """Fold the selected topic or folder; if it is not unfolded, select the parent row."""
         node = self.list.selected_tree_node
-        if node.expandable_row_key in self.options.opened:
-            self.options.opened.remove(node.expandable_row_key)
+        if node.foldable_row_key in self.options.opened:
+            self.options.opened.remove(node.foldable_row_key)
             self._rebuild_tree_rows()
         elif node.topic:
             above = node.name.rstrip("/").rpartition("/")[0]

@@ -58,7 +58,7 @@ class SubjectTreeNode(NamedTuple):
     shows_path: bool = False
 
     @property
-    def expandable_row_key(self) -> str:
+    def foldable_row_key(self) -> str:
         """The key of the row of a topic or folder; "" for any other row."""
         if self.kind == "topic":
             return f"topic:{self.topic}"
@@ -260,7 +260,7 @@ class SubjectTreeList(RowList):
     ) -> tuple[Spans, Spans]:
         """Format a topic or folder: its name, its pre-loaded and total subject counts, its cost."""
         topic, prefix = node.topic, node.name
-        is_opened = node.expandable_row_key in self._options.opened or bool(self._options.words)
+        is_opened = node.foldable_row_key in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]
         right: Spans = []
         if node.kind == "folder":
