@@ -45,10 +45,10 @@ def answer_search_request(
     for an invalid reference.
     """
     if question.like is not None:
-        from kbtui.knowledge import resolve_ref
+        from kbtui.knowledge import parse_ref_in_workspace
         from kbtui.search.similar_passages import find_similar_passages
 
-        ref = resolve_ref(workspace, question.like)
+        ref = parse_ref_in_workspace(workspace, question.like)
         return find_similar_passages(workspace, reader, ref, semantic, question)
     if question.explain or question.why is not None:
         from kbtui.search.rank_explanation import SearchExplainer
@@ -58,9 +58,9 @@ def answer_search_request(
         if question.explain:
             answer = answer._replace(explanations=explainer.explain_hits())
         if question.why is not None:
-            from kbtui.knowledge import resolve_ref
+            from kbtui.knowledge import parse_ref_in_workspace
 
-            why = explainer.explain_missing_hit(resolve_ref(workspace, question.why))
+            why = explainer.explain_missing_hit(parse_ref_in_workspace(workspace, question.why))
             answer = answer._replace(why=why)
         return answer
     from kbtui.search.search_pipeline import search_index

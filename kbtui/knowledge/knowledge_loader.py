@@ -286,7 +286,7 @@ def load_knowledge(
     return KnowledgeBase(workspace, topics, problems + declared.problems, found.files)
 
 
-def resolve_ref(workspace: Workspace, text: str) -> Ref:
+def parse_ref_in_workspace(workspace: Workspace, text: str) -> Ref:
     """Parse a reference; existing subjects decide unclear cases. Raises `UsageError` or `NothingFound`."""
     from kbtui.refs import parse_ref, remove_workspace_id_from_ref
 
@@ -378,7 +378,7 @@ class KnowledgeBase:
             if self.problems and not self.topics:
                 # Without this sentence, an assistant would conclude that there is no knowledge.
                 text += " The files that declare topics have errors: `kbtui doctor` shows them."
-            return LearnToolResult(caller.mask_secrets(text), is_error=True)
+            return LearnToolResult(caller.mask_secrets_if_requested(text), is_error=True)
         resolved = self.get_topic_slugs(found.id)
         if not patterns:
             return LearnToolResult(learn_tool_answers.format_subject_listing(resolved, caller))

@@ -54,7 +54,7 @@ class LearnToolCaller(NamedTuple):
         learned = frozenset() if self.has_prompt else resolved.learned_set
         return sorted(learned.union(resolved.available))
 
-    def mask_secrets(self, text: str) -> str:
+    def mask_secrets_if_requested(self, text: str) -> str:
         """Return a text with its secrets masked, if the caller wants that."""
         if not self.masked:
             return text
@@ -119,7 +119,7 @@ def format_subject_listing(resolved: SubjectSlugsByVisibility, caller: LearnTool
         blocks.append("No subjects are available.")
     if given:
         blocks += ["## Already learned (in system prompt):", _format_slug_list(given, caller)]
-    return caller.mask_secrets("\n\n".join(blocks))
+    return caller.mask_secrets_if_requested("\n\n".join(blocks))
 
 
 def answer_learn_patterns(
@@ -229,21 +229,23 @@ def _format_subject_range(
     hidden = secret_detection.find_secrets(text) if caller.masked else []
     start = starts[first - 1]
 
-    def show_until(end: int) -> str:
+    def format_lines_until(end: int) -> str:
         plain = secret_detection.mask_secrets_in_text_part(text, start, end, hidden)
         return format_file_text_for_assistant(plain, subject.relative)
 
-    shown = show_until(starts[last])
+    shown = format_lines_until(starts[last])
     if room is None or len(shown) <= room:
         return shown
     room -= _NOTE_CHARACTERS
     ends = starts[first : last + 1]
-    final = first + max(0, bisect_right(ends, room, key=lambda end: len(show_until(end))) - 1)
+    final = first + max(
+        0, bisect_right(ends, room, key=lambda end: len(format_lines_until(end))) - 1
+    )
     note = f"Lines {first:,} to {final:,} of {count:,}."
-    shown = show_until(starts[final])
+    shown = format_lines_until(starts[final])
     if len(shown) > room:
         size, keep = starts[final] - start, room
-        while len(shown := show_until(start + keep)) > room:
+        while len(shown := format_lines_until(start + keep)) > room:
             keep -= max(1, len(shown) - room)
         note = f"Line {first:,} of {count:,}, cut after {keep:,} of its {size:,} characters."
     if final < last:
@@ -284,7 +286,7 @@ def _format_no_match_error(
         blocks += [_AVAILABLE, _format_slug_list(available, caller)]
     else:
         blocks.append("No subjects are available.")
-    return caller.mask_secrets("\n\n".join(blocks))
+    return caller.mask_secrets_if_requested("\n\n".join(blocks))
 
 
 def _format_slug_list(slugs: list[str], caller: LearnToolCaller) -> str:

@@ -10,7 +10,7 @@ from kbtui.citations.citation_classes import Citation, Citations
 from kbtui.conversations import conversation_repository
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.index.entries_and_chunks import make_subject_id
-from kbtui.knowledge import load_knowledge, read_subject_text, resolve_ref
+from kbtui.knowledge import load_knowledge, parse_ref_in_workspace, read_subject_text
 from kbtui.library.index_access import IndexAccess
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 
@@ -39,7 +39,7 @@ class ReferenceReader(IndexAccess):
 
     def parse_typed_reference(self, text: str) -> Ref:
         """Parse a reference that a user typed; its topic can be an id or a title."""
-        return resolve_ref(self.workspace, text)
+        return parse_ref_in_workspace(self.workspace, text)
 
     def resolve_reference(self, text: str) -> Ref:
         """Parse a reference and check that its target exists; turn a passage into lines or a turn."""

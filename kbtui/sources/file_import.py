@@ -62,7 +62,7 @@ async def import_source_files(
         raise KbtuiError("the file does not exist", where=str(base))
     if not base.is_file() and not base.is_dir():
         raise KbtuiError("neither a file nor a directory", where=str(base))
-    named = _make_document_url(run.source.file or "", base, root)
+    named = _make_document_url_prefix(run.source.file or "", base, root)
     found = [(base, "")] if base.is_file() else list(_list_document_files(run, base, named))
     if len(found) > limits.files:
         reason = limits.explain_too_many_documents(len(found), "files")
@@ -75,7 +75,7 @@ async def import_source_files(
         await _import_source_file(run, path, relative, named + below, extractor, limits.bytes)
 
 
-def _make_document_url(file: str, base: Path, root: Path) -> str:
+def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
     """Return what the documents' URLs start with; it does not reveal the user's home directory."""
     if not file.startswith(("/", "~")):
         return file

@@ -61,7 +61,7 @@ class SourceLimits:
         )
 
 
-def make_source_limits(settings: Settings) -> SourceLimits:
+def make_source_limits_from_settings(settings: Settings) -> SourceLimits:
     """Return the limits that the user's settings define."""
     return SourceLimits(
         pages=settings.source_pages,

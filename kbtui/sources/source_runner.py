@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.sources.http_fetcher import HttpFetcher, make_source_limits, resolve_host_name
+from kbtui.sources.http_fetcher import (
+    HttpFetcher,
+    make_source_limits_from_settings,
+    resolve_host_name,
+)
 from kbtui.sources.source_definitions import (
     find_source_approval_time,
     load_source_definitions,
@@ -82,7 +86,7 @@ def run_source(
             directory = read_source_document_directory(workspace, source)
             memory = userdata.load_fetched_address_facts(name)
             context = SourceRunContext(source, directory, memory, on_progress)
-            limits = limits or make_source_limits(load_settings())
+            limits = limits or make_source_limits_from_settings(load_settings())
             fetching = _fetch_source_documents(workspace.root, context, limits, resolve)
             interrupted = _run_source_to_end(context, fetching, should_stop)
             run = _make_source_run_record(context, began)
@@ -119,7 +123,7 @@ def _run_source_to_end(
     """Run a source; return whether the run was interrupted."""
     interrupted = False
     try:
-        asyncio.run(_fetch_until_stopped(context.source.name, fetching, should_stop))
+        asyncio.run(_fetch_documents_until_stopped(context.source.name, fetching, should_stop))
     except (KbtuiError, KeyboardInterrupt) as error:
         # Keep and count the documents that were fetched before the error.
         interrupted = isinstance(error, KeyboardInterrupt)
@@ -228,7 +232,7 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
         return problems
 
 
-async def _fetch_until_stopped(
+async def _fetch_documents_until_stopped(
     name: str, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
 ) -> None:
     task = asyncio.ensure_future(fetching)
@@ -253,14 +257,14 @@ async def _fetch_source_documents(
 
             await import_source_files(run, root, extractor, limits)
         elif run.source.kind == "mcp":
-            from kbtui.sources.mcp_client import fetch_mcp_resources
+            from kbtui.sources.mcp_resource_fetcher import fetch_mcp_resources
 
             await fetch_mcp_resources(run, root, extractor, limits)
         else:
-            from kbtui.sources.crawler import Crawler
+            from kbtui.sources.web_crawler import WebCrawler
 
             async with HttpFetcher(limits, run.source.allow_hosts, resolve) as fetcher:
-                await Crawler(run, fetcher, extractor).crawl_website()
+                await WebCrawler(run, fetcher, extractor).crawl_pages()
 
 
 def main(words: list[str]) -> int:

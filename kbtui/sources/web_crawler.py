@@ -43,7 +43,7 @@ _UNREADABLE_EXTENSION = re.compile(
 )
 
 
-class Crawler:
+class WebCrawler:
     """Crawls the website of one source once."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Crawler:
         self._last_requests: dict[str, float] = {}
         self._done = self._failures = 0
 
-    async def crawl_website(self) -> None:
+    async def crawl_pages(self) -> None:
         """Fetch all pages within the prefixes; raises `KbtuiError` if the first page cannot be fetched."""
         end = time.monotonic() + self._limits.run_seconds
         self._enqueue_urls([self._start], 0)
