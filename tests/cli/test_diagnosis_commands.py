@@ -130,7 +130,7 @@ def put_locked_directory(folder: Path) -> None:
         (put_file, "not a directory"),
         (put_dangling_link, "the target of the link does not exist"),
         (put_looping_link, "too many levels of symbolic links"),
-        (put_link_outside, "outside the workspace"),
+        (put_link_outside, "leads out of the workspace"),
         (put_locked_directory, "permission denied"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_subject_with_further_names_is_noted(
     built: Builder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "elsewhere.md").hardlink_to(built.root / "docs/notes/plain.md")
-    assert "notes/plain: the file has further hard links" in found(capsys)["knowledge", "note"]
+    assert "notes/plain: the file has more hard links" in found(capsys)["knowledge", "note"]
 
 
 def test_colours_that_are_not_there_are_said(
