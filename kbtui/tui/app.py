@@ -50,15 +50,15 @@ if TYPE_CHECKING:
 
 
 DOUBLE_PRESS_SECONDS = 2.0
-"""The time within which a second ctrl+c quits."""
+"""The maximum time between two presses of ctrl+c that quit kbtui."""
 
 
 class TuiStartOptions(NamedTuple):
     """Options for starting the TUI.
 
-    `first` is opened if there is no saved session; `fresh` ignores a saved session; `plain` is a
-    layout for screen readers. `dark` says whether the terminal's background is dark (None if
-    unknown). `typed` is the text that the user typed while the TUI queried the background.
+    `first` is opened if there is no saved session, and `fresh` ignores a saved session. `plain`
+    selects the layout for screen readers. `dark` says whether the terminal's background is dark
+    (None if unknown). `typed` is what the user typed while the TUI queried the background.
     """
 
     first: Ref | None = None
@@ -126,11 +126,11 @@ class KbtuiApp(App[None]):
         return wanted or (LIGHT if self.start.dark is False else DARK)
 
     def get_theme(self, theme_name: str) -> Theme | None:
-        """Return a theme by name, also while Textual does not know kbtui's themes yet."""
+        """Return a theme by name, even before kbtui's themes are registered in Textual."""
         return self._own_themes.get(theme_name) or super().get_theme(theme_name)
 
     def get_css_variables(self) -> dict[str, str]:
-        """Return the theme's colours, and the `kb-…` colours derived from them."""
+        """Return the colours of the current theme, with the `kb-…` colours derived from them."""
         if self.theme not in self._variables:
             variables = super().get_css_variables()
             self._variables[self.theme] = {**derive_readable_colors(variables), **variables}
@@ -180,7 +180,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit, or return to a screen that must first ask about unsaved changes."""
+        """Quit. If a screen has unsaved changes, return to that screen instead, so that it can ask."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:
@@ -203,10 +203,10 @@ class KbtuiApp(App[None]):
         self.theme = get_light_or_dark_counterpart(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:
-        """Exit after a bug; log the stack without local variables, which may contain the user's texts."""
+        """Log the stack, and exit. Leave out local variables, which may contain the user's texts."""
         from traceback import format_exc
 
-        # `print` and `sys.stderr` would write to the screen; descriptor 2 is the log file.
+        # Write to descriptor 2, which is the log file; `print` and `sys.stderr` would write to the screen.
         with suppress(OSError):
             os.write(2, sanitize(format_exc(), "strip").encode("utf-8", "replace"))
         self._close_messages_no_wait()
@@ -216,7 +216,7 @@ class KbtuiApp(App[None]):
         """Suspend the TUI, and give the terminal and standard error to another program."""
         redirect, failure = self._stderr_redirect, None
         with super().suspend():
-            # Textual resumes only if its block ends without an exception, so raise it afterwards.
+            # Textual resumes only if its block ends without an exception, so raise the exception later.
             try:
                 with redirect.restore_stderr_temporarily() if redirect else nullcontext():
                     yield
@@ -231,7 +231,7 @@ def run_tui(
 ) -> int:
     """Run the TUI until the user quits, and return the exit code.
 
-    Raises `KbtuiError` if a bug ended it.
+    Raises `KbtuiError` if the TUI crashed.
     """
     if library.settings.terminal_text != "strip":
         # "off" is only for the output of commands: escape sequences would garble the screen.
@@ -241,7 +241,7 @@ def run_tui(
         dark, typed = detect_terminal_background()
         start = start._replace(dark=dark, typed=typed)
     if sys.stdout.isatty():
-        # If these are exported, Textual uses them instead of the real size, even after a resize.
+        # If these are set, Textual uses them instead of the terminal's real size, even after a resize.
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
     redirect = StderrRedirect(library.workspace.engine_log_file.with_name("tui.log"))

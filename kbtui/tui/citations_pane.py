@@ -1,4 +1,4 @@
-"""The citations pane: the entries that a turn used, and the turns that used the open document."""
+"""The citations pane: what the current turn cites, and which turns cite the open document."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ LOOKUP_TOOLS = {
 }
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
-"""How long the cursor stays on a turn before its citations are shown, to skip turns while a key is held."""
+"""How long the cursor stays on a turn before its citations are shown; skips turns while a key is held."""
 
 
 class CitationsPane(BorderOnlyPane, Vertical):
-    """The entries that the turn at the cursor used, and the turns that used the open document."""
+    """The pane with what the turn at the cursor cites, and the turns that cite the open document."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("citations")]
 
     class CopyRequested(Message):
-        """The user asks to copy a text; the status line calls it `name`."""
+        """The user asks to copy a text; the status line shows `name` for it."""
 
         def __init__(self, text: str, name: str) -> None:
             super().__init__()
@@ -74,16 +74,16 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._used_worker = LatestOnlyWorker(self)
         self._using_worker = LatestOnlyWorker(self)
         self._target: Ref | None = None
-        """The open document, None if it can have no citations."""
+        """The reference of the open document, or None if a document of its kind cannot be cited."""
         self._conversation: Conversation | None = None
-        """The open document if it is a conversation."""
+        """The open conversation, or None if the open document is not a conversation."""
         self._used: dict[int, list[Citation]] | None = None
-        """Turn -> the citations in it; None until they are known."""
+        """The number of a turn -> its citations; None until they are loaded."""
         self._using: list[Citation] = []
-        """The citations of the open document."""
+        """The citations of the open document by turns of any conversation."""
         self._why_not_used = ""
         self._turn: int | None = None
-        """The turn at the cursor."""
+        """The number of the turn at the cursor."""
         self._turn_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -92,7 +92,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     @property
     def is_loading_citations(self) -> bool:
-        """Whether the pane does not show the citations of the current turn and document yet."""
+        """Whether the citations of the current turn or document are still to be shown."""
         if self._turn_timer is not None:
             return True
         unknown = self._used is None and self._conversation is not None
@@ -157,7 +157,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     @property
     def _shown_turn_number(self) -> int:
-        """The turn whose citations are shown, 0 if there is none."""
+        """The number of the turn whose citations are shown, or 0 if there is none."""
         if self._conversation is None:
             return 0
         return self._turn or (1 if self._conversation.turns else 0)
@@ -194,7 +194,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self.list.set_rows(rows)
 
     def _number_cited_tool_calls(self, turn: int, used: list[Citation]) -> None:
-        """Show the number of a citation at the tool call that it comes from."""
+        """In the reader, show the number of each citation next to its tool call."""
         numbers = {
             f"call:{turn}.{cite.call}": number
             for number, cite in reversed(list(enumerate(used, 1)))
@@ -223,7 +223,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return ListRow(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
 
     def _make_citing_turn_row(self, number: int, cites: list[Citation]) -> ListRow:
-        """Return the row of a turn that used the open document, possibly in several ways."""
+        """Return the row of a turn that cites the open document one or more times."""
         cite = cites[0]
         parts = [f"turn {cite.turn}"]
         if cite.timestamp:
@@ -257,7 +257,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
 
 def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:
-    """Return a phrase without Markdown from the quote, which the reader can find in the document."""
+    """Return a phrase of the quote that the reader can find in the document: one without Markdown."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
             # Skip headings, because the same heading often occurs several times.
@@ -267,7 +267,7 @@ def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:
 
 
 def _find_citation_target(cite: Citation) -> NavigationTarget | None:
-    """Return what opening a citation shows; None if it was deleted."""
+    """Return the target that opening a citation shows, or None if the cited entry was deleted."""
     if cite.kind != "file":
         if cite.gone:
             return None
@@ -275,7 +275,7 @@ def _find_citation_target(cite: Citation) -> NavigationTarget | None:
             ref = parse_ref(cite.target)
             if ref.kind != "chunk":
                 return make_navigation_target(ref)
-    # It cannot be opened by itself, so open the tool call that read it.
+    # The reader cannot open the target itself, so open the tool call that read it.
     return make_navigation_target(make_conversation_ref(cite.conversation, cite.turn, cite.call))
 
 

@@ -39,7 +39,7 @@ SCOPES: dict[Scope, str] = {
 
 
 def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
-    """Return the commands with a scope; the scope is also the first part of their ids."""
+    """Return the commands with this scope, and with the scope as the first part of their ids."""
     prefix = "" if scope == "everywhere" else f"{scope}."
     return [
         command._replace(
@@ -138,7 +138,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("quit", "q", "quit", "Quit kbtui.", 12, action="app.quit"),
     ),
 )  # fmt: skip
-"""All commands of the main screen: name, keys, label, help, and the priority of the hint."""
+"""All commands of the main screen: name, keys, label, help text and priority of the key hint."""
 
 SCREENS: dict[Scope, str] = {
     "workshop": "In the prompt workshop",
@@ -149,7 +149,7 @@ SCREENS: dict[Scope, str] = {
 }
 """The scopes of the secondary screens, with their headings in the help.
 
-Such a screen has its own commands and those of "moving", but not those of "everywhere".
+A secondary screen has its own commands and those of "moving", but not those of "everywhere".
 """
 
 _THEME = define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark")  # fmt: skip
@@ -234,7 +234,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("leave", "escape,q,I", "back", "Leave the insights.", 12),
     ),
 )  # fmt: skip
-"""All commands of the secondary screens: name, keys, label, help, and the priority of the hint."""
+"""All commands of the secondary screens: name, keys, label, help text and priority of the key hint."""
 
 ALL_COMMANDS: tuple[TuiCommand, ...] = (*MAIN_SCREEN_COMMANDS, *SCREEN_COMMANDS)
 COMMANDS_BY_ID = {command.id: command for command in ALL_COMMANDS}
@@ -261,18 +261,18 @@ def find_key_label_of_command(name: str, keymap: Mapping[str, str]) -> str:
 
 
 NO_KEY = "no-key"
-"""The name of a key that does not exist, which stands for "no key" in a Textual keymap."""
+"""The name of a key that does not exist; in a Textual keymap, it stands for "no key"."""
 RESERVED_KEYS = {"ctrl+q": "quits kbtui on every screen", "ctrl+c": "copies the selected text"}
 
 _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}
 _KEY_NAMES |= {shown: key for key, shown in PUNCTUATION_KEYS.items()}
 _KEY_NAMES |= {key: key for key in (*KEY_LABELS, "insert", "delete", "backspace")}
 _KEY_NAMES |= {f"f{number}": f"f{number}" for number in range(1, 25)} | {"return": "enter"}
-"""The name that a user may write for a key -> Textual's name of it."""
+"""A name that a user may write for a key -> Textual's name for that key."""
 
 
 class Keymap:
-    """The keys that the user chose, and the mistakes in the settings."""
+    """The keys from the settings, and the mistakes in those settings."""
 
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}
@@ -286,7 +286,7 @@ class Keymap:
 
 
 def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
-    """Read the `keys` table of the settings; list mistakes as problems instead of raising."""
+    """Read the `keys` table of the settings; list mistakes in `problems` instead of raising an error."""
     from difflib import get_close_matches
 
     keymap = Keymap()
@@ -328,7 +328,7 @@ def _parse_key_names(value: Any) -> list[str]:
 
 
 def _parse_key_name(text: str) -> str:
-    """Return Textual's name of a key; raise `ValueError` if the key is unknown or reserved."""
+    """Return Textual's name for a key; raise `ValueError` if the key is unknown or reserved."""
     name = text.strip()
     if name.startswith("^") and len(name) > 1:
         name = f"ctrl+{name[1:]}"
@@ -376,7 +376,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
 
 
 def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
-    """Describe user-defined keys that do not work in some pane because another command comes first there."""
+    """Describe the user-defined keys that run another command in some pane, because it comes first there."""
     by_key = _map_keys_to_commands(keymap)
     problems = []
     for (scope, key), commands in by_key.items():

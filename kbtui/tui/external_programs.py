@@ -1,4 +1,4 @@
-"""Start other programs: the user's editor, the web browser, a viewer for images and PDFs."""
+"""Start other programs: the user's editor, the web browser, and viewers for images and PDFs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EDITORS = {
     "PATH:LINE": "hx helix subl sublime_text zed",
     "--goto PATH:LINE": "code code-insiders codium cursor",
 }
-"""The arguments that open a file at a line -> the editors that take them."""
+"""The arguments that open a file at a line -> the editors that accept these arguments."""
 
 
 def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
@@ -50,7 +50,7 @@ def edit_file_in_user_editor(app: App[None], path: Path, line: int) -> None:
 
 
 def open_web_address_in_browser(app: App[None], url: str) -> bool:
-    """Open a web address in the user's browser; return False if there is no browser to start."""
+    """Open a web address in the user's browser; return False if no browser could be started."""
     if not url.startswith(("https://", "http://")) or any(map(str.isspace, url)):
         return False
     if app.is_web:
@@ -62,7 +62,7 @@ def open_web_address_in_browser(app: App[None], url: str) -> bool:
 
 
 def open_in_default_program(target: str) -> bool:
-    """Open a file or web address with the system's default program; return False if there is none."""
+    """Open a file or web address with the system's default program; return False if that is impossible."""
     program = shutil.which("open" if sys.platform == "darwin" else "xdg-open")
     if program is None:
         return False

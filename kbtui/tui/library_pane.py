@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class FilterCondition(NamedTuple):
-    """A condition on conversations: one of the values must match, or none if `excluded`."""
+    """A condition on conversations: one of `values` must match or, if `excluded`, none of them."""
 
     filter: FilterDefinition
     values: tuple[Any, ...]
@@ -52,7 +52,7 @@ class FilterCondition(NamedTuple):
     def matches_conversation(
         self, info: ConversationInfo, summary: ConversationToolsAndModels | None
     ) -> bool:
-        """Return whether a conversation matches; without the summary that it needs, none does."""
+        """Return whether a conversation matches; without a summary, a condition that needs one is false."""
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
             return False
@@ -63,7 +63,7 @@ class FilterCondition(NamedTuple):
 class LibraryFilter(NamedTuple):
     """A parsed filter: a title or slug must contain all `words` and none of `without`.
 
-    `parts` are conditions on conversations. `errors` are the mistakes in the text, which the filter ignores.
+    `parts` are conditions on conversations. `errors` are the invalid parts of the text; the filter ignores them.
     """
 
     words: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class LibraryFilter(NamedTuple):
 
     @property
     def needs_conversation_summaries(self) -> bool:
-        """Whether a condition depends on summaries, for which all conversations must be read."""
+        """Whether a condition needs the summaries of conversations, and so all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
     def matches_title(self, text: str) -> bool:
@@ -95,9 +95,9 @@ class LibraryFilter(NamedTuple):
 
 
 def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> LibraryFilter:
-    """Parse the text of the filter line; mistakes are listed in `errors`, not raised.
+    """Parse the text of the filter line; list mistakes in `errors` instead of raising an error.
 
-    `partial` means that the user is still typing, so an incomplete last word is no mistake.
+    With `partial`, the user is still typing, so an incomplete last word is not a mistake.
     """
     query = parse_query(text, partial=partial, surface="library")
     parts: list[FilterCondition] = []
@@ -148,7 +148,7 @@ ENTRY_MARKS = {
     "local only": ("⌂ ", "dim"),
     "workspace only": ("⇣ ", "dim"),
 }
-"""The name of a mark (as on the help page) -> its sign and style role."""
+"""The meaning of a mark, in the words of the help page -> the mark and its style role."""
 
 SORTS = ("activity", "created", "updated", "title", "turns")
 """The sort orders of conversations: titles ascending, times and turns descending."""
@@ -156,7 +156,7 @@ SORTS = ("activity", "created", "updated", "title", "turns")
 
 @dataclass
 class LibraryPaneState:
-    """What the user chose: unfolded rows (by key), whether hidden subjects are shown, filter, sort order."""
+    """What the user chose: the keys of unfolded rows, whether to show hidden subjects, filter, sort order."""
 
     expanded: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -164,7 +164,7 @@ class LibraryPaneState:
     sort: str = "activity"
 
     def is_row_unfolded(self, key: str) -> bool:
-        """Return whether the topic or folder with this key is unfolded, as all are during a filter."""
+        """Return whether the topic or folder with this key is unfolded; with a filter, all are unfolded."""
         return key in self.expanded or bool(self.filter)
 
 
@@ -207,7 +207,7 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
 
 
 def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
-    """Return a row for a problem; opening it shows `whole`, the message with its location and hint."""
+    """Return the row of a problem; opening it shows `whole`, the message with file, key and hint."""
     place = NavigationTarget(f"problem:{key}", text=whole or one_line(text))
     spans: Spans = [(f"{indent}! ", "error"), (one_line(text), "error")]
     return ListRow(f"problem:{key}", spans, data=place)
@@ -335,7 +335,7 @@ def _make_conversation_section(
 def _get_conversation_sort_key(
     info: ConversationInfo, sort: str, contents: LibrarySnapshot
 ) -> tuple[Any, ...]:
-    """Return the sort key for a sort order; ties put the newest conversation first."""
+    """Return the key that sorts by `sort`; among equal values, the newest conversation comes first."""
     newest_first = (-info.created_at.timestamp(), info.id)
     if sort == "title":
         return (info.title is None, info.name.casefold(), *newest_first)
@@ -380,9 +380,9 @@ def _make_conversation_row(info: ConversationInfo, label: str) -> ListRow:
 
 
 ROWS_AT_ONCE = 1_000
-"""The number of subjects and conversations above which the rows are made in a thread."""
+"""If there are more subjects and conversations than this, a background thread makes the rows."""
 UPDATE_SECONDS = 10.0
-"""The time between checks whether ages such as `5 min` have changed."""
+"""The time between updates of ages such as `5 min`."""
 
 
 class LibraryPane(BorderOnlyPane, Vertical):
@@ -415,7 +415,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.set_interval(UPDATE_SECONDS, self.update_age_labels)
 
     def show_library_snapshot(self, contents: LibrarySnapshot) -> None:
-        """Show a snapshot; the selected row and the unfolded rows stay."""
+        """Show a snapshot; keep the selected row and the unfolded rows."""
         must_expand = self.contents is None and not self._is_restored
         self.contents = contents
         if must_expand:
@@ -430,7 +430,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     @property
     def is_building_rows(self) -> bool:
-        """Whether rows are being made in a thread."""
+        """Whether a background thread is making rows."""
         return self._worker.has_pending_result
 
     @property
@@ -451,7 +451,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
                     self.state.expanded.discard(key)
 
     def update_library_rows(self, select: str | None = None) -> None:
-        """Rebuild the rows, in a thread if there are many."""
+        """Rebuild the rows; if there are many, in a background thread."""
         contents = self.contents
         if contents is None:
             return
@@ -469,7 +469,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         )
 
     def update_age_labels(self) -> None:
-        """Rebuild the rows in each new minute, because they show ages such as `5 min`."""
+        """Rebuild the rows once a minute, because they show ages such as `5 min`."""
         before = self._shown_at
         if before is not None and self._clock().replace(second=0, microsecond=0) > before:
             self.update_library_rows()
@@ -549,7 +549,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.screen.set_focus(self.list)
 
     def _apply_filter_text(self, text: str, *, typing: bool) -> None:
-        """Show the rows that match a filter, and the mistakes in it."""
+        """Show the rows that match the filter `text`, and the mistakes in it."""
         found = parse_library_filter(text, self._clock(), partial=typing)
         self._errors.spans = [(error.start, error.end) for error in found.errors]
         self.filter.input.refresh()

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""For how many seconds details are read before the lists are updated again."""
+"""How long details are read before the lists on the screen are updated."""
 
 
 def get_last_activity_time(info: ConversationInfo) -> datetime:
-    """Return the time of the last event in a conversation, or of its creation if it has no events."""
+    """Return the time of the last event of a conversation or, if it has no events, of its creation."""
     return info.last_event_at or info.created_at
 
 
 def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:
-    """Return a sort key: the latest activity first; among equal times, the newest conversation first."""
+    """Return a key that sorts by activity, latest first; among equal times, the newest comes first."""
     return (-get_last_activity_time(info).timestamp(), -info.created_at.timestamp(), info.id)
 
 
@@ -66,7 +66,7 @@ class LibrarySnapshot:
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Topic, slug) -> why the subject cannot be read, for the unreadable subjects found so far."""
     unchecked: int = 0
-    """How many subjects must still be read to find out whether they are readable."""
+    """How many subjects have not been read yet to find out whether they are readable."""
 
     @property
     def has_unread_details(self) -> bool:
@@ -99,19 +99,19 @@ class LibrarySnapshot:
 
 
 class LibrarySnapshotReader:
-    """Reads snapshots: first the lists, then in small steps the details that need the contents of files.
+    """Reads snapshots: first the lists, then, in small steps, details from the contents of files.
 
-    The details are the summaries of conversations and why subjects cannot be read. The reader keeps
-    each of them until its file changes. Call the methods in a thread, one at a time.
+    The details are the summaries of conversations, and the reasons why subjects cannot be read.
+    Each detail is kept until its file changes. Call the methods in a background thread, one at a time.
     """
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._summaries: dict[str, tuple[str, ConversationToolsAndModels]] = {}
-        """Conversation id -> its signature when it was last read, and its summary."""
+        """Conversation id -> the signature of the conversation when it was last read, and its summary."""
         self._infos: dict[str, ConversationInfo] = {}
         self._checked: dict[str, int] = {}
-        """The file of a subject -> its stamp (`_make_subject_file_stamp`) when it was last read."""
+        """The file of a subject -> the stamp of the file (`_make_subject_file_stamp`) when it was last read."""
         self._reasons: dict[str, str] = {}
         """The file of an unreadable subject -> why it cannot be read."""
 
@@ -149,7 +149,7 @@ class LibrarySnapshotReader:
         return self._add_known_details(contents)
 
     def _find_unreadable_subjects(self, contents: LibrarySnapshot, end: float) -> None:
-        """Until the time `end`, read new and changed subjects to find those that cannot be read."""
+        """Read new and changed subjects until the time `end`, to find those that cannot be read."""
         for subject in contents.subjects:
             stamp = _make_subject_file_stamp(subject)
             if self._checked.get(subject.file) == stamp:
@@ -192,5 +192,5 @@ class LibrarySnapshotReader:
 
 
 def _make_subject_file_stamp(subject: Subject) -> int:
-    """Return a number that changes whenever the file of a subject changes; a number takes little memory."""
+    """Return a number that changes when the file of a subject changes."""
     return hash((subject.mtime_ns, subject.size, subject.inode))

@@ -21,7 +21,7 @@ class EnteredReference(NamedTuple):
 
 
 def looks_like_reference(text: str) -> bool:
-    """Return whether all of `text` looks like a reference; the id of a topic alone does not."""
+    """Return whether all of `text` looks like a reference; a topic id alone does not count as one."""
     return bool(_REFERENCE.fullmatch(text))
 
 
@@ -43,7 +43,7 @@ class NavigationTarget(NamedTuple):
 
     `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug` or `jp-c…`. `ref`
     is its reference, which may also name lines, a turn or a call. `text` is a passage to go to,
-    and `words` are highlighted in it. `mark` is the position where the user stopped reading.
+    and `words` are highlighted in it. `mark` is the position at which the user stopped reading.
     """
 
     key: str
@@ -54,7 +54,7 @@ class NavigationTarget(NamedTuple):
     mark: ScrollAnchor | None = None
 
     def shows_same_document(self, other: NavigationTarget | None) -> bool:
-        """Return whether both targets name the same view of the same document."""
+        """Return whether both targets show the same view of the same document."""
         return other is not None and (self.key, self.view) == (other.key, other.view)
 
 
@@ -71,7 +71,7 @@ PROMPT = NavigationTarget("prompt", "prompt")
 
 
 def make_navigation_target(ref: Ref) -> NavigationTarget:
-    """Return the target for a reference; resolve a chunk reference to its entry first."""
+    """Return the target for a reference; the caller must have resolved a chunk reference to its entry."""
     if ref.kind == "topic":
         return NavigationTarget(f"topic:{ref.topic}", ref=ref)
     if ref.kind == "subject":

@@ -1,4 +1,4 @@
-"""The search input, and the list of results."""
+"""The search bar with the search input, and the pane with the hits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
 
 
 class SearchInput(PaneInput):
-    """The search input; arrow keys move in the results while the input keeps the focus."""
+    """The search input. It keeps the focus while the arrow keys select hits in the results."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "move_in_results('down')", show=False),
@@ -58,7 +58,7 @@ class SearchInput(PaneInput):
     ]
 
     recalled = ""
-    """The earlier query that was put into the input, or ""."""
+    """The earlier query that the user recalled last, or ""."""
 
     def show_recalled_query(self, text: str) -> None:
         """Put an earlier query into the input."""
@@ -67,7 +67,7 @@ class SearchInput(PaneInput):
         self.action_end()
 
     async def action_move_in_results(self, move: str, *pages: float) -> None:
-        """Move in the results; on the first one, "up" recalls an earlier query unless the user typed one."""
+        """Select another hit; on the first hit, "up" recalls an earlier query unless the user has typed one."""
         results = self.screen.query_one("#results", SearchResultsPane).list
         if move == "up" and self.value == self.recalled and results.index <= 0:
             await self.screen.run_action("recall_earlier_query")
@@ -75,7 +75,7 @@ class SearchInput(PaneInput):
         getattr(results, f"action_{move}")(*pages)
 
     async def action_accept_completion(self) -> None:
-        """Accept the suggestion, or go to the next pane if there is none."""
+        """Accept the suggested completion; if there is none, go to the next pane."""
         if self._suggestion and self.cursor_at_end:
             self.action_cursor_right()
         else:
@@ -103,12 +103,12 @@ class SearchBar(Horizontal):
 
 
 class SearchResultsPane(BorderOnlyPane, Vertical):
-    """The results of the last query."""
+    """The pane with the hits of the last query."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("results")]
 
     class HitOpened(Message):
-        """The user opened a hit, or only selected it (`preview`)."""
+        """The user opened a hit or, with `preview`, only selected it."""
 
         def __init__(self, hit: Hit, preview: bool) -> None:
             super().__init__()
@@ -137,7 +137,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self.watch(self.list, "scroll_y", self._request_more_hits_at_end, init=False)
 
     def show_text_instead_of_hits(self, reason: str) -> None:
-        """Show a text in place of hits."""
+        """Show a text instead of hits."""
         self.answer = None
         self.border_title = "Results"
         self.list.set_rows([], [(reason, "dim")])
@@ -145,10 +145,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice.set_paragraphs([])
 
     def show_search_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
-        """Show hits; for the same query, a hit that the user selected stays selected.
+        """Show hits; for the same query, keep the hit that the user selected.
 
-        If the user selected none, select the new first hit: otherwise, better hits that the semantic
-        search adds above the old one would be out of sight.
+        If the user selected none, select the new first hit. If the old first hit stayed selected,
+        better hits that the semantic search adds above it would be out of sight.
         """
         self.answer, self._is_refining = answer, refining
         self.border_title = "Results"
@@ -176,7 +176,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.post_message(self.MoreHitsRequested())
 
     def show_search_wait_reason(self, reason: str) -> None:
-        """If the list has no hits, show why: `reason` is what the search is waiting for."""
+        """If there are no hits, show `reason`, which says what the search is waiting for."""
         if reason and not self.list.rows:
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 
@@ -251,10 +251,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
 
 def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
-    """Return up to `lines` lines around the first match, without Markdown, with the matches highlighted."""
+    """Return up to `lines` lines around the first match, with highlighted matches and without Markdown."""
     text, matches = sanitize_text_and_move_ranges(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):
-        # Removing Markdown from a long text is slow, so stop soon after the part that is shown.
+        # Removing Markdown from a long text is slow, so stop soon after the excerpt.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300
         from kbtui.tui.reader.markdown_layout import strip_markdown_marks
 

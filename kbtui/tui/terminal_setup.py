@@ -1,4 +1,4 @@
-"""Terminal handling: detect the background colour, redirect standard error, and react to signals."""
+"""Prepare the terminal: detect the background colour, redirect standard error, and handle signals."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOG_BYTES_MOST = 1_000_000
-"""A larger log is emptied at start; a smaller one is kept, because it may say why the last run ended."""
+"""At start, a larger log is emptied; a smaller one is kept, because it may say why the last run ended."""
 ANSWER_SECONDS = 0.3
-"""How long to wait for a local terminal's answer; most terminals answer at once."""
+"""How long to wait for the answer of a local terminal."""
 REMOTE_ANSWER_SECONDS = 1.0
-"""How long to wait for a terminal's answer over ssh."""
+"""How long to wait for the answer of a terminal over ssh."""
 SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
-"""The values of TERM of terminals that would print the query as text or never answer it."""
+"""The values of TERM for terminals that would print the query as text or never answer it."""
 
-# OSC 11 asks for the background colour. Then comes a request for device attributes, which every terminal
-# answers, so that reading can stop even if the terminal ignored OSC 11.
+# OSC 11 asks for the background colour. The request for device attributes after it is answered by every
+# terminal, so reading can stop even if the terminal ignores OSC 11.
 _QUERY = b"\x1b]11;?\x1b\\\x1b[c"
 _COLOR_ANSWER = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F/]+)(?:\x07|\x1b\\)")
 _ATTRIBUTES_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
@@ -89,7 +89,7 @@ class StderrRedirect:
 
 
 def exit_on_sigterm(leave: Callable[[], object]) -> None:
-    """Call `leave` in the running event loop when SIGTERM arrives, so that the app restores the terminal."""
+    """When SIGTERM arrives, call `leave` in the running event loop, so that the app restores the terminal."""
     import asyncio
 
     with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
@@ -97,7 +97,7 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 
 
 def exit_when_terminal_closes() -> None:
-    """End the process when the terminal is closed, even without SIGHUP; Textual would run forever."""
+    """End the process when the terminal is closed, even if no SIGHUP arrives; Textual would run forever."""
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
         threading.Thread(target=_exit_after_terminal_hangup, args=(terminal,), daemon=True).start()
@@ -110,13 +110,13 @@ def _exit_after_terminal_hangup(terminal: int) -> None:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGHUP)
     time.sleep(1.0)
-    os._exit(128 + signal.SIGHUP)  # `nohup` makes the process ignore SIGHUP
+    os._exit(128 + signal.SIGHUP)  # Under `nohup`, the process ignores SIGHUP.
 
 
 def detect_terminal_background() -> tuple[bool | None, str]:
     """Return whether the terminal's background is dark (None if unknown), and what the user typed meanwhile.
 
-    If the terminal does not answer the query (OSC 11), `COLORFGBG` decides.
+    If the terminal does not answer the query (OSC 11), the variable `COLORFGBG` decides.
     """
     answer = b""
     if os.environ.get("TERM", "") not in SILENT_TERMINALS:

@@ -1,4 +1,4 @@
-"""Themes: built-in themes, the user's own themes, and the colours that kbtui derives from a theme."""
+"""Themes of kbtui and of the user, and the colours that kbtui derives from a theme."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DARK, LIGHT = "kbtui-dark", "kbtui-light"
 READABLE_CONTRAST = 4.5
 """The minimum contrast between text and its background (WCAG 2, level AA)."""
 
-# One line per theme, with the colours in the order of COLORS.
+# Each theme has one line, with its colours in the order of COLORS.
 _BUILTIN = {
     DARK: "7aa2d6 8fb38f d9a86c d9b36c e08080 8fb38f d4d7dc 16181d 1c1f26 252932",
     LIGHT: "1f5fa8 2f6b3a 8a5200 855800 b02a2a 2f6b3a 22262e fbfaf7 f3f1ec e6e3db",
@@ -45,7 +45,7 @@ THEMES = tuple(_make_builtin_theme(name, colors) for name, colors in _BUILTIN.it
 
 
 def load_user_themes(directory: Path) -> tuple[list[Theme], list[str]]:
-    """Return the themes in the `.toml` files of a directory, and an error message for each invalid file."""
+    """Return the themes in the `.toml` files of a directory, and a message for each invalid file."""
     themes: list[Theme] = []
     problems: list[str] = []
     try:
@@ -61,7 +61,7 @@ def load_user_themes(directory: Path) -> tuple[list[Theme], list[str]]:
 
 
 def _load_theme_file(path: Path) -> Theme:
-    """Read a theme file; raise `OSError`, or `ValueError` with the reason if the content is invalid."""
+    """Read a theme file; raise `OSError` if this fails, and `ValueError` if the content is invalid."""
     import tomllib
 
     values: dict[str, Any] = tomllib.loads(read_regular_file(path).decode("utf-8-sig"))
@@ -94,8 +94,8 @@ def get_light_or_dark_counterpart(name: str, dark: bool) -> str:
 def derive_readable_colors(variables: dict[str, str]) -> dict[str, str]:
     """Return the `kb-…` colours: a theme's colours, adjusted so that all text is readable.
 
-    `kb-cursor` and `kb-cursor-off` are the backgrounds of the current line in a focused and an
-    unfocused pane, and `kb-found` is the background of matches. The text colours are moved towards
+    `kb-cursor` is the background of the current line in the focused pane, `kb-cursor-off` that in
+    other panes, and `kb-found` is the background of matches. The text colours are moved towards
     black or white until they are readable on all backgrounds except `kb-found`, which has its own
     `kb-found-text`. `kb-here-text` is for text on `kb-accent`, and `kb-line` for rules and borders.
     """
@@ -106,7 +106,7 @@ def derive_readable_colors(variables: dict[str, str]) -> dict[str, str]:
     text = max((WHITE, BLACK), key=lambda color: compute_contrast_ratio(color, background))
 
     def tint_background_color(color: Color, amount: float) -> Color:
-        # Leave white or black text a contrast of at least 6, so that dimmer text is readable too.
+        # Keep a contrast of at least 6 to white or black text, so that dimmer text is readable too.
         while amount > 0.01 and compute_contrast_ratio(text, background.blend(color, amount)) < 6:
             amount *= 0.8
         return background.blend(color, amount)
@@ -165,7 +165,7 @@ def make_color_readable(color: Color, grounds: Sequence[Color]) -> Color:
 def _derive_ansi_colors(variables: dict[str, str]) -> dict[str, str]:
     """Return the `kb-…` colours of a theme that uses the terminal's palette, whose colours are unknown.
 
-    Only matches have a background of their own; the current line is marked by a sign.
+    Only matches have their own background; a sign marks the current line.
     """
     plain = ("kb-text", "kb-dim", "kb-line", "kb-surface", "kb-cursor", "kb-cursor-off")
     return {

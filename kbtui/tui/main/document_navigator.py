@@ -1,4 +1,4 @@
-"""Load documents in threads, show them in the reader, and keep the history of opened documents."""
+"""Load documents in background threads, show them in the reader, and keep the history."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""The minimum size in bytes of a conversation whose beginning is shown before the rest is read."""
+"""If a conversation has at least this size, its beginning is shown before the rest is read."""
 WARM_BLOCKS = 20
-"""How many blocks the loading thread lays out, to import what drawing needs in that thread."""
+"""How many blocks the loading thread lays out, so that it also imports the modules that drawing needs."""
 
 _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
 class NavigationHistory:
-    """The opened documents, for going back and forward; `at` is the index of the current target."""
+    """The targets that the user opened, for going back and forward; `at` is the index of the current one."""
 
     def __init__(self, targets: list[NavigationTarget] | None = None, at: int = -1) -> None:
         self.targets = targets or []
@@ -60,8 +60,8 @@ class DocumentNavigator:
     """Loads documents and shows them in the reader.
 
     It calls `on_opened(document, target, is_reload)` for every document that the reader shows.
-    `is_reload` says that it is a new version of the document shown before. `open_in_front` shows a
-    target and focuses the reader.
+    `is_reload` says that `document` is a new version of the document that was shown before.
+    `open_in_front` shows a target and focuses the reader.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class DocumentNavigator:
         self.keymap: Mapping[str, str] = {}
         """The keys from the settings, for the home page."""
         self._restoring: NavigationTarget | None = None
-        """The target of the last session while it is being opened again."""
+        """The last target of the saved session while it is being opened; otherwise None."""
         self._home_note = ""
-        """A remark for the home page, until the reader shows another page."""
+        """A remark on the home page, shown until the reader shows another page."""
         self.is_opening = False
-        """Whether a target is loading and the reader does not show any part of it yet."""
+        """Whether a target is loading and the reader still shows nothing of it."""
         self.shown: NavigationTarget | None = None
         """The target that the reader shows; a preview of a hit is not in `history`."""
 
@@ -117,7 +117,7 @@ class DocumentNavigator:
             history.targets[history.at] = current._replace(mark=mark)
 
     def go_back_or_forward(self, by: int) -> None:
-        """Go `by` steps forward in the history, or back if negative."""
+        """Go `by` steps forward in the history; go back if `by` is negative."""
         self.save_reading_position_in_history()
         if 0 <= self.history.at + by < len(self.history.targets):
             self.history.at += by
@@ -133,7 +133,7 @@ class DocumentNavigator:
             self.show_target_in_reader(current)
 
     def restore_last_opened_target(self, target: NavigationTarget) -> None:
-        """Show the current target of a restored history, or the home page if the target no longer exists."""
+        """Show the current target of a restored history; if it no longer exists, show the home page."""
         self._restoring = target
         self.show_target_in_reader(target)
 
@@ -235,7 +235,7 @@ class DocumentNavigator:
             self._free_unwanted_document(document)
 
     def _free_unwanted_document(self, result: ReaderDocument | Exception) -> None:
-        """Free a document that the reader will not show."""
+        """Free the memory of a document that the reader will not show."""
         if not isinstance(result, Exception):
             self._pane.free_document_unless_shown(result)
 
@@ -260,7 +260,7 @@ class DocumentNavigator:
         )
 
     def open_text_if_reference(self, text: str, otherwise: Callable[[], None]) -> None:
-        """Open `text` if all of it is a reference that exists; if not, call `otherwise`."""
+        """If `text` is a reference to something that exists, open it; if not, call `otherwise`."""
         if looks_like_reference(text.strip()):
             self._look_up_and_open_reference(text.strip(), lambda error: otherwise())
         else:
@@ -273,7 +273,7 @@ class DocumentNavigator:
             on_error,
         )
 
-    # loading documents in threads
+    # loading documents in background threads
 
     def _load_document(
         self,
@@ -284,8 +284,8 @@ class DocumentNavigator:
     ) -> ReaderDocument:
         """Read a target and lay out its first blocks; an error becomes a page with the reason.
 
-        `show_beginning` gets the beginning of a large conversation. `shown` is the document in the reader,
-        which is returned again if it is a large conversation whose files are unchanged.
+        `show_beginning` is called with the beginning of a large conversation. `shown` is the document in
+        the reader; if it is a large conversation and its files are unchanged, it is returned.
         """
         key, ref = target.key, target.ref
         try:

@@ -1,4 +1,4 @@
-"""Jump labels: letters on rows and links, digits on panes; typing a label goes there."""
+"""Jump labels: letters on rows and links, and digits on panes, which the user types to go there."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def _find_visible_link_targets(
 
 
 class JumpLabelScreen(StyledScreen):
-    """A copy of the screen below with labels; its result is the function of the label that the user types.
+    """A copy of the screen below with labels; it returns the function of the label that the user types.
 
-    Any other key or a click cancels.
+    Any other key cancels, and so does a click.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The main screen: library, search results, reader, citations, and their controllers."""
+"""The main screen: the panes library, search results, reader and citations, and their controllers."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ class MainScreen(StyledScreen):
         fresh: bool = False,
         plain: bool = False,
     ) -> None:
-        """Show `open_ref`, or else the saved session unless `fresh`, or else `first`.
+        """Show `open_ref` if it is given, else the saved session, else `first`.
 
-        `plain` shows one pane at a time without decoration, for users of a screen reader.
+        `fresh` ignores the saved session. `plain` shows one pane at a time without decoration, for users of a screen reader.
         """
         super().__init__()
         self.library = library
@@ -168,7 +168,7 @@ class MainScreen(StyledScreen):
     def _start_controllers(self) -> None:
         notices = self.navigator.notices = list(getattr(self.app, "problems", ()))
         if notices:
-            # The home page lists all notices, but the first page may be another one.
+            # The home page lists all notices, but the reader may show another page at first.
             home = find_key_label_of_command("home", self.hints.keymap)
             shown = f"; {home} shows them" if home else ""
             more = f" ({len(notices)} problems{shown})" if len(notices) > 1 else ""
@@ -237,7 +237,7 @@ class MainScreen(StyledScreen):
         self.hints.equivalent_command = command
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait because it depends on something that is still loading."""
+        """Return whether a key must wait, because its effect depends on content that is still loading."""
         if (
             self.search.is_opening_hit
             or self.navigator.is_looking_up_reference
@@ -403,7 +403,7 @@ class MainScreen(StyledScreen):
     # other screens
 
     def action_show_key_help(self) -> None:
-        """Show the keys that work here."""
+        """Show the help page with the keys of the focused pane."""
         page = build_main_help_document(self.hints.scopes, self.hints.keymap)
         self.app.push_screen(DocumentOverlayScreen("Help", page))
 
@@ -460,7 +460,7 @@ class MainScreen(StyledScreen):
         )
 
     def action_open_prompt_workshop(self) -> None:
-        """Open the prompt workshop at the selected or open item."""
+        """Open the prompt workshop, and select the item there."""
         from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
 
         reference = self.items.get_selected_reference()

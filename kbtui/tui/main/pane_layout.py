@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]
-"""The minimum width of a screen in cells, and its CSS class; `-one` shows one pane at a time."""
+"""Minimum widths of the screen in cells, each with its CSS class; `-one` shows one pane at a time."""
 HEIGHT_CLASSES = [(0, "-low"), (14, "-high")]
-"""The minimum height of a screen in lines, and its CSS class."""
+"""Minimum heights of the screen in lines, each with its CSS class."""
 DEFAULT_WIDTHS = {
     "-two": {"library": 30, "citations": 32},
     "-three": {"library": 34, "citations": 28},
@@ -57,7 +57,7 @@ class PaneLayout:
         self.reader = ReaderPane()
         self.citations = CitationsPane(library, clock, self.reader.document_view)
         self.extra_widths: dict[str, int] = {}
-        """Pane id -> how many cells the pane is wider than its default, negative if narrower."""
+        """Pane id -> the difference from the default width in cells, negative if the pane is narrower."""
         self._grabbed_border: tuple[str, int] | None = None
         self._size: Size | None = None
 
@@ -79,7 +79,7 @@ class PaneLayout:
         self._screen.set_focus(target)
 
     def show_pane(self, name: str | None) -> None:
-        """Unfold a pane, and make it the visible pane if the terminal has room for only one."""
+        """Unfold a pane; if the terminal has room for only one pane, show this one."""
         if name is None:
             return
         screen = self._screen
@@ -146,7 +146,7 @@ class PaneLayout:
     # widths
 
     def set_screen_size_classes(self, size: Size, *, update: bool = True) -> None:
-        """Set the classes of a size before Textual does, to avoid a second layout."""
+        """Set the CSS classes for a size before Textual does, to avoid a second layout."""
         classes: dict[str, bool] = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
             fitting = max(one for one in breakpoints if room >= one[0])
@@ -199,7 +199,7 @@ class PaneLayout:
                 pane.refresh(layout=True)
 
     def widen_focused_pane(self, by: int) -> None:
-        """Widen the focused pane by `by` cells, or narrow it if negative."""
+        """Widen the focused pane by `by` cells; narrow it if `by` is negative."""
         if self.focused_pane_id:
             self.widen_pane(self.focused_pane_id, by)
 
@@ -229,7 +229,7 @@ class PaneLayout:
     # dragging a border
 
     def grab_pane_border(self, x: int, y: int) -> bool:
-        """Grab the border at this position; return False if there is no border."""
+        """Grab the border between panes at this position; return False if there is none."""
         if self._screen_width_class is None or not 0 < x < self._screen.size.width - 1:
             return False
         for name in ("library", "results", "citations"):
@@ -249,6 +249,6 @@ class PaneLayout:
                 self._grabbed_border = (name, x)
 
     def release_pane_border(self) -> bool:
-        """Release the grabbed border; return False if there was none."""
+        """Release the grabbed border; return False if no border was grabbed."""
         grabbed, self._grabbed_border = self._grabbed_border is not None, None
         return grabbed

@@ -1,4 +1,4 @@
-"""Save the session of a workspace in the user data, and restore it at the next start."""
+"""Save the session of a workspace in the user data, and restore it at the next start of the TUI."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 STATE_NAME = "tui"
 """The name of the session in the user data."""
 TARGETS_MOST = 50
-"""The maximum number of targets of the history that are saved."""
+"""How many targets of the history are saved at most."""
 SAVE_SECONDS = 3.0
-"""How many seconds after a change the session is saved."""
+"""How long after a change the session is saved."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class SavedSession:
 
     history: NavigationHistory = field(default_factory=NavigationHistory)
     expanded: list[str] | None = None
-    """The keys of the unfolded rows of the library, None if the library was never read."""
+    """The keys of the unfolded rows of the library, or None if the library was never read."""
     hidden: bool = False
     """Whether hidden subjects are shown."""
     folded: list[str] = field(default_factory=list)
@@ -151,7 +151,7 @@ class SavedSessionManager:
     def _open_session_or_first_target(self, session: SavedSession | None) -> None:
         navigator = self._main.navigator
         if navigator.history.targets:
-            return  # The user opened something while the session was loaded.
+            return  # The user has opened something while the session was loading.
         if session is not None:
             self._apply_saved_session(session)
         if current := navigator.history.current_target:
@@ -186,7 +186,7 @@ class SavedSessionManager:
         self._worker.submit(lambda: save_session(library, session), lambda _: None, lambda _: None)
 
     def save_session_if_worthwhile(self) -> None:
-        """Save the session, unless it is new and the user has changed nothing in it."""
+        """Save the session, unless it was not restored and the user has changed nothing."""
         if not self._is_on or not self._main.navigator.history.targets:
             return
         session = self._capture_session()

@@ -40,20 +40,20 @@ if TYPE_CHECKING:
 FULL_SEARCH_DELAY_SECONDS = 0.25
 """The time from the last key to the full search, which also searches by meaning."""
 REPEAT_INTERVAL_SECONDS = 2.0
-"""The time between repetitions of a query while the index is still being built."""
+"""The time after which a query runs again while the index is still being built."""
 FIRST_HITS = 20
 """How many hits are requested at first; scrolling down requests more."""
 LOG_DELAY_SECONDS = 2.0
-"""How long a query stays unchanged before it is logged; opening a hit logs it immediately."""
+"""How long a query must stay unchanged to be logged; opening a hit logs the query immediately."""
 PREVIEW_DELAY_SECONDS = 0.12
-"""How long a hit stays selected before the reader shows it."""
+"""How long a hit must stay selected before the reader shows it."""
 SUGGESTIONS_MOST = 8
 
 
 class SearchController:
-    """Searches while the user types, and shows the results in place of the library.
+    """Searches while the user types, and shows the hits in place of the library.
 
-    Each key starts a keyword search. A moment after the last key, the full search follows.
+    Each key starts a keyword search. Soon after the last key, the full search follows.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SearchController:
         self.query = ""
         self.mode: Mode = "hybrid"
         self._answered_request: SearchRequest | None = None
-        """The request that the hits on the screen answer; None if they do not answer a query."""
+        """The search request that returned the hits on the screen; None if no query did."""
         self._keyword_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
         self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=CallCancellation)
         self._timer: Timer | None = None
@@ -81,7 +81,7 @@ class SearchController:
         self._is_logged = False
         """Whether the current query was logged, so that repeating it does not log it again."""
         self._unused = ""
-        """The last logged query until its hits are used, else ""; a longer query replaces it."""
+        """The last logged query if none of its hits was used, else ""; a longer query replaces it in the log."""
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1
@@ -98,7 +98,7 @@ class SearchController:
 
     @property
     def is_opening_hit(self) -> bool:
-        """Whether a hit is being opened, or will be opened as soon as the search finds one."""
+        """Whether a hit is being opened, or is opened as soon as the search finds one."""
         is_searching = self._is_full_search_pending or self._keyword_worker.has_pending_result
         return self._is_opening_hit or (self._must_open_first and is_searching)
 
@@ -261,8 +261,8 @@ class SearchController:
             answer = self._library.search(request, origin=None)
             if answer.hits and not answer.has_notice("meaning_only"):
                 return answer
-            # The last word may be incomplete: search for words that begin with it. Ignore an incomplete
-            # filter, but report its mistake.
+            # The last word may be incomplete, so search for words that begin with it. Ignore an incomplete
+            # filter, but report it as a mistake.
             wider = self._library.search(unfinished, origin=None)
             if not wider.hits or (answer.hits and wider.has_notice("meaning_only")):
                 return answer if answer.hits or answer.mistakes else wider
@@ -383,7 +383,7 @@ class SearchController:
         )
 
     def preview_selected_hit(self) -> None:
-        """Preview the selected hit at once, because the terminal may be wide enough for the reader now."""
+        """After a resize, preview the selected hit at once if there is room for the reader now."""
         if row := self._pane.list.selected_row:
             self._preview_target_in_reader(make_hit_target(row.data))
 
@@ -437,7 +437,7 @@ class SearchController:
         ref = current.ref if current else None
         known = str(ref) if ref and ref.kind != "topic" else ""
         if one_line(known) != known:
-            known = ""  # the name of the file contains characters that an input cannot show
+            known = ""  # The slug contains characters that an input cannot show.
         title = "Why is this not in the results?"
         dialog = TextInputDialog(title, known, "topic/slug or jp-c…:3", "a subject or turn", True)
 
@@ -473,7 +473,7 @@ class SearchController:
     # suggestions
 
     def show_completion_suggestions(self, entry: Input) -> None:
-        """Suggest completions while the user types: the best one in the input, all of them below."""
+        """Show completions of the query: the best one in the input, all of them in the key hints."""
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
             self._suggestion_worker.discard_pending_results()

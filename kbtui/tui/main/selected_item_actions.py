@@ -57,7 +57,7 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
     "messages": ["chat"],
     "messages, reasoning, tools": None,
 }
-"""A choice in the export form -> the kinds of events to include; None means all kinds."""
+"""A choice in the export form -> the kinds of events to export; None means all kinds."""
 
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
@@ -66,13 +66,13 @@ SEARCH_DEPTH, FILES_MOST = 3, 2_000
 
 
 class SelectedItemActions:
-    """Runs commands on the item that has the focus: the selected row of a list, or the reader's current line."""
+    """Runs commands on the selected row of the focused list, or on the reader's current line (the item)."""
 
     def __init__(self, main: MainScreenContext) -> None:
         self._main = main
         self._worker = LatestOnlyWorker(main.screen)
         self.is_asking = False
-        """Whether a dialog is about to open, so that keys must wait for it."""
+        """Whether a dialog is about to open, which later keys must wait for."""
 
     # the item
 
@@ -98,7 +98,7 @@ class SelectedItemActions:
         on_done: Callable[[T], object],
         holds_keys: bool = False,
     ) -> None:
-        """Run `work` in a thread; the status line shows `activity` meanwhile, and the error if it fails.
+        """Run `work` in a background thread; the status line shows `activity` meanwhile, and the error if it fails.
 
         `on_done` gets the result. With `holds_keys`, keys wait for the dialog that `on_done` opens.
         """
@@ -411,7 +411,7 @@ class FirstTopicProposal(NamedTuple):
     """How many text files the directory contains."""
 
     def write_topic(self) -> None:
-        """Create the directory if it is missing, and write the change; raises `KbtuiError`."""
+        """Create the directory if it is missing, and write the change; raise `KbtuiError` on failure."""
         from kbtui.knowledge.toml_config_editor import apply_toml_change
 
         try:
@@ -442,7 +442,7 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in the root, each with the number of text files in it.
 
-    If a directory with a likely name contains text files, only directories with likely names count.
+    If a directory with a likely name contains text files, return only directories with likely names.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
@@ -479,7 +479,7 @@ def make_first_topic_page(proposal: FirstTopicProposal, root: Path) -> ReaderDoc
     elif proposal.directory.is_dir():
         about = f"{name}/ has no text files yet; each one that you add becomes a subject."
     else:
-        about = f"An empty {name}/ is created; every text file in it becomes a subject."
+        about = f"An empty {name}/ will be created; each text file that you add becomes a subject."
     later = "You can change the title, introduction and directory later."
     blocks: list[DocumentBlock] = [
         ParagraphBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),

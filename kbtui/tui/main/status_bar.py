@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 FLASH_SECONDS = 4.0
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
-"""The engine's name of a phase -> its name on the screen."""
+"""The engine's name for a phase -> the name on the screen."""
 
 
 class StatusBar(StyledWidget):
-    """A line with current activities at the left, and the state of index and search at the right."""
+    """A line with current activities on the left, and the state of index and search on the right."""
 
     ALLOW_SELECT: ClassVar[bool] = False
 
     problem = reactive("")
-    """A problem that is shown until this is empty again."""
+    """The text of a problem, shown until it is set to ""."""
     search_mode = reactive("")
-    """The search mode, "" for the default mode, which is not shown."""
+    """The search mode, or "" for the default mode, which is not shown."""
 
     def __init__(self, workspace: str) -> None:
         super().__init__(id="status")
@@ -52,7 +52,7 @@ class StatusBar(StyledWidget):
         self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
         self._index_role = "dim"
         self._first_index_by = ""
-        """Who builds the first index: "engine" or "alone" (this process); "" if nobody or unknown."""
+        """Who builds the first index: "engine", or "alone" for this process; "" if nobody, or if unknown."""
         self._was_ready = False
         self._last_ready_event: EngineEvent = {}
 
@@ -73,7 +73,7 @@ class StatusBar(StyledWidget):
         self.refresh()
 
     def show_key_refusal(self, text: str, role: str = "warning") -> None:
-        """Show why a key does nothing here, for a few seconds or until the next key."""
+        """Show why a key does nothing here, until the next key or for a few seconds."""
         self.flash_message(text, role)
         self._is_refusal = True
 
@@ -89,7 +89,7 @@ class StatusBar(StyledWidget):
     def describe_index_wait(self, has_answer: bool) -> str:
         """Return what searches are waiting for, or "" if they need not wait.
 
-        `has_answer` says whether a search has returned, so that an index exists.
+        `has_answer` says whether a search has returned an answer, which means that an index exists.
         """
         if self._first_index_by == "engine":
             progress = self._activities.get("index")
@@ -209,9 +209,9 @@ class KeyHintLine(StyledWidget):
     offers: reactive[frozenset[str]] = reactive(frozenset())
     """The features of the document (`TuiCommand.needs`), and "find" during a find."""
     input_id = reactive("")
-    """The focused input, whose keys are shown in place of those of the scopes; "" if there is none."""
+    """The id of the focused input, whose keys are shown instead of those of the scopes; "" if none."""
     suggestions: reactive[Spans] = reactive(list)
-    """Completions of the query, shown in place of the keys of the search input."""
+    """Completions of the query, shown instead of the keys of the search input."""
     equivalent_command = reactive("")
     """A shell command that prints what is on the screen, for users of a screen reader."""
 
@@ -240,7 +240,7 @@ class KeyHintLine(StyledWidget):
         commands = list_commands_of_scopes(*self.scopes, keymap=self.keymap)
         for number, command in enumerate(commands):
             if "links" in self.offers and command.needs == "folds":
-                # On a line with nothing to unfold, Enter opens the link.
+                # On a line with a link and nothing to unfold, Enter opens the link.
                 commands[number] = command._replace(label="open")
             if "find" in self.offers and command.id in FIND_LABELS:
                 commands[number] = command._replace(label=FIND_LABELS[command.id], needs="")

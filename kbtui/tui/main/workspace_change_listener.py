@@ -1,4 +1,4 @@
-"""Keep the main screen up to date with the files of the workspace and the events of the engine."""
+"""Update the main screen when files of the workspace change or the engine sends events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHECK_SECONDS = 2.0
 
 
 class WorkspaceChangeListener:
-    """Listens to the engine, and reads the lists of the library again after files have changed."""
+    """Listens to the engine, and reloads the lists of the library after files have changed."""
 
     def __init__(self, main: MainScreenContext, search: SearchController) -> None:
         self._main = main
@@ -64,7 +64,7 @@ class WorkspaceChangeListener:
     # whether the workspace still exists
 
     def _check_workspace_exists(self) -> None:
-        # Check it in a thread, because a file system may be slow to answer.
+        # Check it in a background thread, because a file system may be slow to answer.
         if not self._check_worker.has_running_call:
             self._check_worker.submit(
                 self._main.library.workspace.jp_directory.is_dir,
@@ -107,7 +107,7 @@ class WorkspaceChangeListener:
     # the library's lists
 
     def read_library_lists(self) -> None:
-        """Read topics, subjects and conversations in a thread, and show them."""
+        """Read topics, subjects and conversations in a background thread, and show them."""
         self._main.status.set_activity_text("lists", "reading lists …")
         self._details_worker.discard_pending_results()
 
