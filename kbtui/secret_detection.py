@@ -33,7 +33,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
         "-----BEGIN ",
         rf"{_PEM_TYPE}(?:{_LINE_BREAK}{{0,4}}[A-Za-z0-9+/=]{{40,80}}){{1,200}}",
     ),
-    # A key encoded in base64; the lookahead has "PRIVATE KEY" at each of the three possible offsets.
+    # A key encoded in base64; the lookahead matches "PRIVATE KEY" at its three possible offsets.
     (
         "private key",
         "LS0tLS1CRUdJTi",
@@ -200,7 +200,7 @@ _PHRASE_SEPARATOR = re.compile(r"(?:[\s,\"']|\\{1,8}[nrt\"]|\d{1,2}[.):]){1,12}"
 
 
 class DetectedSecret(NamedTuple):
-    """A secret in a text: start and end in characters, and what it is."""
+    """A secret in a text: its start and end in characters, and what it is."""
 
     start: int
     end: int
@@ -215,7 +215,7 @@ def mask_secrets(text: str) -> str:
 def mask_secrets_in_text_part(
     text: str, start: int, end: int, found: Sequence[DetectedSecret]
 ) -> str:
-    """Mask the secrets in a part of a text; `found` are those of the whole, as a part can hide them."""
+    """Return a part of a text with its secrets masked; `found` has the secrets of the whole text."""
     parts, at = [], start
     for secret in found:
         if secret.end > start and secret.start < end:
@@ -313,7 +313,7 @@ def describe_secrets_in_text(text: str) -> str | None:
 
 
 def find_secrets(text: str) -> list[DetectedSecret]:
-    """Return the secrets of a text in order; overlapping secrets are merged."""
+    """Return the secrets of a text in order of position; overlapping secrets are merged."""
     found: list[DetectedSecret] = []
     for secret in sorted(_find_secret_candidates(text), key=lambda one: (one.start, -one.end)):
         if found and secret.start < found[-1].end:
@@ -411,7 +411,7 @@ def _load_wallet_seed_words() -> frozenset[str]:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return whether an assigned value is a secret; after only a space, ordinary words are not."""
+    """Return whether a value is a secret; after a space, it must mix letters of both cases and digits."""
     value = match["value"]
     is_mixed = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
     if match["blank"] and not (len(value) >= 12 and is_mixed):

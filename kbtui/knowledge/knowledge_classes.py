@@ -103,7 +103,7 @@ class PromptFragment:
 
 @dataclass(frozen=True)
 class PreloadOrDisableMark:
-    """A new state of a subject, or of a topic if `slug` is None. `plain` is neither learned nor disabled."""
+    """The new state of a subject, or of a topic if `slug` is None; `plain` is neither learned nor disabled."""
 
     topic: str
     slug: str | None

@@ -52,7 +52,9 @@ def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[
     for subject, text in texts:
         real = os.path.realpath(subject.path)
         words = _WORD.findall(text.casefold())[:MAX_WORDS]
-        if real in seen_files or len(words) < MIN_WORDS:  # one file in two topics is no duplicate
+        if (
+            real in seen_files or len(words) < MIN_WORDS
+        ):  # one file in two topics is not a duplicate
             continue
         seen_files.add(real)
         first = first_by_hash.setdefault(blake2b(" ".join(words).encode()).digest(), subject)
@@ -107,7 +109,7 @@ _QUOTED_STRING = re.compile(r"[\"']([^\"']+)[\"']")
 def _find_mentions_of_missing_subjects(
     knowledge: KnowledgeBase, texts: list[tuple[Subject, str]]
 ) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each mention of a subject that does not exist, outside of code blocks.
+    """Yield a problem for each mention, outside of code blocks, of a subject that does not exist.
 
     Mentions are `` `topic/slug` ``, `` `folder/slug` `` if the topic has that folder, and calls of `learn`.
     """

@@ -49,7 +49,7 @@ TOPIC_FIELDS = {
 
 @dataclass
 class TopicDeclarations:
-    """The topics, merged from the configuration layers that were read so far.
+    """The topics declared in the configuration layers that have been merged so far.
 
     `broken` has the topics with a mistake. They are left out, because a mistyped `disabled` must not
     show subjects that it was meant to hide.
@@ -327,18 +327,18 @@ class KnowledgeBase:
                 self._add_problems([problem])
 
     def list_subjects(self, topic: str) -> list[Subject]:
-        """Return all subjects of a topic, even hidden and disabled ones, by slug; raises `NothingFound`."""
+        """Return a topic's subjects sorted by slug, with hidden and disabled ones; raises `NothingFound`."""
         return list(self.iterate_subjects(topic))
 
     def iterate_subjects(self, topic: str) -> Iterator[Subject]:
-        """Yield the subjects of `list_subjects`, for callers that may stop early. Raises `NothingFound`."""
+        """Yield what `list_subjects` returns, for callers that may stop early; raises `NothingFound`."""
         slugs = self.get_topic_slugs(topic).scan.slugs
         records = (self._get_subject_record(topic, slug) for slug in slugs)
         # A file may have vanished since the walk.
         return (subject for subject in records if subject.inode)
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
-        """Return the subject with exactly this slug, whatever its flags, or None."""
+        """Return the subject with exactly this slug, even if it is hidden or disabled, or None."""
         if topic not in self.topics or slug not in self.get_topic_slugs(topic).scan:
             return None
         subject = self._get_subject_record(topic, slug)
@@ -376,7 +376,7 @@ class KnowledgeBase:
         except NothingFound as error:
             text = error.message
             if self.problems and not self.topics:
-                # Without this sentence, an assistant would conclude that there is no knowledge.
+                # Without this sentence, an assistant would conclude that there are no topics.
                 text += " The files that declare topics have errors: `kbtui doctor` shows them."
             return LearnToolResult(caller.mask_secrets_if_requested(text), is_error=True)
         resolved = self.get_topic_slugs(found.id)
@@ -465,7 +465,7 @@ class KnowledgeBase:
         self.problems += [problem for problem in problems if problem not in self.problems]
 
     def _get_subject_record(self, topic: str, slug: str) -> Subject:
-        """Return the record of an existing slug; `inode` is 0 if the file has vanished."""
+        """Return the subject with an existing slug; its `inode` is 0 if the file has vanished."""
         records = self._records.setdefault(topic, {})
         if slug not in records:
             resolved = self.get_topic_slugs(topic)

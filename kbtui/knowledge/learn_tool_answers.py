@@ -55,7 +55,7 @@ class LearnToolCaller(NamedTuple):
         return sorted(learned.union(resolved.available))
 
     def mask_secrets_if_requested(self, text: str) -> str:
-        """Return a text with its secrets masked, if the caller wants that."""
+        """Return a text, with its secrets masked if the caller asks for that."""
         if not self.masked:
             return text
         from kbtui import secret_detection
@@ -143,7 +143,7 @@ def answer_learn_patterns(
             return LearnToolResult(_format_subject_range(record, one, caller, caller.max_chars))
         except KbtuiError as error:
             return LearnToolResult(format_skipped_subject_note(error, one.slug), is_error=True)
-    # A subject in the prompt gets a line if its exact slug was requested; a glob skips it.
+    # A subject that is already in the prompt gets a line for its exact slug; a glob skips it.
     wanted: dict[SubjectLineRange, None] = {}
     missing, exhausted = [], []
     for pattern in patterns:
@@ -266,7 +266,7 @@ def escape_quotes(name: str) -> str:
 
 
 def shorten_argument(argument: str) -> str:
-    """Return an argument for an error message, cut if it is very long."""
+    """Return an argument for an error message, shortened if it is very long."""
     is_long = len(argument) > MAX_ARGUMENT_CHARACTERS
     return argument[:MAX_ARGUMENT_CHARACTERS] + "…" if is_long else argument
 

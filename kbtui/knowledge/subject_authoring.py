@@ -136,7 +136,7 @@ def _is_draft_untouched(path: Path, before: bytes) -> bool:
 
 
 def _add_draft_path_to_error(error: Exception, path: Path) -> KbtuiError:
-    """Return the error with a hint that names the file with the typed text."""
+    """Return the error with a hint that names the file that contains the user's text."""
     cause = error if isinstance(error, KbtuiError) else KbtuiError(str(error))
     hint = "; ".join(filter(None, [cause.hint, f"your text is in {path}"]))
     return KbtuiError(cause.message, where=cause.where, hint=hint)
@@ -153,7 +153,7 @@ def _choose_draft_title(text: str, otherwise: str) -> str:
 
 
 def check_new_slug(knowledge: KnowledgeBase, topic: Topic, slug: str) -> str:
-    """Return the slug of a new file; raises `UsageError` if it is taken or invalid."""
+    """Return the slug for a new file; raises `UsageError` if the slug is taken or invalid."""
     slug = validate_slug(slug.removesuffix(".md"))
     if knowledge.find_subject(topic.id, slug) is not None:
         ref = f"{topic.id}/{slug}"
@@ -208,7 +208,10 @@ def run_editor(command: list[str], environment: Mapping[str, str] | None = None)
 
 @contextlib.contextmanager
 def _ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C here, but not in the editor, which would inherit SIG_IGN but not a handler."""
+    """Ignore Ctrl-C in this process, but not in the editor.
+
+    The editor would inherit SIG_IGN. It does not inherit a handler.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -253,7 +256,7 @@ def move_subject_to_trash(subject: Subject) -> None:
         with contextlib.redirect_stdout(None):
             send2trash(os.fspath(subject.path))
     except Exception as error:
-        # The exceptions differ between platforms.
+        # send2trash raises different exceptions on different platforms.
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         message = f"the file cannot be moved to the trash: {reason}"
         raise TrashUnavailable(message, where=str(subject.path)) from error

@@ -138,7 +138,7 @@ def make_safe_file_name(text: str) -> str:
 
 
 def create_topic_folder(workspace: Workspace, topic: Topic) -> Path:
-    """Return the real directory of a topic, created if missing; raises `KbtuiError`."""
+    """Return the real path of a topic's directory; create it if it is missing. Raises `KbtuiError`."""
     root = Path(os.path.realpath(workspace.root))
     return create_folder_inside_workspace(root, root / topic.subjects)
 
@@ -146,7 +146,7 @@ def create_topic_folder(workspace: Workspace, topic: Topic) -> Path:
 def create_folder_inside_workspace(root: Path, folder: Path) -> Path:
     """Return the real path of a directory inside the real path `root`; create it if it is missing.
 
-    Raises `KbtuiError` if a link leads outside, or if it cannot be created.
+    Raises `KbtuiError` if a link leads outside `root`, or if the directory cannot be created.
     """
     try:
         # The part of the path that exists determines where the rest would be created.

@@ -43,8 +43,8 @@ def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
     """Return a function whose result is true for the slugs that a pattern matches.
 
     The component `**` matches any number of components; at the end, at least one. Inside a component,
-    `**` means `*`. A `[` without `]` is literal. The time to match a slug grows at most with the length of
-    the pattern times that of the slug.
+    `**` means `*`. A `[` without `]` is literal. The time to match a slug is at most
+    proportional to the length of the pattern times the length of the slug.
     """
     if pattern == "**":
         return bool
@@ -74,7 +74,7 @@ def _convert_pattern_to_regex(pattern: str) -> str:
 
 
 def _convert_path_component_to_regex(text: str) -> str:
-    """Translate one component; the parts between `*` are atomic groups, like the blocks between `**`."""
+    """Translate a pattern's component; parts between `*` are atomic groups, like blocks between `**`."""
     pieces = [""]
     position = 0
     while position < len(text):

@@ -104,7 +104,7 @@ def _format_offered_topic(topic: Topic) -> str:
 
 
 def define_learn_tool_parameters() -> dict[str, Any]:
-    """Return the JSON schema of `learn`'s arguments, key for key as in JP's `kb` plugin."""
+    """Return the JSON schema of `learn`'s arguments, with the same keys as in JP's `kb` plugin."""
     return {
         "type": "object",
         "properties": {
@@ -140,7 +140,7 @@ def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
         loaded_by = tuple(loaders.get(os.path.realpath(path), ()))
         for section in _list_system_prompt_sections(data):
             content: Any = section.get("content")
-            # {value = …, strategy = …}
+            # The content can be a table: {value = …, strategy = …}.
             table = content if isinstance(content, dict) else {"value": content}
             position = section.get("position")
             fragment = PromptFragment(

@@ -68,7 +68,7 @@ def scan_topic_directory(root: str, base: str) -> TopicScan:
     files_by_slug: dict[str, list[str]] = {}
     mistakes: list[tuple[str, str]] = []
     linked = 0
-    # Each item: path, slug, the real paths from `base` to the directory, whether links lead to it.
+    # Each element: a directory's path, its slug, the real paths from `base` to it, whether links lead to it.
     todo: list[tuple[str, str, tuple[str, ...], bool]] = [("", "", (base,), False)]
     while todo:
         folder, folder_slug, chain, is_linked = todo.pop()
@@ -85,7 +85,7 @@ def scan_topic_directory(root: str, base: str) -> TopicScan:
         for entry in entries:
             name, path, real = entry.name, folder + entry.name, entry.path
             if entry.is_symlink():
-                # Editors use broken links as locks.
+                # Skip broken links: editors use them as locks.
                 if not os.path.exists(real):
                     continue
                 real = os.path.realpath(real)

@@ -73,7 +73,7 @@ def make_source_limits_from_settings(settings: Settings) -> SourceLimits:
 
 
 def explain_too_large_document(most: int, size: int | None = None) -> str:
-    """Return why a document is not read: it has more bytes than the limit."""
+    """Return the message that a document has more bytes than the limit and is not read."""
     limit = f"more than the limit of {most:,} bytes (source_bytes in `kbtui config`)"
     return f"has {limit}" if size is None else f"has {size:,} bytes, {limit}"
 
@@ -100,7 +100,7 @@ class FetchError(Exception):
 
 @dataclass
 class FetchedResponse:
-    """The response after all redirects; `url` is the last one. Status 304 has no body."""
+    """A response from `url`, which differs from the requested URL after redirects."""
 
     url: str
     status: int
@@ -243,7 +243,7 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the client of a host. Hosts share none: a connection's certificate is valid for one host."""
+        """Return the HTTP client of a host. Hosts share no client: certificates are checked per host."""
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(

@@ -258,7 +258,7 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 
 
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:
-    """Return the hash that an approval of this source records.
+    """Return the hash of a source that an approval records.
 
     It includes the programs in the workspace that the command names: if one changes, the source needs a
     new approval.
@@ -332,7 +332,7 @@ def remove_source(workspace: Workspace, name: str) -> None:
 
 
 def suggest_source_name(kind: str, what: str) -> str:
-    """Return a name for a new source, made from the host, the file, the command or the kind."""
+    """Return a name for a new source, made from its host, file, command or kind."""
     from contextlib import suppress
     from urllib.parse import urlsplit
 

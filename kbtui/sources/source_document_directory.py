@@ -98,7 +98,7 @@ class SourceDocumentDirectory:
         return str(path.relative_to(self.folder).with_suffix("")).casefold()
 
     def has_unedited_document(self, url: str) -> bool:
-        """Return whether the document is stored and unedited: then a conditional request is enough."""
+        """Return whether the document is stored and the user has not edited its file."""
         stored = self.documents.get(url)
         return stored is not None and not stored.is_edited
 
@@ -114,7 +114,7 @@ class SourceDocumentDirectory:
             self.counts["unchanged"] += 1
 
     def write_document(self, document: FetchedDocument) -> None:
-        """Write a document unless it did not change or the user edited its file; raises `KbtuiError`."""
+        """Write a document if it changed and the user has not edited its file; raises `KbtuiError`."""
         from kbtui.text import one_line, sanitize
 
         if document.url in self._seen:
@@ -158,7 +158,7 @@ class SourceDocumentDirectory:
         self.counts["added"] += 1
 
     def remove_document(self, url: str) -> None:
-        """Remove a document that no longer exists at its source, unless the user edited its file."""
+        """Remove a document that no longer exists at its source, unless the user has edited its file."""
         stored = self.documents.pop(url, None)
         if stored is None:
             return
@@ -202,7 +202,7 @@ class SourceDocumentDirectory:
                 replace_file_text(stored.path, join_front_matter_and_body(kept, text))
 
     def remove_all_unedited_documents(self) -> None:
-        """Remove every document that the user did not edit; `edited` and `problems` name the rest."""
+        """Remove each document that the user has not edited; `edited` and `problems` name the others."""
         for url in list(self.documents):
             self.remove_document(url)
         with contextlib.suppress(OSError):
@@ -232,7 +232,7 @@ def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
 
 
 def compute_document_digest(facts: dict[str, Any], text: str) -> str:
-    """Return 16 hex digits of a document's text and front matter; `facts` has no time and no digest."""
+    """Return a document's digest, 16 hex digits; `facts` has no `fetched_at` and no `digest`."""
     shape = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(f"{shape}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
 

@@ -138,7 +138,7 @@ def _run_source_to_end(
 
 
 def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRunRecord:
-    """Return the result of a run that ended now."""
+    """Return the record of a run that ends now."""
     directory = context.directory
     counts: dict[str, Any] = directory.counts
     problems = (*context.problems, *directory.problems)
@@ -186,7 +186,7 @@ def count_source_documents(workspace: Workspace, source: SourceDefinition) -> in
 def _open_source_directories_in_all_topics(
     workspace: Workspace, source: SourceDefinition
 ) -> list[SourceDocumentDirectory]:
-    """Return the source's directories in all topics, because its topic may have changed."""
+    """Return the source's directories in all topics: earlier runs may have used another topic."""
     from kbtui.knowledge import load_knowledge
 
     root = Path(os.path.realpath(workspace.root))
@@ -197,13 +197,13 @@ def _open_source_directories_in_all_topics(
     found = []
     for folder in sorted(folders):
         if folder.is_relative_to(root) and (folder / source.name).is_dir():
-            with contextlib.suppress(KbtuiError):  # the directory is a link
+            with contextlib.suppress(KbtuiError):  # skip a directory that is a link
                 found.append(SourceDocumentDirectory(root, folder, source))
     return found
 
 
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
-    """Remove a source. If `keep`, its documents become ordinary subjects, otherwise they are deleted.
+    """Remove a source. If `keep`, its documents become ordinary subjects; otherwise they are deleted.
 
     Returns a message for each document or directory that could not be changed; raises `KbtuiError`.
     """

@@ -1,4 +1,4 @@
-"""Runs the sources that are due. The engine calls `check_and_start_due_sources` every `SCHEDULE_SECONDS`."""
+"""Runs the sources that are due. The engine calls `check_and_start_due_sources` regularly."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def find_source_due_time(
 def list_due_sources(
     workspace: Workspace, now: float | None = None, started: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the names of the sources that are due; `started` maps names to the times of last starts."""
+    """Return the names of the sources that are due; `started` maps names to their last start."""
     now = time.time() if now is None else now
     userdata = UserData(workspace)
     due = []
@@ -59,7 +59,7 @@ def list_due_sources(
 class SourceScheduler:
     """Runs the sources that are due, one at a time, each in a process with low priority.
 
-    Use it from one thread; only `stop` waits for a run. If `umask` is -1, runs inherit this process's umask.
+    Use it from one thread; only `stop` waits for a run. If `umask` is -1, runs inherit the umask.
     """
 
     def __init__(self, workspace: Workspace, log: Callable[[str], None], umask: int = -1) -> None:
@@ -75,7 +75,7 @@ class SourceScheduler:
         return self._name if self._process is not None else None
 
     def check_and_start_due_sources(self, now: float | None = None) -> None:
-        """Check whether the current run has ended or takes too long; if none is left, start a due source."""
+        """Stop the current run if it takes too long; if no run is left, start a source that is due."""
         self._check_running_source_process()
         now = time.time() if now is None else now
         due = [] if self._process else list_due_sources(self._workspace, now, self._started)

@@ -57,7 +57,7 @@ def parse_ip_literal(host: str) -> IpAddress | None:
 
 
 def normalize_host_name(host: str) -> str:
-    """Return a host in lower case, without brackets and trailing dot."""
+    """Return a host in lower case, without brackets and without a trailing dot."""
     return host.casefold().strip("[]").rstrip(".")
 
 
@@ -81,7 +81,7 @@ def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
 
 
 def check_host_is_allowed(host: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a private or loopback address or name; does not resolve the name."""
+    """Raise `ConfigError` for a private address or a local name; does not resolve the name."""
     if is_allowed_private_host(host, allow_hosts):
         return
     address, name = parse_ip_literal(host), normalize_host_name(host)
@@ -119,7 +119,7 @@ def normalize_url(url: str) -> str | None:
 
 
 def parse_host_and_port(url: str) -> tuple[str, int | str]:
-    """Return host and port; 80 and 443 give the same value, so that http may redirect to https."""
+    """Return host and port. Ports 80 and 443 give the same value, so that http may redirect to https."""
     parts = urlsplit(url)
     port = parts.port or _PORTS.get(parts.scheme, 0)
     return (parts.hostname or "").rstrip("."), "web" if port in (80, 443) else port
