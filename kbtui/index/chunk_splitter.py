@@ -1,11 +1,11 @@
-"""Splits texts into chunks whose boundaries depend on the content, not on the distance from the start.
+"""Splits texts into chunks at boundaries that depend on the content, not on the distance from the start.
 
 A chunk ends before a heading or, once it is long enough, before a paragraph whose text has a
 suitable checksum. An edit therefore moves only the boundaries near it. This is known as
 content-defined chunking (Muthitacharoen et al., "A Low-bandwidth Network File System", 2001).
 
-Sizes are in characters. About four make a token, and the model reads 256 tokens. A character of a
-script without spaces is a token or more, so it counts as three.
+Sizes are in characters. About four characters make a token, and the model reads 256 tokens. A
+character of a script without spaces makes at least one token, so it counts as three characters.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kbtui.knowledge.front_matter import FrontMatterAndBody
 
 CHUNKING_VERSION = 8
-"""The version of the chunks, a part of the generation's fingerprint.
+"""The version of the chunking rules, a part of the generation's fingerprint.
 
-Increase it when the same text gives other chunks.
+Increase it when the same text gives different chunks.
 """
 
 # Tool calls and results may be larger than other chunks, because they get no vector.
@@ -39,7 +39,7 @@ MAX_TOOL_CHUNK_SIZE = 2400
 MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS = 200, 20
 
 _BLOCK_SIGNS = ("#", "```", "~~~")
-"""The signs of headings and fenced blocks."""
+"""The characters that begin headings and fenced blocks."""
 _HEADING = re.compile(r"#{1,6}\s")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _WORD_END = re.compile(r"\s+|(?<=[。！？])")
@@ -57,7 +57,7 @@ def measure_text_size(text: str) -> int:
 
 
 class TextPartWithLines(NamedTuple):
-    """A part of a text with its first and last line, 1-based."""
+    """A part of a text with the numbers of its first and last line, counted from 1."""
 
     text: str
     first: int
@@ -65,7 +65,7 @@ class TextPartWithLines(NamedTuple):
 
 
 def split_text_into_chunks(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextPartWithLines]:
-    """Split a text into chunks of at most the size `most`; only white space is dropped."""
+    """Split a text into chunks whose size is at most `most`; only white space is dropped."""
     lines = list(map(str.rstrip, text.split("\n")))
     if all(lines) and not any(sign in text for sign in _BLOCK_SIGNS):
         # A single paragraph, like most messages, needs no splitting into blocks.
@@ -156,7 +156,7 @@ def _split_large_block(lines: list[str], first: int, most: int) -> Iterator[Text
 
 
 def _split_long_line(line: str, most: int) -> Iterator[str]:
-    """Yield the parts of one long line, split at ends of sentences or words if there are any."""
+    """Split a long line, if possible at the ends of sentences or words, and yield the parts."""
     at = 0
     while measure_text_size(line[at : at + most]) > most or len(line) - at > most:
         reach = at + most
@@ -178,10 +178,10 @@ def _split_long_line(line: str, most: int) -> Iterator[str]:
 def set_chunk_ids(
     entry: str, chunks: list[Chunk], *, first: int = 0, seen: Counter[str] | None = None
 ) -> list[Chunk]:
-    """Return the chunks with ids and ordinals, starting with ordinal `first`.
+    """Return the chunks with ids and ordinals; the first ordinal is `first`.
 
-    An id depends on how many equal texts precede the chunk's text, so `seen` must count the texts
-    of the entry's earlier chunks.
+    The id of a chunk depends on how many earlier chunks of the entry have the same text. If `chunks`
+    does not contain all earlier chunks, `seen` must count their texts.
     """
     counts = Counter[str]() if seen is None else seen
     result = []
@@ -204,9 +204,10 @@ def split_subject_into_chunks(entry: str, text: FrontMatterAndBody) -> list[Chun
 def split_conversation_into_chunks(
     conversation: Conversation, *, embed_tool_results: bool = False
 ) -> Iterator[Chunk]:
-    """Yield the chunks of a conversation's turns, without ids and ordinals. None spans two events.
+    """Yield the chunks of a conversation's turns, without ids and ordinals.
 
-    Tool calls and results get vectors only with `embed_tool_results`.
+    No chunk contains text of two events. Tool calls and their results get vectors only with
+    `embed_tool_results`.
     """
     for turn in conversation.turns:
         for event in turn.events:
@@ -241,7 +242,7 @@ def format_short_tool_arguments(request: ConversationEvent | None) -> dict[str, 
 
 
 def format_event_text(event: ConversationEvent) -> str:
-    """Return an event's text; for a tool call its name, then each argument on its own lines."""
+    """Return the text of an event; for a tool call, its name and then its arguments, each on a new line."""
     if event.kind != "tool_call_request":
         return event.text
     arguments = (event.arguments or {}).items()

@@ -1,8 +1,8 @@
 """A cache of embeddings by text and model, so that no text is embedded twice.
 
-There is one SQLite file per workspace, outside of the generations, so that it survives a rebuild.
-Damage would survive too, so each row has a checksum, and a row that does not match its checksum
-counts as missing. A file that cannot be read is deleted.
+Each workspace has one SQLite file outside of the generations, so that the cache survives a rebuild of
+the index. Damage survives a rebuild, too. Each row therefore has a checksum, and a row that does not
+match its checksum counts as missing. A file that cannot be read is deleted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DAMAGE_CODES = (
     sqlite3.SQLITE_NOTADB,
     sqlite3.SQLITE_IOERR_SHORT_READ,
 )
-"""SQLite's error codes for damaged files; a damaged schema gives the first one."""
+"""SQLite's error codes for damaged files; the first one means that the schema is damaged."""
 
 
 def _compute_embedding_checksum(model: str, key: bytes, vector: bytes) -> int:
@@ -65,7 +65,7 @@ class EmbeddingCache:
         return work()
 
     def get_cached_vectors(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return the cached vectors by hash, as bytes of float32 numbers."""
+        """Return the cached vectors of texts with these hashes, as bytes of float32 numbers."""
         held = list(hashes)
         return self._retry_with_new_cache_file(lambda: self._read_cached_vectors(held))
 
@@ -83,7 +83,7 @@ class EmbeddingCache:
         }
 
     def store_cached_vectors(self, vectors: Mapping[bytes, Matrix]) -> None:
-        """Store vectors by hash."""
+        """Store vectors by the hash of their text."""
         rows = [(self.model, key, vector.tobytes()) for key, vector in vectors.items()]
         self._retry_with_new_cache_file(lambda: self._write_cached_vectors(rows))
 

@@ -1,9 +1,9 @@
 """Finds, verifies and loads the embedding model, without network access.
 
-sentence-transformers (torch) can load every model, but takes several seconds. A separate process
+sentence-transformers (with torch) can load every model, but takes several seconds. A separate process
 therefore exports the packaged model to ONNX once, and onnxruntime loads the export in one second.
 The export is in the cache directory, next to a JSON file with the checksums of the export and of the
-model's weights. These libraries are imported only when a model is loaded.
+model's weights. sentence-transformers and onnxruntime are imported only when a model is loaded.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class EmbeddingModelUnavailable(KbtuiError):
 class EmbeddingModel:
     """A model on this machine.
 
-    `key` is the name of its table of vectors, and `source` the directory or model name to load.
-    `packaged` is true for the model in the package `PACKAGED_MODEL`.
+    `key` is a part of the name of its vector table. `source` is the directory or the model name from
+    which it is loaded. `packaged` is true for the model in the package `PACKAGED_MODEL`.
     """
 
     key: str
@@ -58,9 +58,9 @@ class EmbeddingModel:
 
 
 def find_embedding_model(setting: str) -> EmbeddingModel:
-    """Return the model for a value of the setting `model`: "" (the packaged one), a path or a name.
+    """Return the model for a value of the setting `model`: a path, a name, or "" for the packaged model.
 
-    Raises `EmbeddingModelUnavailable` if it is missing or switched off. Does not use the network.
+    Raises `EmbeddingModelUnavailable` if the model is missing or switched off. Does not use the network.
     """
     if setting == "off":
         raise EmbeddingModelUnavailable('the model is switched off (setting model = "off")')
@@ -85,7 +85,10 @@ def find_embedding_model(setting: str) -> EmbeddingModel:
 
 
 def verify_packaged_model(model: EmbeddingModel) -> None:
-    """Compare the packaged model's files with their checksums; raises `EmbeddingModelUnavailable`."""
+    """Compare the files of the packaged model with their checksums.
+
+    Raises `EmbeddingModelUnavailable` if they differ; does nothing for other models.
+    """
     for name, wanted in CHECKSUMS.items() if model.packaged else ():
         path = Path(model.source) / name
         try:
@@ -117,10 +120,10 @@ def _normalize_matrix_rows(matrix: Any) -> Matrix:
 
 
 class TorchEmbedder:
-    """An embedding model that torch runs. Several threads may use it at the same time."""
+    """An embedding model that runs in torch. Several threads may use it at the same time."""
 
     def __init__(self, model: EmbeddingModel) -> None:
-        """Verify and load the model, which takes seconds; raises `EmbeddingModelUnavailable`."""
+        """Verify and load the model, which takes several seconds; raises `EmbeddingModelUnavailable`."""
         verify_packaged_model(model)
         # Set these before the import: they keep the libraries from contacting a model hub.
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -145,7 +148,7 @@ class TorchEmbedder:
         self.dimension = int(self.embed_texts(["size"]).shape[1])
 
     def embed_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return unit vectors of texts, one row for each."""
+        """Return the unit vectors of texts, one row for each text."""
         return self._embed_texts_with_method(texts, self._model.encode_document)
 
     def embed_query(self, text: str) -> Matrix:
@@ -163,7 +166,10 @@ class TorchEmbedder:
             return _normalize_matrix_rows(found.to(self._torch.float32).cpu().numpy())
 
     def write_onnx_file(self, path: Path) -> None:
-        """Write the model's transformer as ONNX: token ids and mask in, last hidden states out."""
+        """Write the model's transformer as ONNX.
+
+        Its inputs are the token ids and the attention mask, its output the last hidden states.
+        """
         import warnings
 
         torch = self._torch
@@ -197,9 +203,9 @@ EXPORT_VERSION = 1
 MAX_TOKENS = 256
 """The maximum number of tokens of a text that the packaged model reads."""
 MIN_EXPORT_COSINE = 0.9999
-"""The minimum cosine between vectors of the export and of the original model.
+"""The minimum cosine similarity between vectors of the export and of the original model.
 
-An export whose vectors differ more is deleted.
+If the similarity is lower, the export is deleted.
 """
 
 _SAMPLE_TEXTS = (
@@ -210,15 +216,15 @@ _SAMPLE_TEXTS = (
 
 
 def get_onnx_export_path(model: EmbeddingModel) -> Path:
-    """Return the path of a model's ONNX export. A file `.json` next to it has its checksums."""
+    """Return the path of a model's ONNX export; a JSON file next to it has the checksums."""
     return Path(get_cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
 
 class OnnxEmbedder:
-    """The packaged model, which onnxruntime runs from its export. Several threads may use it.
+    """The ONNX export of the packaged model, which runs in onnxruntime. Several threads may use it.
 
-    With `threads=1` it computes in the calling thread, at that thread's priority. With more, it
-    computes in threads of its own, which have the priority of the thread that loaded the model.
+    With `threads=1`, it computes in the calling thread, at the priority of that thread. With more
+    threads, it starts its own, which have the priority of the thread that loaded the model.
     """
 
     def __init__(self, model: EmbeddingModel, *, threads: int = 1) -> None:
@@ -247,7 +253,7 @@ class OnnxEmbedder:
         self.dimension = int(self.embed_texts(["size"]).shape[1])
 
     def embed_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return unit vectors of texts, one row for each."""
+        """Return the unit vectors of texts, one row for each text."""
         import numpy as np
 
         read = self._tokenizer.encode_batch(_replace_surrogates_in_texts(texts))
@@ -257,7 +263,7 @@ class OnnxEmbedder:
         return _normalize_matrix_rows((states * mask[..., None]).sum(axis=1))
 
     def embed_query(self, text: str) -> Matrix:
-        """Return the unit vector of a query, as one row; this model has no prompt for queries."""
+        """Return the unit vector of a query, as one row; this model treats queries like other texts."""
         return self.embed_texts([text])
 
 
@@ -278,10 +284,10 @@ def _verify_onnx_export(model: EmbeddingModel, path: Path) -> None:
 
 
 def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] | None:
-    """Start the ONNX export in a process of the lowest priority.
+    """Start the ONNX export in a process with the lowest priority.
 
-    Returns None if the export exists, the model is not the packaged one, or the environment has
-    `KBTUI_EXPORT=off`.
+    Returns None if the export exists already, the model is not the packaged one, or the environment
+    has `KBTUI_EXPORT=off`.
     """
     if not model.packaged or os.environ.get("KBTUI_EXPORT") == "off":
         return None
@@ -296,9 +302,9 @@ def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] 
 
 
 def export_model_to_onnx(model: EmbeddingModel) -> Path:
-    """Export the model and return the export's path.
+    """Export the model, and return the path of the export.
 
-    Raises `EmbeddingModelUnavailable` if the export's vectors differ from the original's.
+    Raises `EmbeddingModelUnavailable` if the vectors of the export and of the original model differ.
     """
     path = get_onnx_export_path(model)
     note_path = path.with_suffix(".json")

@@ -24,28 +24,30 @@ if TYPE_CHECKING:
     from kbtui.index.vector_store import VectorStore
 
 COMPARED_ROWS = 20_000
-"""How many rows of the catalog are compared with the vectors at a time."""
+"""How many chunks of the catalog are compared with the vectors at a time."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""The weights of a chunk's neighbours and of its entry's title in the chunk's vector, which is a sum of
-vectors; the chunk's own text weighs 1."""
+"""The weights of the neighbours and of the entry's title in a chunk's vector.
+
+A chunk's vector is a weighted sum of vectors; the weight of the chunk's own text is 1.
+"""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 """Finished rows are written in batches of `WRITE_ROWS`, or after a time limit if there are fewer. The
 limit starts at `WRITE_SECONDS` and grows with each write up to `WRITE_SECONDS_MAX`, because every write
 adds a fragment to the table."""
 SLICE_CHUNKS = 128
-"""How many chunks of an entry are embedded between two checks for other work."""
+"""How many chunks of an entry are embedded before the next check whether to stop or restart."""
 FAILURES_MAX = 3
-"""After this number of failed entries in a row, the model counts as broken."""
+"""How many entries in a row must fail before the model counts as broken."""
 PAUSE_SECONDS = 2.0
-"""The interval in seconds at which a paused queue asks whether it may continue."""
+"""The interval in seconds at which a paused queue checks whether it may continue."""
 
 
 class ChunksWithoutVector:
     """The chunks that have no vector yet.
 
-    `numbers` has the numbers of all of them, and `entries` their numbers by entry, in the order of
-    embedding. `seq` is the last catalog transaction that was compared with the vectors, -1 before
-    the first comparison.
+    `numbers` has the numbers of all these chunks. `entries` maps the ids of their entries to the numbers
+    of their chunks, in the order of embedding. `seq` is the last catalog transaction that was compared
+    with the vectors, or -1 before the first comparison.
     """
 
     def __init__(self) -> None:
@@ -55,8 +57,8 @@ class ChunksWithoutVector:
         self._of_hidden_entries: set[int] = set()
 
     def find_chunks_without_vector(self, catalog: IndexCatalog, store: VectorStore) -> None:
-        """Compare the vectors with the catalog; remove vectors that belong to no chunk."""
-        # Read this first: chunks that are written during the comparison are compared the next time.
+        """Compare the vectors with the catalog, and remove the vectors that are stale or have no chunk."""
+        # Read the number first, so that chunks written during the comparison are compared next time.
         seq = catalog.get_last_transaction_number()
         stale, found = compare_vectors_with_catalog(catalog, store)
         store.remove_vectors_of_chunks(stale)
@@ -71,7 +73,7 @@ class ChunksWithoutVector:
         return len(self.numbers & self._of_hidden_entries)
 
     def remove_embedded_chunks(self, entry_id: str, numbers: set[int]) -> bool:
-        """Remove chunks that now have a vector; return whether the entry is complete."""
+        """Remove chunks that now have a vector; return whether all chunks of the entry have one."""
         self.numbers -= numbers
         self.entries[entry_id] -= numbers
         if self.entries[entry_id]:
@@ -85,8 +87,8 @@ def compare_vectors_with_catalog(
 ) -> tuple[list[int], dict[str, set[int]]]:
     """Compare the vectors with the catalog.
 
-    Returns the chunk numbers of stale rows, and a mapping of entry ids to the numbers of the chunks
-    without a vector. A chunk with two rows counts as stale: both are removed, and one is written
+    Returns the chunk numbers of stale vectors, and the numbers of the chunks without a vector, by entry
+    id. If a chunk has several vectors, all of them are stale: they are removed and one is written
     again.
     """
     import numpy as np
@@ -114,7 +116,7 @@ def compare_vectors_with_catalog(
 
 
 class EmbeddingQueue:
-    """Embeds the chunks that have no vector. Only one thread may use it, except where noted."""
+    """Embeds the chunks that have no vector. Only one thread may use it, unless a method says otherwise."""
 
     def __init__(
         self,
@@ -136,16 +138,16 @@ class EmbeddingQueue:
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
     def replace_catalog_and_cache(self, catalog: IndexCatalog, cache: EmbeddingCache) -> None:
-        """Continue with a newly opened catalog and cache."""
+        """Use another catalog and cache from now on."""
         self._catalog, self._cache = catalog, cache
 
     def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
-        """Return those of `numbers` whose chunks have no vector yet. Any thread may call this."""
+        """Return the numbers of the chunks that have no vector yet. Any thread may call this."""
         missing = self._missing.numbers
         return [number for number in numbers if number in missing]
 
     def count_missing_vectors(self, *, hidden: bool) -> tuple[int, int]:
-        """Return how many chunks have no vector yet, and how many are to get one in all.
+        """Return how many chunks have no vector yet, and how many chunks get a vector in total.
 
         Chunks of hidden entries count only if `hidden` is true. Any thread may call this.
         """
@@ -162,9 +164,9 @@ class EmbeddingQueue:
         get_passage_encoder: Callable[[int], OnnxEmbedder | TorchEmbedder],
         should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Embed the missing chunks; return how many are left.
+        """Embed the chunks without a vector; return how many are left.
 
-        Ends early if `stop` is set or if `should_restart` returns true, because the catalog has
+        Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
         changed. `get_passage_encoder` is called with the number of missing chunks, but only if the cache
         lacks a text.
         """
@@ -195,7 +197,7 @@ class EmbeddingQueue:
             self._rows += rows
             self._report_embedding_progress()
             if self._stop.is_set():
-                # Nothing is lost: every embedded text is in the cache.
+                # No work is lost, because every embedded text is in the cache.
                 self._rows = []
                 return
             pause = min(WRITE_SECONDS * (1 + writes), WRITE_SECONDS_MAX)
@@ -206,10 +208,10 @@ class EmbeddingQueue:
         self._write_vector_rows()
 
     def _embed_missing_chunks_in_slices(self) -> Iterator[list[tuple[dict[str, Any], Matrix]]]:
-        """Yield the rows of missing chunks, a few at a time, until stopped or restarted.
+        """Embed the chunks without a vector, and yield their rows in slices, until stopped or restarted.
 
-        An entry that cannot be embedded is left for the next run. If three entries fail in a row,
-        the error of the third is raised.
+        An entry that cannot be embedded is skipped and tried again next time. If `FAILURES_MAX`
+        entries fail in a row, the error of the last one is raised.
         """
         failures = 0
         for entry_id in list(self._missing.entries):
@@ -260,7 +262,7 @@ class EmbeddingQueue:
     def _make_vector_rows(
         self, entry: CatalogEntry, chunks: list[Chunk], positions: list[int]
     ) -> list[tuple[dict[str, Any], Matrix]]:
-        """Embed an entry's chunks at `positions` and return their rows; fewer if `stop` is set."""
+        """Embed the chunks at `positions`, and return their rows; fewer if embedding must stop."""
         import numpy as np
 
         text_groups = [
@@ -287,7 +289,7 @@ class EmbeddingQueue:
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
-        """Return the vectors of texts by hash, from the cache or the model; fewer if `stop` is set."""
+        """Return the vectors of texts by hash, from the cache or the model; fewer if embedding must stop."""
         import numpy as np
 
         found = {
@@ -307,7 +309,7 @@ class EmbeddingQueue:
         return found
 
     def _wait_while_paused(self) -> bool:
-        """Wait while embedding must pause; return whether to embed the next batch."""
+        """Wait until embedding need not pause any more; return whether to embed the next batch."""
         reason = self._get_pause_reason()
         while reason and not self._stop.is_set():
             self._write_vector_rows()
@@ -320,7 +322,7 @@ class EmbeddingQueue:
 
 
 def make_vector_row(entry: CatalogEntry, chunk: Chunk) -> dict[str, Any]:
-    """Return a chunk's row in the vector table, without the vector."""
+    """Return the row of a chunk for the vector table, without the vector."""
     return {
         "number": chunk.number,
         "hash": chunk.vector_hash or b"",

@@ -1,8 +1,8 @@
 """The embedding status: which entries have all their vectors. Clients read it without LanceDB.
 
-It is a small SQLite file next to the vectors, with the number of a catalog transaction. Entries that
-were written after that transaction are pending, entries that the file lists lack vectors, and all
-other entries have all their vectors.
+It is a small SQLite file next to the vectors. The file has the number of a catalog transaction and a
+list of entries. The listed entries lack vectors. So do entries that were written after the transaction.
+All other entries have all their vectors.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ COMMIT
 class EmbeddingStatus:
     """Which entries lack vectors.
 
-    `missing` maps their ids to the error of the last attempt to embed them, if any. `seq` is the
-    number of the catalog transaction that this status describes, -1 if nothing was ever embedded.
+    `missing` maps their ids to the error of the last attempt to embed them, if it failed. `seq` is the
+    number of the last catalog transaction that this status covers, or -1 if nothing was ever embedded.
     `model` is the model's key.
     """
 
@@ -42,7 +42,7 @@ class EmbeddingStatus:
 
 
 def read_embedding_status(folder: Path) -> EmbeddingStatus:
-    """Read a generation's status; a missing or unreadable file counts as "nothing is embedded"."""
+    """Read the status of a generation; if the file is missing or unreadable, nothing is embedded."""
     path = folder / STATUS_FILE
     if path.exists():
         with (
@@ -78,7 +78,7 @@ class EmbeddingStatusWriter:
         self._path = folder / STATUS_FILE
 
     def record_entries_without_vectors(self, seq: int, model: str, missing: Iterable[str]) -> None:
-        """Record which entries lack vectors at the catalog's transaction `seq`."""
+        """Record which entries lack vectors after the catalog transaction `seq`."""
         entry_ids = [(json.dumps(list(missing)),)]
         # An entry that failed keeps its error until it is tried again.
         self._execute_in_transaction(
@@ -96,7 +96,7 @@ class EmbeddingStatusWriter:
         self._execute_in_transaction(("DELETE FROM missing WHERE entry_id = ?", rows))
 
     def mark_entry_embedding_failed(self, entry_id: str, error: str) -> None:
-        """Record why an entry could not be embedded; the next run tries again."""
+        """Record why an entry could not be embedded; the embedding queue tries again next time."""
         rows = [(entry_id, error)]
         self._execute_in_transaction(("INSERT OR REPLACE INTO missing VALUES (?, ?)", rows))
 

@@ -1,8 +1,8 @@
 """The catalog: the SQLite file from which the keyword indexes and the vectors are made.
 
-SQLite does not detect damaged rows, so the catalog stores a checksum for each entry: the sum of the
-CRCs of its row, its chunks, its citations and its resume mark. Writing a row adds its CRC and
-deleting one subtracts it, so that unchanged rows need not be read.
+SQLite does not detect damaged rows. The catalog therefore stores a checksum for each entry: the sum of
+the CRCs of its row, its chunks, its citations and its resume mark. Writing a row adds the row's CRC to
+the checksum, and deleting a row subtracts it. Unchanged rows therefore need not be read.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ CREATE INDEX citations_source ON citations (conversation, turn);
 """
 
 CONTEXT_CHUNKS = 2
-"""How many chunks on each side of a chunk are part of its document and of its vector."""
+"""How many chunks on each side of a chunk are part of its keyword document and of its vector."""
 
 _CHECKSUM_MODULUS = 1 << 63
 _VECTOR_COLUMNS = slice(11, 13)
-"""Positions of the columns `embed` and `hash`, which determine a chunk's vector."""
+"""Indexes of the columns `embed` and `hash`, which determine a chunk's vector."""
 _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
-"""Positions of the columns that determine a chunk's document in the keyword index."""
+"""Indexes of the columns that determine a chunk's document in the keyword index."""
 
 
 class WrittenEntryChunks(NamedTuple):
     """The chunks of an entry that was written, and which of them changed.
 
-    `chunks` are the written chunks with their numbers. `changed` has the positions of those that
-    need a new document in the keyword index. `gone` has the numbers of the deleted chunks.
+    `chunks` are the written chunks with their numbers. `changed` lists the indexes in `chunks` of the
+    chunks that need a new document in the keyword index. `gone` lists the numbers of the deleted chunks.
     """
 
     chunks: list[Chunk]
@@ -80,7 +80,7 @@ class WrittenEntryChunks(NamedTuple):
 
 
 def parse_catalog_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
-    """Return the entry of a row of the table `entries`."""
+    """Convert a row of the table `entries` to an entry."""
     values = list(row[:-1])
     values[9] = json.loads(values[9])
     values[14], values[15] = bool(values[14]), bool(values[15])
@@ -88,7 +88,7 @@ def parse_catalog_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
 
 
 def parse_catalog_chunk_row(row: tuple[Any, ...]) -> Chunk:
-    """Return the chunk of a row of the table `chunks`."""
+    """Convert a row of the table `chunks` to a chunk."""
     number, id_, _, ordinal, text, first, last, turn, role, tool, time, embed, digest, *rest = row
     lines = None if first is None else (first, last)
     call, args, _ = rest
@@ -106,7 +106,7 @@ def replace_surrogates(text: str | None) -> str | None:
 
 
 def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
-    """Return a chunk's row as SQLite will return it, so that its CRC can be computed before writing."""
+    """Return a chunk's row exactly as SQLite will return it, to compute its CRC before writing."""
     first, last = chunk.lines or (None, None)
     when = chunk.timestamp
     return (
@@ -132,7 +132,7 @@ def _make_sql_placeholders(values: Collection[object]) -> str:
 
 
 def _find_changed_chunk_positions(old: list[str], new: list[str], unchanged: set[str]) -> list[int]:
-    """Return the positions in `new` of chunks that changed or have other neighbours than before."""
+    """Return the indexes in `new` of the chunks that changed or that have different neighbours now."""
     positions = {id_: at for at, id_ in enumerate(old)}
     margin, width = [""] * CONTEXT_CHUNKS, 2 * CONTEXT_CHUNKS + 1
     padded_old, padded_new = [*margin, *old, *margin], [*margin, *new, *margin]
@@ -146,7 +146,7 @@ def _find_changed_chunk_positions(old: list[str], new: list[str], unchanged: set
 
 
 def _compute_checksum_of_rows(rows: Iterable[Any]) -> int:
-    """Return the sum of the CRCs of rows, which must be as SQLite returns them."""
+    """Return the sum of the CRCs of rows. The values must have the types that SQLite returns."""
     # Use marshal's version 0, because later versions can encode equal rows differently.
     return sum(crc32(dumps(row, 0)) for row in rows)
 
@@ -164,8 +164,8 @@ class IndexCatalog:
             )
             if write:
                 self._db.execute("PRAGMA journal_mode=WAL")
-                # A crash of the machine may lose the last transactions, but leaves none half done. The
-                # next comparison with the files finds and repeats the lost changes.
+                # If the machine crashes, the last transactions may be lost, but none is half done. The
+                # next refresh compares the catalog with the files and repeats the lost changes.
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 if not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
                     self._db.executescript(f"BEGIN; {CATALOG_TABLES} COMMIT;")
@@ -193,7 +193,7 @@ class IndexCatalog:
 
     @contextmanager
     def open_write_transaction(self) -> Iterator[int]:
-        """Write in one transaction, and yield its sequence number; an error rolls it back."""
+        """Open a write transaction, and yield its sequence number; an error rolls it back."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             seq = self.get_last_transaction_number() + 1
@@ -234,8 +234,8 @@ class IndexCatalog:
     ) -> WrittenEntryChunks:
         """Replace an entry, and its chunks from ordinal `start` on.
 
-        Unchanged chunks keep their numbers. `mark` says where to resume reading when the entry has
-        grown.
+        Unchanged chunks keep their numbers. `mark` says where to resume reading once the entry's
+        file has grown.
         """
         old = self._get_entry_and_mark_rows(entry.id)
         result = self._write_changed_chunks(entry.id, chunks, seq, start if old else None)
@@ -252,7 +252,7 @@ class IndexCatalog:
     def _write_changed_chunks(
         self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
     ) -> WrittenEntryChunks:
-        """Write the changed rows; `start` is None for an entry that has no rows yet."""
+        """Write the changed chunks of an entry; `start` is None if the entry has no rows yet."""
         old: dict[str, tuple[Any, ...]] = {}
         if start is not None:
             query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
@@ -262,7 +262,7 @@ class IndexCatalog:
         gone = [row[0] for row in removed]
         added: list[tuple[Any, ...]] = []
         same: set[str] = set()
-        # Numbers are never reused: this is the highest one that any chunk ever had.
+        # Numbers are never reused. This is the highest number that any chunk has had so far.
         number = (
             self._query_single_value("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'") or 0
         )
@@ -295,7 +295,7 @@ class IndexCatalog:
             self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def remove_entry(self, entry_id: str, seq: int) -> None:
-        """Delete an entry with its chunks and, for a conversation, its citations."""
+        """Delete an entry with its chunks, and if it is a conversation, with its citations."""
         self._db.execute(
             "DELETE FROM citations WHERE conversation = "
             "(SELECT conversation FROM entries WHERE id = ?)",
@@ -329,7 +329,7 @@ class IndexCatalog:
         self._db.execute("INSERT OR REPLACE INTO sums VALUES (?, ?)", row)
 
     def _get_entry_and_mark_rows(self, entry_id: str) -> list[Any]:
-        """Return an entry's own row and its mark; [] if there is no entry."""
+        """Return the rows of an entry in the tables `entries` and `marks`; [] if there is no entry."""
         rows = self._db.execute("SELECT * FROM entries WHERE id = ?", (entry_id,)).fetchall()
         if rows:
             rows += self._db.execute("SELECT * FROM marks WHERE entry_id = ?", (entry_id,))
@@ -371,7 +371,7 @@ class IndexCatalog:
 
     @contextmanager
     def open_read_transaction(self) -> Iterator[None]:
-        """Open a read transaction: all queries inside see the same state."""
+        """Open a read transaction, in which all queries see the same state."""
         self._db.execute("BEGIN")
         try:
             yield
@@ -383,9 +383,9 @@ class IndexCatalog:
         return self._query_first_column("SELECT id FROM entries")
 
     def list_entry_signatures(self) -> Iterable[tuple[str, str | None, str, str]]:
-        """Return topic, slug, entry id and signature of each entry.
+        """Return the topic, slug, id and signature of each entry.
 
-        For conversations the first two are the conversation's id and None.
+        For a conversation, the first two values are its id and None.
         """
         return self._db.execute(
             "SELECT coalesce(topic, conversation), slug, id, signature FROM entries"
@@ -400,7 +400,7 @@ class IndexCatalog:
         return set(self._query_first_column("SELECT id FROM entries WHERE hidden"))
 
     def get_entry_resume_mark(self, entry_id: str) -> str | None:
-        """Return the entry's mark: where to resume reading when it has grown."""
+        """Return the mark that says where to resume reading an entry once its file has grown."""
         mark: str | None = self._query_single_value(
             "SELECT mark FROM marks WHERE entry_id = ?", entry_id
         )
@@ -412,11 +412,11 @@ class IndexCatalog:
         return self._query_first_column(query, seq, seq)
 
     def get_entry(self, entry_id: str) -> CatalogEntry | None:
-        """Return an entry by id, None if it does not exist."""
+        """Return the entry with an id; None if it does not exist."""
         return self.get_entries_by_id([entry_id]).get(entry_id)
 
     def get_entries_by_id(self, ids: Collection[str]) -> dict[str, CatalogEntry]:
-        """Return a dict of entries by id; unknown ids are left out."""
+        """Return the entries with these ids, by id; unknown ids are left out."""
         query = f"SELECT * FROM entries WHERE id IN ({_make_sql_placeholders(ids)})"
         return {row[0]: parse_catalog_entry_row(row) for row in self._db.execute(query, list(ids))}
 
@@ -446,18 +446,18 @@ class IndexCatalog:
         return Counter(wanted[text] for text in found if text in wanted)
 
     def get_chunks_by_number(self, numbers: Collection[int]) -> dict[int, tuple[Chunk, str]]:
-        """Map chunk numbers to chunks and their entries' ids; unknown numbers are left out."""
+        """Return each chunk and the id of its entry, by chunk number; unknown numbers are left out."""
         query = f"SELECT * FROM chunks WHERE number IN ({_make_sql_placeholders(numbers)})"
         rows = self._db.execute(query, list(numbers))
         return {row[0]: (parse_catalog_chunk_row(row), row[2]) for row in rows}
 
     def get_chunk_by_id(self, chunk_id: str) -> tuple[Chunk, str] | None:
-        """Return a chunk by id, with its entry's id; None if it does not exist."""
+        """Return the chunk with an id, and the id of its entry; None if the chunk does not exist."""
         row = self._db.execute("SELECT * FROM chunks WHERE id = ?", (chunk_id,)).fetchone()
         return (parse_catalog_chunk_row(row), row[2]) if row else None
 
     def count_catalog_rows(self) -> dict[str, int]:
-        """Count `subjects`, `conversations`, `chunks` and `citations`."""
+        """Return the numbers of `subjects`, `conversations`, `chunks` and `citations`."""
         tables = {
             "subjects": "entries WHERE kind = 'subject'",
             "conversations": "entries WHERE kind = 'conversation'",
@@ -477,7 +477,7 @@ class IndexCatalog:
     def find_citations(
         self, targets: Sequence[str], chunk: str | None = None
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of the citations of any of `targets` or of the chunk `chunk`, newest first."""
+        """Return the rows of all citations of `targets` and of the chunk with the id `chunk`, newest first."""
         wanted, values = f"target IN ({_make_sql_placeholders(targets)})", list(targets)
         if chunk is not None:
             wanted, values = f"{wanted} OR chunk = ?", [*values, chunk]
@@ -489,7 +489,7 @@ class IndexCatalog:
         ).fetchall()
 
     def iterate_chunks_to_embed(self) -> Iterator[tuple[int, str, bytes]]:
-        """Yield number, entry id and vector hash of every chunk that gets a vector."""
+        """Yield the number, entry id and vector hash of every chunk that gets a vector."""
         yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
 
     def has_embeddable_chunks_since(self, seq: int) -> bool:
@@ -498,7 +498,7 @@ class IndexCatalog:
         return self._query_single_value(query, seq) is not None
 
     def sort_entries_for_embedding(self, ids: Collection[str]) -> list[str]:
-        """Sort entry ids in the order of embedding: subjects first, each kind newest first."""
+        """Sort entry ids in the order of embedding: first the subjects, then the conversations, newest first."""
         return self._query_first_column(
             "SELECT id FROM entries WHERE id IN (SELECT value FROM json_each(?)) "
             "ORDER BY kind = 'conversation', changed DESC, id",
