@@ -1,8 +1,8 @@
 """Entries and chunks, their ids, and the order of ranked chunks.
 
-Chunk numbers and the positions of rows in an index depend on the order in which files were indexed;
-scores and chunk ids depend on the files alone. Equal scores are therefore ordered by chunk id, so
-that the same files give the same answers.
+Chunk numbers and row numbers depend on the order in which the files were indexed. Scores and chunk
+ids depend only on the files. Chunks with equal scores are therefore sorted by chunk id, so that the
+same files give the same answers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Chunk(NamedTuple):
-    """A passage of an entry, small enough for the model to read whole.
+    """A passage of an entry. If it gets a vector, it is short enough for the model to read all of it.
 
-    `id` is a hash of the entry, the text and the number of equal texts before it, so an edit
-    elsewhere in the entry rarely changes it; `number` is the chunk's key in the index. Chunks of
-    subjects have `lines` (first and last, 1-based). Chunks of conversations have `turn`, `role`,
-    `tool`, `timestamp` (Unix seconds), `call` (the tool call's number in its turn) and `args` (its
-    short arguments). `embed` says whether the chunk gets a vector; `vector_hash` changes whenever
-    the chunk's row in the table of vectors must be written again.
+    `id` is a hash of the entry id, the text, and the number of equal texts before it in the entry. An
+    edit elsewhere in the entry therefore rarely changes it. `number` identifies the chunk in the
+    index. Chunks of subjects have `lines`, the first and the last line, counted from 1. Chunks of
+    conversations have `turn`, `role`, `tool`, `timestamp` (Unix seconds), `call` (the number of the
+    tool call in its turn) and `args` (the short arguments of the call). `embed` says whether the chunk
+    gets a vector. `vector_hash` changes whenever the row in the vector table must be written again.
     """
 
     id: str
@@ -43,9 +43,9 @@ class Chunk(NamedTuple):
 class CatalogEntry(NamedTuple):
     """A subject or a conversation in the catalog.
 
-    `signature` identifies the state of the files that it was read from, `stat` that of `path`
-    alone (`format_file_state`), for a cheap comparison before a hit is shown. Times are Unix
-    seconds. `error` says why the entry is not indexed, or which part of it could not be read.
+    `signature` changes whenever the entry must be indexed again. `stat` is the state of the file `path`
+    (see `format_file_state`), for a quick comparison before a hit is shown. Times are Unix seconds.
+    `error` says why the entry is not indexed, or which part of it could not be read.
     """
 
     id: str
@@ -69,7 +69,7 @@ class CatalogEntry(NamedTuple):
 
 
 def format_file_state(status: os.stat_result) -> str:
-    """Return a file's state as text: inode, size and modification time in nanoseconds."""
+    """Return the inode, size and modification time (ns) of a file as text."""
     return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
 
 
@@ -79,32 +79,35 @@ def make_subject_id(topic: str, slug: str) -> str:
 
 
 def make_chunk_id(entry: str, text: str, repeat: int) -> str:
-    """Return the id of a chunk, 16 hex digits; `repeat` counts equal texts before it in the entry."""
+    """Return a chunk id of 16 hex digits; `repeat` is the number of earlier equal texts in the entry."""
     return _hash_strings(entry, text, str(repeat))[:16]
 
 
 def hash_embedded_text(text: str) -> bytes:
-    """Return the key of a text's embedding in the cache: 16 bytes."""
+    """Return the 16-byte hash by which the embedding cache finds the vector of a text."""
     from hashlib import sha256
 
     return sha256(text.encode("utf-8", "replace")).digest()[:16]
 
 
 def _hash_strings(*parts: str) -> str:
-    from hashlib import sha256  # a search does not need it
+    from hashlib import sha256  # imported here because a search does not need it
 
     return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 SCORE_TOLERANCE = 5e-6
-"""The relative difference below which two scores count as equal. Both indexes add 32-bit floats in an
-order that depends on the positions of their rows, so that the last digits of a score vary."""
+"""The relative difference below which two scores count as equal.
+
+Both legs add 32-bit floats in an order that depends on the row numbers, so the last digits of a score
+vary.
+"""
 
 
 class RankedChunk(NamedTuple):
     """A chunk found by keywords or by meaning.
 
-    `owner` identifies its entry. `tie` orders equal scores: it is the chunk's id as a number.
+    `owner` identifies its entry. `tie` is the chunk id as a number, by which equal scores are sorted.
     """
 
     number: int
@@ -122,9 +125,9 @@ def sort_ranked_chunks(
 ) -> list[RankedChunk]:
     """Sort chunks by score, best first, and equal scores by chunk id.
 
-    Scores count as equal if they differ by at most `tolerance` times the score, or `tolerance` times
-    `least` if that is larger. `cut` says that the search stopped at a limit: the last group of equal
-    scores may then be incomplete and is left out.
+    Two scores count as equal if they differ by at most `tolerance` times the score or, if `least` is
+    larger than the score, `tolerance` times `least`. If `cut` is true, the search stopped at a limit.
+    The last group of equal scores may then be incomplete, so it is left out.
     """
     ordered = sorted(rows, key=lambda row: -row.score)
     result: list[RankedChunk] = []

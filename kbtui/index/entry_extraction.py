@@ -1,4 +1,4 @@
-"""Reads files into entries and chunks for the index."""
+"""Reads subjects and conversations, and makes entries and chunks of them for the index."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 
 SUBJECT_BYTES_MAX = 20_000_000
-"""The maximum size of an indexed subject in bytes. A larger one is listed and can be read."""
+"""The maximum size in bytes of a subject whose text is indexed. Larger subjects are only listed."""
 
 
 @dataclass
 class EntryPartToWrite:
     """An entry, or a part of one, ready to be written.
 
-    `chunks` begin with ordinal `first_ordinal`, and `chunks_before` are a few chunks before them.
-    `conversation` has the turns that `chunks` were made from, and `after_turn` is the number of the
-    turn before these. `mark` says where to resume reading, and `is_last` whether this is the entry's
-    last part. `citations` are rows of the catalog's table.
+    `first_ordinal` is the ordinal of the first of `chunks`, and `chunks_before` are a few chunks before
+    them. `conversation` has the turns from which `chunks` were made, and `after_turn` is the number of
+    the turn before these turns. `mark` says where to resume reading, and `is_last` says whether this is
+    the last part of the entry. `citations` are rows of the catalog's table `citations`.
     """
 
     entry: CatalogEntry
@@ -60,9 +60,9 @@ class EntryPartToWrite:
 
 
 def make_subject_change_signature(subject: Subject) -> str:
-    """Return a text that identifies the state of a subject: it changes when the entry must be read again.
+    """Return a text that changes whenever a subject must be indexed again.
 
-    It includes the inode, because a file that replaced another may have the same size and time.
+    It includes the inode, because a file that replaces another may have the same size and time.
     """
     return (
         f"{subject.relative}:{subject.inode}:{subject.size}:{subject.mtime_ns}"
@@ -71,7 +71,7 @@ def make_subject_change_signature(subject: Subject) -> str:
 
 
 def read_subject_entry(subject: Subject) -> EntryPartToWrite:
-    """Read a subject. If that fails, the entry has an `error` and no chunks."""
+    """Read a subject, and return its entry and chunks; if it cannot be read, the entry has an `error`."""
     from kbtui.knowledge import read_subject_text
 
     entry = CatalogEntry(
@@ -103,7 +103,7 @@ def read_subject_entry(subject: Subject) -> EntryPartToWrite:
 
 
 def _parse_front_matter_fields(text: FrontMatterAndBody) -> dict[str, Any]:
-    """Return the fields of an entry that a subject's title and front matter set."""
+    """Return the fields of an entry that come from the title and front matter of a subject."""
     facts = text.facts
     fields: dict[str, Any] = {}
     if text.title:
@@ -123,7 +123,7 @@ def _parse_front_matter_fields(text: FrontMatterAndBody) -> dict[str, Any]:
 
 
 def _parse_front_matter_date(value: object) -> float | None:
-    """Return a date from front matter as Unix seconds; a date without a time zone is in UTC."""
+    """Return a date from front matter in Unix seconds; without a time zone, it is in UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -137,7 +137,7 @@ def _parse_front_matter_date(value: object) -> float | None:
 
 
 def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
-    """Return a conversation's entry as far as it is known without reading its events."""
+    """Return the entry of a conversation, with the fields that are known without reading its events."""
     entry = CatalogEntry(
         id=info.id,
         kind="conversation",
@@ -159,12 +159,12 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""The maximum number of neighbours, and of their characters, on each side of a chunk that become
-part of its vector."""
+"""On each side of a chunk, how many neighbours, and how many of their characters, are at most a part of
+the chunk's vector."""
 
 
 def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
-    """Return the neighbours that are part of the vector of the chunk at `position`."""
+    """Return the neighbours whose texts are part of the vector of the chunk at `position`."""
     found = []
     for step in (-1, 1):
         room = NEIGHBOUR_CHARACTERS
@@ -182,7 +182,7 @@ def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]
 
 
 def set_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
-    """Return the chunks with a `vector_hash`, which those before position `first` have already."""
+    """Return the chunks with their `vector_hash`; the chunks before position `first` have one already."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
     hashed = chunks[:first]
@@ -200,18 +200,18 @@ def set_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
 
 
 BATCH_BYTES = 512 << 10
-"""About how many bytes of a long conversation are indexed at a time."""
+"""How many bytes of a long conversation are indexed at a time, approximately."""
 WHOLE_BYTES_MAX = 2 << 20
 """The maximum size in bytes of a conversation that is indexed as one part."""
 UNFINISHED_SUFFIX = " …"
-"""The end of an entry's signature while later parts of its conversation are not indexed yet."""
+"""The suffix of an entry's signature until all parts of its conversation are indexed."""
 
 
 @dataclass(frozen=True)
 class _IndexedConversationPart:
-    """The indexed part of a conversation: its number of chunks, and their latest time.
+    """The indexed part of a conversation: the number of its chunks, and their latest time.
 
-    `mark` is its end, None if reading cannot resume there.
+    `mark` is the end of the part; None if reading cannot resume there.
     """
 
     mark: TurnResumePoint | None = None
@@ -224,8 +224,8 @@ def read_conversation_entry_parts(
 ) -> Iterator[EntryPartToWrite]:
     """Yield the parts of a conversation that are not indexed yet.
 
-    Each part must be written before the next one is requested. Damaged events are left out, and the
-    entry's `error` names the first problem.
+    The caller must write each part before it requests the next one. Damaged events are left out, and
+    the `error` of the entry names the first problem.
     """
     from kbtui.conversations.conversation_classes import TurnRangeOfConversation
     from kbtui.conversations.conversation_repository import get_conversation_format
@@ -250,7 +250,7 @@ def read_conversation_entry_parts(
         if part.is_last:
             return
         if known.mark is None:
-            # There is no mark to resume from, so read the rest at once.
+            # Without a mark, reading cannot resume, so read the rest at once.
             max_bytes = info.size
 
 
@@ -275,9 +275,9 @@ def _make_conversation_entry_part(
     known: _IndexedConversationPart,
     embed_tool_results: bool,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
-    """Return a part of a conversation for writing, and the part that will be indexed after that.
+    """Return the part to write, and what part of the conversation is indexed once it is written.
 
-    The last chunks before the part are written again, because their neighbours change.
+    The part begins with the last indexed chunks, because their neighbours change.
     """
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)
@@ -296,15 +296,15 @@ def _make_conversation_entry_part(
     if part.conversation.problems and not entry.error:
         entry = entry._replace(error=part.conversation.problems[0])
     if not part.is_last:
-        # No file has this state, so the next refresh continues here, and until then hits of the entry
-        # count as outdated.
+        # No file has this signature, so the next refresh continues here. Until then, each hit of the
+        # entry is compared with the file.
         entry = entry._replace(signature=f"{entry.signature}{UNFINISHED_SUFFIX}", stat="")
     now = _IndexedConversationPart()
     if part.mark is not None:
         settled = [chunk for chunk in new_chunks if (chunk.turn or 0) <= part.mark.turns]
         times = [chunk.timestamp or 0.0 for chunk in settled]
-        # Reading cannot resume if a chunk has no time: the index then uses the entry's time, which
-        # changes when the entry grows.
+        # A chunk without a time has the time of its entry, which changes when the entry grows. Such
+        # chunks must be written again, so reading cannot resume after them.
         if all(times):
             latest = max([known.latest, *times])
             now = _IndexedConversationPart(part.mark, known.chunks + len(times), latest)

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 CANCEL_CHECK_STEPS = 10_000
-"""How many SQLite instructions (about 100 microseconds) run between two checks for cancellation."""
+"""How many SQLite instructions run between two checks for cancellation; they take about 100 µs."""
 
-# SQL for a citation's time, or if it has none, the time at which its conversation was created.
+# SQL for the time of a citation; without one, the time at which its conversation was created.
 _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"
 
 
 class CitableEntry(Protocol):
-    """The attributes of an entry that determine how citations name it."""
+    """The attributes of an entry that are needed to find its citations."""
 
     id: str
     kind: str
@@ -44,8 +44,8 @@ def open_catalog_snapshot(
 ) -> Iterator[sqlite3.Connection]:
     """Open the catalog in a read transaction, so that all queries see the same state.
 
-    Raises `IndexUnavailable` if it cannot be read, or once `is_given_up` returns true; that also
-    cancels a running query.
+    Raises `IndexUnavailable` if the catalog cannot be read. `is_given_up` is called from time to time
+    during each query; if it returns true, the query is cancelled, and `IndexUnavailable` is raised.
     """
     path = reader.folder / "catalog.sqlite"
     try:
@@ -70,10 +70,10 @@ def open_catalog_snapshot(
 def _map_citation_targets_to_entries(
     workspace: Workspace, entries: Sequence[CitableEntry]
 ) -> dict[str, str]:
-    """Map the targets of citations to the ids of the entries that they mean.
+    """Map the targets of citations to the ids of the cited entries.
 
-    A subject is cited as `topic/slug`, or as its path if it was read as a file before it became a
-    subject.
+    The target of a subject is `topic/slug`. If an assistant read the file before it became a subject,
+    the target is its path.
     """
     root = f"{workspace.root}/"
     by_path = {
@@ -119,7 +119,7 @@ def count_all_citations(
     names = _map_citation_targets_to_entries(workspace, entries)
     rows = db.execute(
         f"SELECT t.target, date({_CITED_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
-        # The plus prevents SQLite from using the index on targets, which is eight times slower.
+        # The plus keeps SQLite from using the index on targets, which would take eight times as long.
         f"WHERE {_CITED_AT} >= ? GROUP BY +t.target, 2",
         (since,),
     ).fetchall()
@@ -136,7 +136,7 @@ def count_all_citations(
 def find_cited_entries(
     db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry]
 ) -> set[str]:
-    """Return the ids of the entries that any turn ever cited."""
+    """Return the ids of the entries that at least one turn cites."""
     names = _map_citation_targets_to_entries(workspace, entries)
     targets = [row[0] for row in db.execute("SELECT DISTINCT target FROM citations")]
     names |= _map_chunk_targets_to_entries(db, targets)
@@ -144,7 +144,7 @@ def find_cited_entries(
 
 
 def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, str]:
-    """Map those targets that are chunks (`chunk:<id>`) to the ids of the chunks' entries."""
+    """Map the targets of cited chunks (`chunk:<id>`) to the ids of the chunks' entries."""
     loose = json.dumps([target[6:] for target in targets if target.startswith("chunk:")])
     rows = db.execute(
         "SELECT 'chunk:' || id, entry_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))",
@@ -163,10 +163,10 @@ DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
 class EntryFilter:
     """Conditions on entries. An entry is listed if it meets all of them.
 
-    Its title or text must contain every word of `q` (separated by spaces) and every one of `phrases`,
-    but none of `without`; case is ignored. `types` are entry types, source kinds or `conversation`.
-    `since` and `until` limit the time of creation in Unix seconds; `until` itself is excluded. Hidden
-    and archived entries are listed only with `hidden` and `archived`.
+    The title or text must contain every word of `q` and every text of `phrases`, but no text of
+    `without`; case is ignored. `types` are entry types, source kinds or `conversation`. `since`
+    (inclusive) and `until` (exclusive) limit the time of creation in Unix seconds. Hidden and archived
+    entries are listed only if `hidden` and `archived` are true.
     """
 
     q: str = ""
@@ -182,13 +182,13 @@ class EntryFilter:
 
     @property
     def conditions_hash(self) -> str:
-        """A hash of the conditions. A cursor is valid only for a filter with the same key."""
+        """A hash of the conditions. A cursor is valid only for a filter with the same hash."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass
 class EntryRow:
-    """One entry of a page. `cites_30d` counts its citations in the last 30 days."""
+    """One entry of a page. `cites_30d` is the number of its citations in the last 30 days."""
 
     id: str
     ref: str
@@ -213,7 +213,7 @@ class EntryRow:
 
 @dataclass
 class EntryPage:
-    """A page of entries, newest first; the totals count all entries that match the filter."""
+    """A page of entries, newest first. The totals count the matching entries of all pages."""
 
     entries: list[EntryRow] = field(default_factory=list)
     total: int = 0
@@ -236,10 +236,10 @@ def query_entry_page(
     is_given_up: Callable[[], bool] | None = None,
     only: str | None = None,
 ) -> EntryPage:
-    """Return a page of entries, starting at `cursor`; its size is `limit`, but at most `most`.
+    """Return a page of entries that starts at `cursor`. It has up to `limit` entries, but at most `most`.
 
-    If `vectors` is false (the model is switched off), no entry counts as pending. `only` is the id
-    of the only entry to return. Raises `UsageError` if the cursor is invalid or belongs to another
+    If `vectors` is false because the model is switched off, no entry counts as pending. With `only`,
+    an entry id, the page has no other entry. Raises `UsageError` if the cursor is invalid or belongs to another
     filter, and `IndexUnavailable` once `is_given_up` returns true.
     """
     limit = max(1, min(most, limit))
@@ -347,7 +347,7 @@ def _make_sql_in_clause(column: str, values: Sequence[str]) -> str:
 
 
 def _make_entry_filter_sql(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
-    """Return a filter as SQL conditions, and the values of their placeholders."""
+    """Return the SQL conditions of a filter, and the values of their placeholders."""
     conditions = [f"e.{flag} = 0" for flag in ("hidden", "archived") if not getattr(wanted, flag)]
     values: list[Any] = []
     for column, chosen in (("e.type", wanted.types), ("e.topic", wanted.topics)):
@@ -363,7 +363,7 @@ def _make_entry_filter_sql(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     terms += [("NOT ", word) for word in wanted.without]
     for negation, word in terms:
         if word.isascii() and "\0" not in word:
-            # SQLite's LIKE folds ASCII only and ends at a NUL character, but is much faster.
+            # LIKE is much faster, but it ignores the case of ASCII only, and it ends at a NUL character.
             escaped = "".join(f"\\{sign}" if sign in "\\%_" else sign for sign in word)
             test, value = "{} LIKE ? ESCAPE '\\'", f"%{escaped}%"
         else:
@@ -405,7 +405,10 @@ def _encode_page_cursor(created: float, entry_id: str, wanted: EntryFilter) -> s
 
 
 def _decode_page_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
-    """Return the creation time and id of the last entry before the page; raises `UsageError`."""
+    """Return the creation time and id of the last entry before the page.
+
+    Raises `UsageError` if the cursor is invalid or belongs to another filter.
+    """
     fault = "the cursor belongs to another filter"
     try:
         padded = cursor + "=" * (-len(cursor) % 4)

@@ -1,12 +1,12 @@
 """Generations of the index: creates, publishes and removes them, and checks them for damage.
 
-Each generation is a directory `gen-<fingerprint>-<n>` in the workspace's cache directory, and the
-link `current` leads to the one in use. A new schema, chunker, tokenizer or language changes the
-fingerprint, so the index is built in a new directory. One rename of the link publishes it once it
-is complete.
+Each generation is a directory `gen-<fingerprint>-<n>` in the workspace's cache directory. The
+symbolic link `current` points to the generation in use. A new schema, chunker, tokenizer or language
+changes the fingerprint, so the index is built in a new directory. Once the new generation is complete,
+the link is replaced in one step.
 
-Damage is a flipped bit, or a file cut short by a full disk or a bad sector. The catalog has a
-checksum for each entry, and tantivy's files each end with one.
+Damage is a flipped bit, a bad sector, or a file that a full disk has cut short. The catalog has a
+checksum for each entry, and each of tantivy's files ends with its checksum.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def compute_index_schema_hash() -> str:
 
 
 def compute_index_fingerprint(settings: Settings) -> str:
-    """Return the schema hash and six hex digits for the settings that determine an index's content."""
+    """Return the schema hash, followed by six hex digits for the settings that change the index."""
     chosen = (settings.language, settings.embed_tool_results)
     return f"{compute_index_schema_hash()}{_hash_values(chosen)}"
 
 
 def _hash_values(values: tuple[object, ...]) -> str:
-    # Not `hashlib`: importing it takes 3 ms, and a search without an engine waits for it.
+    # Importing `hashlib` takes 3 ms, for which a search without an engine would have to wait.
     return f"{zlib.crc32(repr(values).encode()) & 0xFFFFFF:06x}"
 
 
@@ -72,7 +72,7 @@ def find_current_index_generation(cache_dir: Path) -> Path | None:
 
 
 def create_index_generation(cache_dir: Path, fingerprint: str) -> Path:
-    """Create an empty generation with a fingerprint, and return its directory."""
+    """Create the directory of a new generation with this fingerprint, and return it."""
     folder = cache_dir / f"gen-{fingerprint}-{time.time_ns():x}"
     make_private_directory(folder)
     return folder
@@ -83,7 +83,7 @@ def publish_index_generation(folder: Path) -> None:
     link = folder.parent / f"{CURRENT_LINK}.new"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)
-    os.replace(link, folder.parent / CURRENT_LINK)  # noqa: PTH105  (a link, not what it points to)
+    os.replace(link, folder.parent / CURRENT_LINK)  # noqa: PTH105  (this replaces the link itself, not its target)
 
 
 def remove_old_index_generations(cache_dir: Path, keep: Path) -> None:
@@ -102,7 +102,10 @@ _READ_BYTES = 1 << 20
 
 
 def find_index_damage(folder: Path, stop: threading.Event | None = None) -> str | None:
-    """Return a phrase for the damage of a generation; None if there is none or once `stop` is set."""
+    """Check a generation for damage, and return a phrase that describes it.
+
+    Returns None if there is no damage, or once `stop` is set.
+    """
     from kbtui.index.index_catalog import IndexCatalog
 
     try:
@@ -120,27 +123,27 @@ def find_index_damage(folder: Path, stop: threading.Event | None = None) -> str 
 
 
 def find_index_damage_behind_error(error: BaseException, folder: Path) -> str | None:
-    """Return a phrase for the damage that made reading a generation fail; None if there is none."""
+    """Return a phrase for the damage that caused a read error; None if damage did not cause it."""
     if isinstance(error, IndexUnavailable):
         return error.message
     if isinstance(error, sqlite3.DatabaseError) or is_rust_panic(error):
         return f"the index cannot be read: {error}"
     if isinstance(error, KbtuiError) or not isinstance(error, Exception):
         return None
-    # Any other error can come from damaged files or from a bug, so check the files.
+    # Damaged files or a bug can cause any other error, so check the files.
     return find_index_damage(folder)
 
 
 def is_rust_panic(error: BaseException) -> bool:
-    """Whether an error is a panic of a Rust library, which does not derive from `Exception`."""
+    """Whether an error is a panic of a Rust library; its class is not a subclass of `Exception`."""
     return type(error).__name__ == "PanicException"
 
 
 def find_damaged_tantivy_file(folder: Path) -> str | None:
     """Return a phrase for the first damaged file of a tantivy index; None if there is none.
 
-    Checks only the files that `meta.json` names. If one disappears during the check, a writer has
-    replaced it, and the check starts again.
+    Checks only the files of the segments that `meta.json` names. If a file disappears during the check,
+    a writer has replaced it, so the check starts again.
     """
     for _ in range(3):
         found = _find_damaged_segment_file(folder)
@@ -173,7 +176,7 @@ def _find_damaged_segment_file(folder: Path) -> str | None:
 def _has_valid_tantivy_checksum(path: Path) -> bool:
     """Whether a tantivy file matches the checksum in its footer.
 
-    The footer is JSON with the key `crc`, followed by its length and a magic number.
+    The footer is a JSON object with the key `crc`, then the length of the JSON and a magic number.
     """
     size = path.stat().st_size
     if size < _FOOTER.size:

@@ -25,7 +25,10 @@ _Result = TypeVar("_Result")
 def _delegate_to_catalog(
     method: Callable[Concatenate[IndexCatalog, _Parameters], _Result],
 ) -> Callable[Concatenate[IndexReader, _Parameters], _Result]:
-    """Make a method of `IndexReader` from one of `IndexCatalog`: it takes the lock and translates errors."""
+    """Return a method of `IndexReader` that calls a method of `IndexCatalog`.
+
+    It holds the lock during the call, and turns read errors into `IndexUnavailable`.
+    """
 
     @wraps(method)
     def call(
@@ -40,8 +43,8 @@ def _delegate_to_catalog(
 class IndexReader:
     """Reads the generation in use. Any thread may use it.
 
-    The constructor raises `IndexUnavailable` if there is no generation. When another generation
-    replaces this one (`is_generation_replaced`), create a new reader.
+    The constructor raises `IndexUnavailable` if there is no readable generation. If
+    `is_generation_replaced` returns true, the caller must create a new reader.
     """
 
     def __init__(self, cache_dir: Path) -> None:
@@ -99,7 +102,7 @@ class IndexReader:
         name = "hidden" if hidden else "lexical"
         with self._lock:
             index = self._lexical.get(name)
-            # A commit replaces this file. If it is the same file, there is nothing to reload.
+            # Each commit replaces this file. If it is still the same file, there is nothing to reload.
             commit = _get_inode_and_time(self.folder / name / "meta.json")
             if index is None:
                 index = self._lexical[name] = open_tantivy_index(self.folder / name, self.language)
@@ -109,7 +112,7 @@ class IndexReader:
             return index
 
     def get_configuration_file_states(self) -> list[list[object]]:
-        """Return path, size and modification time of each configuration file at the last refresh."""
+        """Return the path, size and modification time of each configuration file at the last refresh."""
         with self._lock_catalog():
             value = self._catalog.get_meta_value("configuration")
             return json.loads(value) if value else []

@@ -35,27 +35,30 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""How many entries are written before even an unchanged index of hidden entries is committed.
+"""How many written entries cause a commit of the index of hidden entries, even if it is unchanged.
 
-The commit stores the catalog's sequence number, after which the next start repeats all changes.
+The commit stores the catalog's sequence number. The next start applies only the changes after it.
 """
 
 MAX_STALE_SHARE = 2e-5
-"""The maximum share of replaced documents in BM25's statistics. Each commit replaces at least one
-document, the one with the sequence number."""
+"""The maximum share of replaced documents in BM25's statistics.
+
+Each commit replaces at least one document: the watermark.
+"""
 
 
 class IndexStorage:
-    """The catalog and keyword indexes of the generation at `folder`, opened for writing.
+    """The catalog and the keyword indexes of the generation at `folder`, opened for writing.
 
-    `writers[False]` writes the keyword index of visible entries, `writers[True]` that of hidden
-    entries. Only one thread may use it.
+    `writers[False]` writes the keyword index of visible entries, and `writers[True]` that of hidden
+    entries. Only one thread may use this class.
     """
 
     def __init__(self, cache_dir: Path, settings: Settings, *, rebuild: bool = False) -> None:
         """Open or create the files; raises `IndexUnavailable` or `OSError`.
 
-        `rebuild` creates a new generation; the old one stays in use until `publish_new_generation`.
+        `rebuild` creates a new generation. The old one stays in use until `publish_new_generation` is
+        called.
         """
         self.cache_dir, self.settings = cache_dir, settings
         self._uncommitted = 0
@@ -79,7 +82,7 @@ class IndexStorage:
         self._update_keyword_indexes_from_catalog()
 
     def _is_current_or_unpublished(self) -> bool:
-        """Whether readers find the files, or are not to find them yet."""
+        """Whether the link points to this generation, or this generation is not published yet."""
         current = index_generations.find_current_index_generation(self.cache_dir)
         return self._unpublished or current == self.folder
 
@@ -106,21 +109,21 @@ class IndexStorage:
         )
 
     def publish_new_generation(self) -> None:
-        """Switch to the new generation, if there is one."""
+        """Make a new generation the one in use; do nothing if there is no new one."""
         if self._unpublished:
             index_generations.publish_index_generation(self.folder)
             self._unpublished = False
             index_generations.remove_old_index_generations(self.cache_dir, self.folder)
 
     def _update_keyword_indexes_from_catalog(self) -> None:
-        """Apply to the keyword indexes the catalog's changes since their last commit."""
+        """Apply the catalog's changes since the last commit of each keyword index to that index."""
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
             mark = writer.read_catalog_watermark()
             if mark == seq:
                 continue
             if mark > seq:
-                # The machine crashed and the catalog lost transactions: write all entries again.
+                # The machine crashed and the catalog lost transactions, so write all entries again.
                 mark = 0
                 for entry_id in self.catalog.list_entry_ids():
                     writer.remove_entry(entry_id)
@@ -148,7 +151,7 @@ class IndexStorage:
         return found
 
     def write_entry_parts(self, parts: list[EntryPartToWrite]) -> None:
-        """Replace entries or parts of them in one transaction."""
+        """Replace entries, or parts of entries, in one transaction."""
         if not parts:
             return
         self._uncommitted += len(parts)
@@ -174,12 +177,15 @@ class IndexStorage:
             self.writers[not entry.hidden].remove_entry(entry.id)
 
     def count_stale_documents(self) -> int:
-        """Count the documents of the keyword indexes that `compact_keyword_indexes` would rewrite."""
+        """Return how many documents `compact_keyword_indexes` would rewrite."""
         stale = filter(_has_too_many_stale_documents, self.writers.values())
         return sum(writer.count_committed_documents() for writer in stale)
 
     def compact_keyword_indexes(self, give_up: Callable[[], bool]) -> None:
-        """Rewrite the keyword indexes in which replaced documents affect scores; stop if `give_up()`."""
+        """Rewrite the keyword indexes in which replaced documents affect the scores.
+
+        Stops once `give_up` returns true; the index that it was rewriting stays unchanged.
+        """
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
             if not _has_too_many_stale_documents(writer):
@@ -196,8 +202,9 @@ class IndexStorage:
         """Commit the keyword indexes, so that searches find the changes."""
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
-            # Commit only an index that changed: changes of hidden entries must not affect the
-            # visible index's statistics, and the commit is the slowest step after a file is saved.
+            # Commit only an index that has changed. First, a change of a hidden entry must not affect
+            # the statistics of the visible index. Second, after a file is saved, the commit is the
+            # slowest step.
             if writer.has_changes or (hidden and self._uncommitted > MAX_LAG):
                 writer.commit_with_watermark(seq)
                 if hidden:
@@ -209,7 +216,7 @@ def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
-    """Whether the fields that an entry's documents contain, except the time, are unchanged."""
+    """Whether all fields of an entry that its documents contain are unchanged, except the time."""
     names = ("title", "kind", "type", "topic", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
@@ -218,19 +225,25 @@ ComparedItem = TypeVar("ComparedItem")
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS, COMMIT_SECONDS_MAX = 2.0, 16.0
-"""The pause in seconds between two commits during a refresh, at first and at most. It doubles each time,
-because indexing waits for each commit."""
+"""The first and the maximum pause in seconds between two commits during a refresh.
+
+The pause doubles after each commit, because indexing waits for each commit.
+"""
 PATIENCE_SECONDS = 0.5
-"""The minimum time in seconds that a refresh runs before another requested refresh interrupts it. The
-interruption keeps a saved subject from waiting for a long conversation."""
+"""How many seconds a refresh runs before another requested refresh may interrupt it.
+
+Without interruptions, a saved subject would wait until a long conversation is indexed.
+"""
 
 
 @dataclass
 class IndexRefreshChanges:
-    """What a refresh changed: subjects (`topic/slug`), conversations (ids), and removed entries.
+    """What a refresh changed.
 
-    `knowledge` says whether topics or subjects changed. `is_unfinished` says whether the refresh was
-    interrupted for another one, which indexes the rest.
+    `subjects` lists `topic/slug` of the changed subjects, `conversations` the ids of the changed
+    conversations. `removed` is the number of removed entries. `knowledge` says whether topics or
+    subjects changed. If `is_unfinished` is true, the refresh was interrupted, and the next one
+    indexes the rest.
     """
 
     knowledge: bool = False
@@ -247,8 +260,8 @@ class IndexRefreshChanges:
 class IndexProgress:
     """The progress of one phase of indexing.
 
-    In the phase "keywords", `done` and `total` count entries; in the phase "vectors", chunks.
-    `pause_reason` says why the work pauses, if it does.
+    `done` and `total` count entries in the phase "keywords", and chunks in the phase "vectors". If the
+    work pauses, `pause_reason` says why.
     """
 
     phase: str
@@ -258,13 +271,13 @@ class IndexProgress:
 
 
 class _RefreshStopped(Exception):
-    """A refresh was stopped while it compared files, before it changed anything."""
+    """A refresh was stopped while it compared the files with the catalog, before any change."""
 
 
 class WorkspaceIndex:
     """The index of one workspace, opened for writing. Only one thread may use it.
 
-    Setting `stop` ends a refresh after the current entry; the entries indexed by then are kept.
+    If `stop` is set, a refresh ends after the current entry; what it has indexed is kept.
     """
 
     def __init__(
@@ -309,7 +322,10 @@ class WorkspaceIndex:
         self.storage.close()
 
     def refresh_index(self, *, retry: bool = False) -> IndexRefreshChanges:
-        """Index the files that differ from the catalog; with `retry`, also those that had an error."""
+        """Index all files that differ from the catalog.
+
+        With `retry`, this also indexes entries again that had an error.
+        """
         from kbtui.knowledge import load_knowledge
 
         knowledge = load_knowledge(self.workspace)
@@ -326,7 +342,7 @@ class WorkspaceIndex:
         except _RefreshStopped:
             return IndexRefreshChanges(is_unfinished=True)
         changes = IndexRefreshChanges()
-        # With this, clients notice that configuration files have changed since the refresh.
+        # Clients compare this with the files, to notice that the configuration has changed.
         state = json.dumps([_get_file_size_and_time(path) for path in knowledge.files])
         if self.catalog.get_meta_value("configuration") != state:
             with self.catalog.open_write_transaction():
@@ -340,10 +356,11 @@ class WorkspaceIndex:
         return changes
 
     def compact_keyword_indexes(self, most: int | None = None) -> int:
-        """Remove replaced documents from the keyword indexes, unless this rewrites over `most`.
+        """Remove replaced documents from the keyword indexes, which rewrites the other documents.
 
-        Returns how many documents still have to be rewritten. Without `most` there is no limit. A
-        requested refresh stops the compaction.
+        Does nothing if it would rewrite more than `most` documents; None means no limit. Without a
+        limit, a requested refresh stops the compaction. Returns how many documents remain to be
+        rewritten.
         """
         stale = self.storage.count_stale_documents()
         if stale and (most is None or stale <= most):
@@ -398,7 +415,7 @@ class WorkspaceIndex:
         from kbtui.citations import CitationTargetLookup
         from kbtui.conversations.conversation_repository import list_conversations
 
-        # Metadata of conversations is read only if one of them changed.
+        # Read the metadata of conversations only if a conversation has changed.
         infos = list_conversations(self.workspace, counts=False) if conversations else []
         subjects.sort(key=lambda subject: -subject.mtime_ns)
         changed = [info for info in infos if info.id in conversations]
@@ -424,7 +441,7 @@ class WorkspaceIndex:
             parts.append(part)
             done += part.is_last
             now = time.monotonic()
-            # Write each part of a conversation before reading the next, which builds on it.
+            # Write each part of a conversation before the next one is read, which depends on it.
             is_full = len(parts) >= BATCH_ENTRIES or now - written > BATCH_SECONDS
             if is_full or not part.is_last:
                 self.storage.write_entry_parts(parts)
@@ -469,7 +486,10 @@ def _iterate_indexed_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:
 
 
 def _get_file_size_and_time(path: Path) -> list[object]:
-    """Return path, size and modification time (ns) of a file; a missing file has None for both."""
+    """Return the path, size and modification time (ns) of a file.
+
+    The size and the time of a missing file are None.
+    """
     try:
         status = path.stat()
     except OSError:

@@ -1,9 +1,9 @@
 """The keyword indexes, which rank chunks by tantivy's BM25. No other module writes them.
 
-There are two with the same schema: `lexical`, and `hidden` for hidden subjects. In a common index,
-the scores of visible entries would reveal which words hidden subjects contain. Each commit writes
-the watermark, a document with the catalog's sequence number, which says how much of the catalog the
-index contains.
+There are two indexes with the same schema: `lexical`, and `hidden` for hidden subjects. In a common
+index, the scores of visible entries would reveal which words hidden subjects contain. Each commit
+writes the watermark, a document with the catalog's sequence number. The watermark says how much of
+the catalog the index contains.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Increase it when the schema or the analyzers change.
 """
 
 CONTEXT_CHARACTERS = 600
-"""How many characters of a chunk's neighbours on each side are indexed with it."""
+"""How many characters before a chunk, and after it, are indexed as its context."""
 
 MAX_ARGUMENT_TERMS = 60
 """The maximum number of terms by which one argument can be found."""
@@ -55,7 +55,7 @@ def make_keyword_index_schema(language: str = "") -> Any:
     """
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("chunk", indexed=True, fast=True)
-    # A number for each entry, to group chunks by entry without reading the catalog.
+    # `owner` is a number for each entry, to group chunks by entry without reading the catalog.
     builder.add_unsigned_field("owner", fast=True)
     builder.add_unsigned_field("tie", fast=True)
     builder.add_text_field("entry", tokenizer_name="raw", index_option="basic")
@@ -83,9 +83,9 @@ def list_further_language_fields(setting: str) -> dict[str, str]:
 
 
 def make_text_analyzer(language: str) -> Any:
-    """Return an analyzer for prose: lower case, ASCII-folded, stemmed for a language ("" for none).
+    """Return an analyzer that lower-cases words, removes accents, and stems for a language.
 
-    Raises `IndexUnavailable` for an unknown language.
+    If `language` is "", it does not stem. Raises `IndexUnavailable` for an unknown language.
     """
     builder = (
         tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
@@ -106,7 +106,7 @@ def make_text_analyzer(language: str) -> Any:
 
 
 def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> Any:
-    """Open or `create` a tantivy index; raises `IndexUnavailable`."""
+    """Open a tantivy index; with `create`, create it if it is missing. Raises `IndexUnavailable`."""
     if create:
         make_private_directory(folder)
     try:
@@ -138,10 +138,10 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
 class KeywordIndexWriter:
     """Writes one of the two keyword indexes. Only one thread may use it.
 
-    `has_changes` says whether there is something to commit. An unnecessary commit would change
-    scores: the watermark is a document that each commit replaces, and replaced documents stay in the
-    statistics until tantivy merges segments or `rewrite_all_documents` removes them. A change of a
-    hidden entry must not change the scores of visible ones.
+    `has_changes` says whether there is something to commit. Even a commit without changes would change
+    scores, because it replaces the watermark. Replaced documents stay in the statistics until tantivy
+    merges segments or `rewrite_all_documents` removes them. A change of a hidden entry must not change
+    the scores of visible entries, so their index must not be committed then.
     """
 
     def __init__(self, folder: Path, language: str) -> None:
@@ -161,12 +161,13 @@ class KeywordIndexWriter:
         self._write_dummy_first_operation()
 
     def _write_dummy_first_operation(self) -> None:
-        # tantivy gives the first operation after opening the number of the last commit, so a merge
-        # assumes that it is done. If it were a deletion, the deleted documents would reappear.
+        # tantivy gives the first operation after opening the number of the last commit. A merge
+        # therefore assumes that this operation is already applied. If it were a real deletion, the
+        # deleted documents would reappear.
         self._writer.delete_documents_by_term("entry", _NO_ENTRY)
 
     def read_catalog_watermark(self) -> int:
-        """Return the catalog's sequence number at the last commit; 0 for a new index."""
+        """Return the catalog's sequence number at the last commit; 0 if the index is new."""
         self._index.reload()
         self._searcher = searcher = self._index.searcher()
         query = tantivy.Query.term_query(self._schema, "entry", _WATERMARK)
@@ -185,10 +186,10 @@ class KeywordIndexWriter:
         before: list[Chunk],
         written: WrittenEntryChunks,
     ) -> None:
-        """Write the documents of an entry's changed chunks, and delete those of removed ones.
+        """Write the documents of an entry's changed chunks, and delete the documents of its removed chunks.
 
         The entry must be in the index, and nothing except its chunks may have changed. `before` are
-        the chunks directly before the written ones; their text is indexed as context.
+        the chunks directly before the written chunks; their text is indexed as context.
         """
         chunks = written.chunks
         # A chunk without a time of its own has the entry's time, which has changed.
@@ -207,7 +208,7 @@ class KeywordIndexWriter:
         """Delete an entry's documents, if there are any."""
         is_indexed = entry_id in self._added
         if not is_indexed and self._searcher.doc_freq("entry", entry_id):
-            # The frequency includes deleted documents.
+            # The frequency includes deleted documents, so search for one that still exists.
             query = tantivy.Query.term_query(self._schema, "entry", entry_id, "basic")
             is_indexed = bool(self._searcher.search(query, limit=1, count=False).hits)
         if is_indexed:
@@ -245,10 +246,10 @@ class KeywordIndexWriter:
         watermark: int,
         give_up: Callable[[], bool],
     ) -> bool:
-        """Write all entries again, so that no replaced document remains; return whether it finished.
+        """Write all entries again, so that no replaced document remains.
 
-        Merging segments would do the same, but tantivy-py has no function for it. The index changes
-        only at the commit; if `give_up` returns true, it stays unchanged.
+        Merging segments would do the same, but tantivy-py has no function for it. If `give_up` returns
+        true, the index stays unchanged. Returns whether all entries were written.
         """
         self._writer.delete_documents_by_query(tantivy.Query.all_query())
         for entry, chunks in entries:
@@ -304,7 +305,7 @@ class KeywordIndexWriter:
             self._writer.add_document(document)
 
     def close(self) -> None:
-        """Close the index, and discard what was not committed."""
+        """Close the index, and discard uncommitted changes."""
         if self.has_changes:
             # Without a rollback, the writer's threads would first index all queued documents.
             self._writer.rollback()
@@ -314,8 +315,8 @@ class KeywordIndexWriter:
 def make_tool_argument_terms(key: str, value: str) -> list[str]:
     """Return the terms by which the filter `arg:` finds an argument.
 
-    These are the key, and `key=` followed by the whole value, one of its words, the end of a path,
-    or one of its parent directories.
+    These are the key alone, and `key=` followed by the whole value, a word of the value, the end of a
+    path in it, or a parent directory of a path.
     """
     key, value = key.lower(), " ".join(value.lower().split())
     words = value.split(" ")
@@ -331,8 +332,8 @@ def make_tool_argument_terms(key: str, value: str) -> list[str]:
 def _join_text_with_neighbours(chunks: list[Chunk], position: int) -> str:
     """Return a chunk's text with the end of the text before it and the start of the text after it.
 
-    The chunk itself is included, so that a short entry's chunk does not score lower than one with
-    neighbours (docs/search-quality.md).
+    The chunk's own text is included, because the only chunk of a short entry would otherwise score
+    lower than a chunk with neighbours (docs/search-quality.md).
     """
     start, end = max(0, position - CONTEXT_CHUNKS), position + CONTEXT_CHUNKS + 1
     before = "".join(f"{one.text}\n" for one in chunks[start:position] if one.embed)

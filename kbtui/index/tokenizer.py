@@ -1,8 +1,8 @@
-"""Words for identifiers, paths, versions, and scripts without spaces.
+"""Extracts words from identifiers, paths, versions, and scripts without spaces.
 
 tantivy's tokenizer splits text into runs of letters and digits: `camelCase` is one word,
-`read_subject` is two, `C++` is `c`, and a Chinese sentence is one long word. This module makes the
-words of a second field, `code`, and by the same rules the words of a query for that field.
+`read_subject` is two, `C++` is `c`, and a Chinese sentence is one long word. This module extracts the
+words of a second field, `code`. The words of a query for that field are extracted by the same rules.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TOKENIZER_VERSION = 3
-"""The version of the words, a part of the generation's fingerprint.
+"""The version of the rules for words, a part of the generation's fingerprint.
 
-Increase it when the same text gives other words.
+Increase it when the same text gives different words.
 """
 
 # The alternatives: joined words (a/b.py, a-b, a::b, 2.8.3); C++ and C#; camel case or underscores
-# (aB, ABc, a_b). Each starts at the start of a word and never backtracks into it, so that the time
-# for a long blob is linear.
+# (aB, ABc, a_b). Each alternative starts at the start of a word and never backtracks, so that the time
+# for a very long word is linear.
 _COMPOUND = re.compile(
     r"(?<![A-Za-z0-9_])(?:"
     r"[A-Za-z0-9_]++(?:(?:/\.|[.\-/]|::)[A-Za-z0-9_]++)++"
@@ -36,8 +36,8 @@ _COMPOUND_SEPARATOR = re.compile(r"[.\-/_:]+")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 MAX_COMPOUND_LENGTH, MAX_PATH_ENDS = 200, 5
-"""The maximum length of a compound in characters, and the maximum number of words that are made
-from the ends of a path or dotted name."""
+"""The maximum length of a compound in characters, and the maximum number of ends of a path or dotted
+name that are indexed."""
 
 
 # Not compiled here: this takes two milliseconds, and English texts do not need it.
@@ -48,10 +48,10 @@ _UNSPACED_SCRIPT = (
 
 
 class CodeWordForms(NamedTuple):
-    """The forms of a query's word in the field `code`.
+    """The forms in which a word of a query can occur in the field `code`.
 
-    A text contains the word if it contains any of `wholes`, all `parts` of a camelCase word, or all
-    `pairs` of characters of a script without spaces.
+    `wholes` are forms of the whole word, `parts` are the parts of a camelCase word, and `pairs` are
+    pairs of characters of a script without spaces.
     """
 
     wholes: list[str]
@@ -67,8 +67,8 @@ def normalize_text(text: str) -> str:
 
 
 def extract_code_words(text: str) -> Iterator[str]:
-    """Yield the words of the field `code`: compounds, camelCase parts, pairs of CJK characters."""
-    # Most of a text is plain words, and skipping them is faster than matching them.
+    """Yield the words of a text for the field `code`: compounds, camelCase parts, pairs of CJK characters."""
+    # Most words of a text are plain, and skipping them is faster than matching them.
     odd = " ".join(
         [
             word
@@ -88,12 +88,12 @@ def extract_code_words(text: str) -> Iterator[str]:
 
 
 def get_code_word_forms(word: str) -> CodeWordForms:
-    """Return the forms of a query's word."""
+    """Return the forms in which a word of a query can occur in the field `code`."""
     wholes: list[str] = []
     parts: list[str] = []
     for match in _COMPOUND.finditer(word[: MAX_COMPOUND_LENGTH * 2]):
         whole = match[0].lower()
-        # A path is searched as written, because its ends would find other paths.
+        # Search only for the whole path, because its ends would find other paths.
         wholes += [whole, _join_word_parts(whole)]
         if version := _VERSION.fullmatch(whole):
             wholes.append(version[1])
@@ -103,7 +103,11 @@ def get_code_word_forms(word: str) -> CodeWordForms:
 
 
 def _iterate_compound_word_forms(whole: str) -> Iterator[str]:
-    """Yield a compound with and without `_` and `-`, a path's ends, and a version's shorter forms."""
+    """Yield the indexed forms of a compound.
+
+    These are the compound with and without `_` and `-`, the ends of a path, and the shorter forms of a
+    version.
+    """
     lower = whole.lower()
     if match := _VERSION.fullmatch(lower):
         numbers = match[1].split(".")
@@ -124,7 +128,7 @@ def _join_word_parts(word: str) -> str:
 
 
 def split_camel_case(word: str) -> list[str]:
-    """Return the lower-case parts of the camelCase words in a compound, [] if it has none."""
+    """Return the parts of the camelCase words in a compound in lower case; [] if there are none."""
     if word.islower() or word.isupper():
         return []
     found: list[str] = []
@@ -136,7 +140,7 @@ def split_camel_case(word: str) -> list[str]:
 
 
 def extract_cjk_character_pairs(text: str) -> Iterator[str]:
-    """Yield overlapping pairs of characters of scripts without spaces; a lone character as it is."""
+    """Yield the overlapping pairs of characters of scripts without spaces, and single characters alone."""
     for match in re.finditer(_UNSPACED_SCRIPT, text):
         run = match[0]
         if len(run) == 1:

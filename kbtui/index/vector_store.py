@@ -1,7 +1,7 @@
 """The vectors: a LanceDB table for each model. No other module imports LanceDB.
 
-A row has a chunk's number, its vector, and the columns that searches filter by, so that filters apply
-before ranking. `embedding_queue` writes rows in batches.
+A row has the number and the vector of a chunk, and the columns by which searches filter, so that
+filters apply before ranking. `embedding_queue` writes rows in batches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kbtui.errors import IndexUnavailable
 from kbtui.index.entries_and_chunks import RankedChunk, sort_ranked_chunks
 from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
 
-# Set before the import, because Lance otherwise logs to file descriptor 2.
+# Set these variables before the import; otherwise, Lance writes a log to standard error.
 os.environ.setdefault("LANCEDB_LOG", "error")
 os.environ.setdefault("LANCE_LOG", "error")
 
@@ -32,41 +32,49 @@ if TYPE_CHECKING:
 VECTORS_VERSION = 3
 """The version of the table, a part of its name.
 
-Increase it when the columns change or when vectors are made from other texts.
+Increase it when the columns change, or when vectors are computed from different texts.
 """
 
 EXACT_ROWS = 10_000
-"""A table with at least this many rows gets an index of one partition. This index is exact, and
-three times as fast as a search without an index."""
+"""A table with at least this many rows gets an index of one partition.
+
+A search with this index is exact, and three times as fast as a search without an index.
+"""
 APPROXIMATE_ROWS = 100_000
-"""With at least this many rows, the index is approximate, because an exact one would be too slow.
-It has many partitions and one bit per dimension (RaBitQ, Gao and Long, 2024): a search reads some
-partitions and ranks their best rows by the whole vectors. It finds 99 % of the rows that the exact
-index finds (docs/performance.md)."""
+"""With at least this many rows, the index is approximate, because an exact index would be too slow.
+
+The approximate index has many partitions, and stores one bit per dimension (RaBitQ, Gao and Long,
+2024). A search reads some partitions, and ranks their best rows by the whole vectors. It finds 99 % of
+the rows that the exact index finds (docs/performance.md).
+"""
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
 """The minimum number of rows that are ranked by their whole vectors."""
 REINDEX_GROWTH = 4
 """The factor by which the table grows before its index is rebuilt."""
 MAX_SUPPLEMENTS = 12
-"""The maximum number of additional indexes before the index is rebuilt. Each compaction gives new rows a
-small index of their own, and Lance never joins fragments of different indexes."""
+"""The maximum number of additional indexes before the index is rebuilt.
+
+Each compaction creates a small index for the new rows, and Lance never joins fragments of different
+indexes.
+"""
 NARROW_ROWS = 50_000
-"""If at most this many rows match a filter, the search is exact, because the nearest of so few rows
-may be in any partition."""
+"""If at most this many rows match a filter, the search is exact.
+
+The nearest of so few rows may be in any partition.
+"""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
-"""How much memory Lance may use to cache its index, and to cache metadata of its files."""
+"""How many bytes of memory Lance may use to cache its index, and to cache the metadata of its files."""
 KEEP_VERSIONS = timedelta(minutes=2)
 """How long old versions of the table are kept for threads that still read them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
-"""How far a query's vector moves towards that of a keyword hit, and how many of the best hits are
-candidates for this."""
+"""The weight of a keyword hit's vector, which is added to the vector of the query, and how many of the
+best keyword hits may provide it. The first of them that has a vector does."""
 MAX_FRAGMENTS = 24
-"""The number of fragments or writes after which `compact_vector_table` does its work."""
+"""`compact_vector_table` does nothing up to this number of fragments and of writes."""
 OVERFETCH = 5
-"""The number of fetched chunks, as a multiple of the limit. Surplus chunks of an entry are dropped
-afterwards."""
+"""How many times the limit a search fetches, because it drops surplus chunks of an entry afterwards."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "role", "entry")
@@ -113,7 +121,7 @@ class VectorStore:
             ) from error
 
     def read_vector_hashes(self) -> tuple[Any, Any]:
-        """Return number and hash of every row, as two arrays."""
+        """Return the chunk numbers and the vector hashes of all rows, as two arrays."""
         import numpy as np
 
         table = self.table.search().select(["number", "hash"]).to_arrow()
@@ -125,7 +133,7 @@ class VectorStore:
         return int(self.table.count_rows(where))
 
     def add_vectors(self, rows: Sequence[dict[str, Any]], vectors: Matrix) -> None:
-        """Add chunks: `rows` have all columns except the vector, which is in the same row of `vectors`."""
+        """Add rows to the table; each row of `vectors` is the vector of one of `rows`, in the same order."""
         if not rows:
             return
         columns: dict[str, Any] = {
@@ -139,7 +147,7 @@ class VectorStore:
         self._writes += 1
 
     def remove_vectors_of_chunks(self, numbers: Iterable[int]) -> None:
-        """Remove the rows of these chunks."""
+        """Remove the rows of the chunks with these numbers."""
         held = sorted(numbers)
         for at in range(0, len(held), 2000):
             part = ", ".join(map(str, held[at : at + 2000]))
@@ -149,10 +157,11 @@ class VectorStore:
     def search_nearest_chunks(
         self, vector: Sequence[float], where: str, limit: int, per_entry: int
     ) -> list[tuple[int, float]]:
-        """Return the nearest chunks with their cosine similarity, best first, ties by chunk id.
+        """Return the numbers of the nearest chunks with their cosine similarity, best first.
 
-        `where` is a condition from `make_vector_filter_sql`. At most `per_entry` chunks belong to one
-        entry, so that a long entry does not fill the result.
+        Equal similarities are sorted by chunk id. `where` is a condition from
+        `make_vector_filter_sql`. At most `per_entry` chunks of one entry are returned, so that a long
+        entry does not crowd out others.
         """
         wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
         if self._partitions > 1:
@@ -175,7 +184,7 @@ class VectorStore:
     def find_nearest_vector_rows(
         self, vector: Sequence[float], where: str, wanted: int, probed: int
     ) -> list[RankedChunk]:
-        """Return the nearest rows in `probed` partitions of the index; 0 searches without the index."""
+        """Return the nearest rows in `probed` partitions of the index; with 0, search without the index."""
         query: Any = self.table.search(list(vector), vector_column_name="vector")
         query = query.distance_type("cosine")
         if probed:
@@ -193,7 +202,7 @@ class VectorStore:
         ]
 
     def get_first_chunk_vector(self, numbers: Sequence[int]) -> list[float] | None:
-        """Return the vector of the first of these chunks that has one, None if none has."""
+        """Return the vector of the first of these chunks that has one; None if no chunk has a vector."""
         if not numbers:
             return None
         query: Any = self.table.search().where(f"number IN ({', '.join(map(str, numbers))})")
@@ -204,7 +213,7 @@ class VectorStore:
     def compact_vector_table(self, *, force: bool = False) -> None:
         """Join fragments, delete old versions, and index a large table.
 
-        Does nothing while there are few fragments and writes, unless `force` is set.
+        Without `force`, it does nothing while there are few fragments and writes.
         """
         stats: Any = self.table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]
@@ -264,7 +273,7 @@ def remove_vector_directory(folder: Path) -> None:
 
 
 def move_vector_towards(vector: list[float], towards: list[float] | None) -> list[float]:
-    """Move a query's vector by `LEAN_WEIGHT` towards another one (docs/search-quality.md)."""
+    """Return a query's vector plus `LEAN_WEIGHT` times another one (docs/search-quality.md)."""
     if towards is None:
         return vector
     return [mine + LEAN_WEIGHT * other for mine, other in zip(vector, towards, strict=True)]
