@@ -1,6 +1,7 @@
 """Search. `kbtui.search.search_pipeline.search_index` answers a `SearchRequest` with a `SearchAnswer`."""
 
-# The command line imports `search.filter_definitions` for its options, and does not need the types of a search.
+# The command line imports `search.filter_definitions` for its options, but needs no other type of this
+# package. These names are therefore imported on first use.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import Hit, SearchAnswer, SearchRequest

@@ -1,7 +1,7 @@
 """The table of filters (`key:value`) of the three surfaces: search, library and entries.
 
-The query parser, the completion of queries and the options of `kbtui search` and
-`kbtui entries` all read `FILTERS`. To add a filter, add a row.
+The query parser, the query suggestions and the options of `kbtui search` and `kbtui entries` all read
+`FILTERS`. To add a filter, add a row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
 
     LibraryCondition = Callable[[ConversationInfo, ConversationToolsAndModels, Any], bool]
-    """A function that returns whether a conversation matches a value (folded text, or a time)."""
+    """A function that returns whether a conversation matches a value: a case-folded text, or a time."""
     Surface = Literal["search", "library", "entries"]
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
 
@@ -31,7 +31,7 @@ VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 
 
 class FilterValueError(Exception):
-    """An invalid value of a filter: what is wrong, and what to write instead."""
+    """A filter has an invalid value. `hint` says what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -41,7 +41,8 @@ class FilterValueError(Exception):
 class FilterDefinition:
     """A filter such as `after:`, and the surfaces (search, library, entries) that have it.
 
-    A surface has the filter if the attribute named after the surface is set.
+    The attributes `search`, `library` and `entries` say how each surface applies the filter. An attribute
+    is empty if its surface does not have the filter.
     """
 
     def __init__(
@@ -67,26 +68,26 @@ class FilterDefinition:
         self.about = about
         """What the filter selects; this is also the help text of its option."""
         self.search = search
-        """The `SearchRequest` field with the filter's values; the key if there is no such field."""
+        """The field of `SearchRequest` with the values of the filter; the key if there is no such field."""
         self.term = term
-        """The field of the keyword index with the filter's values."""
+        """The field of the keyword index with the values of the filter."""
         self.entries = entries
-        """The field of an `EntryFilter` with the filter's values."""
+        """The field of `EntryFilter` with the values of the filter."""
         self.library = library
-        """The condition on conversations in the library."""
+        """The function that checks whether the library shows a conversation."""
         self.needs_summary = needs_summary
-        """Whether the library has to read the conversations to apply the filter."""
+        """Whether the library must read the events of a conversation to apply the filter."""
         self.choices = choices or {}
-        """The valid values, each with the indexed terms that it stands for."""
+        """The valid values, and the indexed terms that each value stands for."""
         self.shown_choices = offered or tuple(self.choices)
-        """The valid values that completion and help texts name."""
+        """The valid values that suggestions and help texts name."""
         self.noun = noun or key
-        """The word for a value of the filter in error messages."""
+        """What error messages call a value of the filter."""
         self.options = options
         """The options of the filter on the command line."""
         self.metavar = metavar
         self.includes_day = includes_day
-        """Whether a time limit includes the day that it names."""
+        """Whether a time limit includes the whole day that the value names."""
 
     def applies_to_surface(self, surface: Surface) -> bool:
         """Return whether a surface has the filter."""
@@ -94,7 +95,7 @@ class FilterDefinition:
 
     @property
     def option_names(self) -> str:
-        """The options of the filter, joined by `/` for error messages."""
+        """The options of the filter on the command line, joined by `/` for error messages."""
         return "/".join(self.options)
 
     def parse_choice_value(self, value: str) -> tuple[str, ...]:
@@ -106,7 +107,7 @@ class FilterDefinition:
     def parse_date_value(
         self, value: str, now: datetime | None = None, zone: tzinfo | None = None
     ) -> datetime:
-        """Parse a value of this filter as a date; raises `FilterValueError` if it is not one."""
+        """Parse a value of this filter as a date or time; raises `FilterValueError` if that fails."""
         from kbtui.dates import DATE_HINT, parse_date_or_age
 
         moment = parse_date_or_age(value, now, zone, to_end_of_day=self.includes_day)
@@ -239,7 +240,7 @@ def list_surface_filters(surface: Surface) -> list[FilterDefinition]:
 
 
 def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
-    """Return the filters of a surface by key and alias."""
+    """Return the filters of a surface by their keys and aliases."""
     return {name: row for row in list_surface_filters(surface) for name in (row.key, *row.aliases)}
 
 

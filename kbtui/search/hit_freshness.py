@@ -1,7 +1,7 @@
 """Checks whether the file of a hit is unchanged, has changed, or no longer has the text.
 
-No hit may come from a deleted or disabled subject. So the file of each hit is checked, and its
-topic, too, if the configuration has changed since indexing.
+An answer must not contain hits from deleted or disabled subjects. The file of each hit is therefore
+checked. If the configuration has changed since indexing, the topic and the subject are checked, too.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 HitFreshnessAndLines = tuple[Literal["fresh", "changed"], tuple[int, int] | None]
-"""Whether the file of a hit has changed, and the hit's current lines."""
+"""Whether the file of a hit is unchanged, and the current lines of the hit."""
 
 
 class HitFreshnessChecker:
-    """Checks the hits of one answer; reads each file only once."""
+    """Checks the hits of one answer, and reads each file only once."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader) -> None:
         self._workspace = workspace
@@ -39,9 +39,9 @@ class HitFreshnessChecker:
         self._get_turn_texts = cache(self._read_turn_texts)
 
     def check_hit_freshness(self, entry: CatalogEntry, chunk: Chunk) -> HitFreshnessAndLines | None:
-        """Return whether the file of a chunk has changed, and the chunk's current lines.
+        """Return whether the file of a chunk has changed, and the current lines of the chunk.
 
-        Returns None if the file no longer contains the chunk, or the chunk's subject is disabled.
+        Returns None if the file no longer contains the chunk, or if the subject is disabled.
         """
         is_subject = entry.kind == "subject"
         if is_subject and self._is_configuration_changed and not self._is_subject_visible(entry):
@@ -79,7 +79,7 @@ class HitFreshnessChecker:
         if at >= 0:
             first = text.count("\n", 0, at) + 1
             return "changed", (first, first + chunk.text.count("\n"))
-        # Chunks join paragraphs by one empty line, so white space may differ.
+        # A chunk has one empty line between paragraphs, so its white space may differ from the file.
         is_found = _collapse_spaces(chunk.text) in _collapse_spaces(text)
         return ("changed", chunk.lines) if is_found else None
 
@@ -111,15 +111,15 @@ def _format_current_file_state(path: str) -> str | None:
 
 
 def _stat_file(path: str) -> os.stat_result | None:
-    # The index stores paths in UTF-8, but the locale of this process may have another encoding.
+    # The catalog stores paths in UTF-8, but the locale of this process may have another encoding.
     try:
-        return os.stat(path.encode("utf-8", "surrogateescape"))  # noqa: PTH116  (cheaper)
+        return os.stat(path.encode("utf-8", "surrogateescape"))  # noqa: PTH116  (faster than `Path.stat`)
     except OSError:
         return None
 
 
 def _read_subject_file(root: str, path: str) -> str | None:
-    """Return the text of a subject file; None if it is unreadable, too large or not in the workspace."""
+    """Return the text of a subject; None if the file is unreadable, too large or outside the workspace."""
     from kbtui.files import read_regular_file
     from kbtui.knowledge.subject_files import explain_too_large_subject
     from kbtui.knowledge.topic_scan import is_inside_folder

@@ -1,7 +1,7 @@
-"""The keyword leg: turns a request into a tantivy query and ranks chunks.
+"""The keyword leg: makes a tantivy query from a search request, and ranks chunks.
 
-A chunk's score is the sum of the scores of the `QueryTerm`s that it matches. A `QueryTerm` is a term
-in a field of the index, with a weight. The terms are kept for explanations.
+The score of a chunk is the sum of the scores of the `QueryTerm`s that it matches. A `QueryTerm` is a
+term in a field of the index, with a weight. The terms are kept for rank explanations.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""In an index of at least this many chunks, the minor terms of a query are dropped
-(docs/performance.md)."""
+"""In an index of at least this many chunks, unimportant terms of a query are dropped.
+
+See docs/performance.md.
+"""
 MIN_WORTH_SHARE = 0.02
 """The minimum worth (weight times rarity) of a term, as a share of the best term's worth."""
 
@@ -45,8 +47,8 @@ MIN_WORTH_SHARE = 0.02
 class QueryTerm(NamedTuple):
     """A term of a query, with the word that it comes from, its index field and its weight.
 
-    `term` can also be several alternatives separated by `|`, of which the best one counts, or two
-    adjacent words separated by a space.
+    `term` can contain several alternatives separated by `|`. The alternative with the best score
+    counts. `term` can also be two adjacent words separated by a space.
     """
 
     word: str
@@ -62,7 +64,7 @@ class QueryTerm(NamedTuple):
 
 
 def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
-    """Return the terms to search for: all of them, or in a large index those that matter."""
+    """Return the terms to search for: all terms, or in a large index only the important ones."""
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
     worths = [_estimate_term_weight(part, searcher) for part in parts]
@@ -75,7 +77,7 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
 
 
 def _estimate_term_weight(part: QueryTerm, searcher: Any) -> float | None:
-    """Return a term's weight times its rarity; None if it is in no chunk or has alternatives."""
+    """Return the weight of a term times its rarity; None if no chunk has it or it has alternatives."""
     if "|" in part.term:
         return None
     total = 0.0
@@ -92,7 +94,7 @@ FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
 """The weight of a whole compound word, and of a pair of characters of a script without spaces."""
 PART_WEIGHT = 0.5
-"""The weight of a part of a camelCase word, in the query or in the text."""
+"""The weight of a part of a camelCase word in the query or in the text."""
 GUESS_WEIGHT = 0.8
 """The weight of corrections and completions."""
 PAIR_WEIGHT = 0.1
@@ -106,7 +108,7 @@ class QueryTermBuilder:
         self._schema, self._searcher, self._language = schema, searcher, language
 
     def build_word_terms(self, word: QueryWord) -> Iterable[QueryTerm]:
-        """Yield the terms for a word: stems, code forms, corrections and completions."""
+        """Yield the terms of a word: stems, code forms, corrections and completions."""
         for token in word.tokens:
             for field, others in (("body", token.others), ("context", ()), ("title", ())):
                 weight = FIELD_WEIGHTS[field] * token.weight
@@ -119,7 +121,7 @@ class QueryTermBuilder:
                 ]
                 yield self._build_query_term(token.plain, GUESS_WEIGHT, *field_terms)
         if wholes := word.forms.wholes:
-            # A text may contain `utf8` if the query has `utf-8`.
+            # If the query has `utf-8`, a text with `utf8` also matches.
             joined = self._list_body_terms(wholes[-1]) if wholes[-1].isalnum() else []
             field_terms = [("code", whole) for whole in wholes]
             yield self._build_query_term(word.text, CODE_WEIGHT, *field_terms, *joined)
@@ -149,8 +151,8 @@ class QueryTermBuilder:
     def build_phrase_query(self, text: str) -> Any:
         """Build the query for a phrase.
 
-        The phrase's words must be adjacent and in order. In a script without spaces, all of its
-        pairs of characters must be in the text, in any order.
+        The words of the phrase must be adjacent and in order. In a script without spaces, the text
+        must contain all pairs of adjacent characters of the phrase, in any order.
         """
         text = normalize_text(text)
         stems = self._language.stem_text(text)
@@ -176,7 +178,7 @@ class QueryTermBuilder:
     def _build_query_term(
         self, word: str, weight: float, *field_terms: tuple[str, str]
     ) -> QueryTerm:
-        """Build a term that matches any of `field_terms`, which are pairs of field and indexed term."""
+        """Build a term that matches any of `field_terms`, pairs of a field and an indexed term."""
         terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(field_terms)]
         query = terms[0] if len(terms) == 1 else Query.disjunction_max_query(terms)
         if weight != 1.0:
@@ -201,20 +203,17 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 5
-"""The number of fetched chunks, as a multiple of the number requested.
-
-Afterwards, chunks that exceed the limit for one entry are dropped.
-"""
+"""How many times the limit a search fetches, because it drops surplus chunks of an entry afterwards."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""How many of the best chunks are searched for pairs of words, which takes one lookup per chunk."""
+"""How many of the best chunks are searched for word pairs, which takes one lookup for each chunk."""
 
 ChunkRanking = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
 
 
 class KeywordSearch:
-    """A keyword search, in the index of hidden subjects, too, if the request includes them."""
+    """A search by keywords. If the request includes hidden subjects, it also searches their index."""
 
     def __init__(
         self,
@@ -234,11 +233,11 @@ class KeywordSearch:
 
     @property
     def analyzed_words(self) -> list[QueryWord]:
-        """The analyzed words of the query, for each index in turn; corrections can differ."""
+        """The analyzed words of the query for each index; the corrections of the indexes can differ."""
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
-        """Return a function that checks whether `text` contains a phrase, by stems."""
+        """Return a function that checks whether `text` contains a phrase; it compares stems."""
         stems, code = self.language.stem_text(text), set(extract_code_words(normalize_text(text)))
 
         def text_contains(wanted: str) -> bool:
@@ -258,8 +257,8 @@ class KeywordSearch:
     def rank_chunks_by_keywords(self, limit: int, per_entry: int | None = None) -> ChunkRanking:
         """Return the `limit` best chunks by keywords.
 
-        Returns at most `per_entry` chunks of one entry, so that a long entry does not fill the leg.
-        If the query has only filters, the newest chunks come first.
+        At most `per_entry` chunks of one entry are returned, so that a long entry does not crowd out
+        others. If the query has only filters, the newest chunks come first.
         """
         per_entry = per_entry or self._request.per_entry
         found = [row for side in self.sides for row in side.rank_chunks_of_index(limit, per_entry)]
@@ -268,7 +267,7 @@ class KeywordSearch:
 
 
 class _KeywordIndexQuery:
-    """The query for one of the two keyword indexes (of visible and of hidden subjects)."""
+    """The query for one of the two keyword indexes: that of visible or that of hidden entries."""
 
     def __init__(
         self,
@@ -291,7 +290,7 @@ class _KeywordIndexQuery:
         self._word_pairs = [part for part in self.parts if part.is_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)
         self.tolerance = SCORE_TOLERANCE if self.ranks_by_score else 0.0
-        """The relative difference up to which scores count as equal; 0 if the order is by time."""
+        """The relative difference up to which scores count as equal; 0 if chunks are sorted by time."""
         wanted = [(Occur.Should, part.query) for part in self.parts if not part.is_word_pair]
         wanted += [(Occur.Must, builder.build_phrase_query(text)) for text in query.phrases]
         excluded = [(Occur.MustNot, builder.build_phrase_query(text)) for text in query.excluded]
@@ -316,17 +315,17 @@ class _KeywordIndexQuery:
             kept = [row for held in (*filled.values(), *seen.values()) for row in held]
             if len(kept) >= limit or all_found or last:
                 return sort_ranked_chunks(kept, tolerance=self.tolerance)[:limit]
-            # Entries with many chunks filled the result: fetch again without them.
+            # Entries with many chunks crowded out others, so fetch again without these entries.
             filled |= {owner: held for owner, held in seen.items() if len(held) >= per_entry}
             fetched *= 2
 
     def fetch_best_chunks(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
-        """Fetch the best `limit` chunks, and return whether these are all that match.
+        """Fetch the best `limit` chunks, and return whether no other chunk matches.
 
-        `without` are the owners (entries) to exclude. With `whole_ties`, a group of equal scores at
-        the end is dropped, because it may be incomplete.
+        `without` has the owner numbers of entries to exclude. With `whole_ties`, the last group of
+        equal scores is dropped if it may be incomplete.
         """
         query = self.query
         if left_out := [(Occur.MustNot, self._make_owner_query(owner)) for owner in without]:
@@ -356,24 +355,24 @@ class _KeywordIndexQuery:
         return Query.range_query(self._schema, "owner", FieldType.Unsigned, owner, owner)
 
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
-        """Return the scores that pairs of words add to some chunks, by chunk number.
+        """Return the scores that word pairs add to some chunks, by chunk number.
 
-        This is a separate query because tantivy skips chunks that cannot be among the best, which
-        are most chunks of a large index. With pairs in the main query it would skip none
-        (docs/performance.md).
+        Word pairs have a query of their own. tantivy skips chunks that cannot be among the best,
+        which are most chunks of a large index. If the main query had word pairs, tantivy would skip no
+        chunk (docs/performance.md).
         """
         if not numbers or not self._word_pairs:
             return {}
         query = self._make_chunk_number_query(numbers)
         for pair in self._word_pairs:
-            # Nested, because for one flat query tantivy would score many more chunks than these.
+            # The query is nested, because with one flat query, tantivy would score many more chunks.
             query = Query.boolean_query([(Occur.Must, query), (Occur.Should, pair.query)])
         hits = self.searcher.search(query, limit=len(numbers), count=False).hits
         found = self.searcher.fast_field_values("chunk", [address for _, address in hits])
         return {int(n): float(score) for n, (score, _) in zip(found, hits, strict=True)}
 
     def find_document_addresses(self, numbers: Iterable[int]) -> dict[int, Any]:
-        """Return the addresses of the chunks that this index has, by chunk number."""
+        """Return the document addresses of those chunks that this index has, by chunk number."""
         query = self._make_chunk_number_query(numbers)
         hits = self.searcher.search(query, limit=MAX_FETCHED_CHUNKS, count=False).hits
         addresses = [address for _, address in hits]
@@ -381,8 +380,8 @@ class _KeywordIndexQuery:
         return {int(number): at for number, at in zip(found, addresses, strict=True)}
 
     def _make_chunk_number_query(self, numbers: Iterable[int]) -> Any:
-        """Return a query for some chunks, without scores."""
-        # One query for each term: for a set of terms, tantivy reads every segment's dictionary.
+        """Return a query for the chunks with these numbers, without scores."""
+        # Make one query for each term: for a set of terms, tantivy reads all term dictionaries.
         terms = [Query.term_query(self._schema, "chunk", number, "basic") for number in numbers]
         return _make_scoreless_query(Query.boolean_query([(Occur.Should, term) for term in terms]))
 
@@ -391,7 +390,7 @@ class _KeywordIndexQuery:
     def _build_tantivy_query(
         self, wanted: list[Any], excluded: list[Any], filters: list[Any], *, archived: bool
     ) -> Any:
-        """Build the query; return None for a request with neither words nor filters."""
+        """Build the query; return None if the request has neither words, phrases nor filters."""
         if not wanted and not filters:
             return None
         limits = [*excluded, *filters]
@@ -399,10 +398,10 @@ class _KeywordIndexQuery:
             is_archived = Query.term_query(self._schema, "archived", "yes", "basic")
             limits.append((Occur.MustNot, is_archived))
         if wanted and all(occur == Occur.MustNot for occur, _ in limits):
-            # For one flat query, tantivy can skip chunks that cannot be among the best.
+            # With one flat query, tantivy can skip chunks that cannot be among the best.
             return Query.boolean_query([*wanted, *limits])
         if not wanted:
-            # Exclude the document that marks the last commit; it is not a chunk.
+            # Exclude the watermark, a document that is not a chunk.
             limits.append((Occur.Must, self._make_any_value_query("archived", ("yes", "no"))))
         asked = Query.boolean_query(wanted) if wanted else Query.all_query()
         return Query.boolean_query([(Occur.Must, asked), *limits])
@@ -410,7 +409,7 @@ class _KeywordIndexQuery:
     def _build_filter_queries(
         self, request: SearchRequest, narrowing: ArgumentAndExclusionFilters
     ) -> list[tuple[Any, Any]]:
-        """Return occurrence and query of each filter; filters do not change scores."""
+        """Return the occurrence and the query of each filter; filters do not change scores."""
         wanted = [
             ("topic", request.topics),
             ("type", request.types),

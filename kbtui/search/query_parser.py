@@ -1,4 +1,4 @@
-"""Parses queries, and applies their filters to a request."""
+"""Parses queries, and applies their filters to search requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FILTER_LIKE = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
 
 
 class QueryFilter(NamedTuple):
-    """A filter `key:value,value` at the offsets `start` to `end` of the query.
+    """A filter `key:value,value` in a query, at the offsets `start` to `end`.
 
     `unfinished` means that the user is still typing the filter; its errors are not reported yet.
     """
@@ -47,7 +47,7 @@ class QueryFilter(NamedTuple):
 
 
 class FilterLikeWord(NamedTuple):
-    """A word of the query, at the offsets `start` to `end`, that looks like a filter."""
+    """A word that looks like a filter, at the offsets `start` to `end` of the query."""
 
     start: int
     end: int
@@ -57,9 +57,9 @@ class FilterLikeWord(NamedTuple):
 class ParsedQuery(NamedTuple):
     """A parsed query.
 
-    A hit has all `phrases` and none of the `excluded` texts. Without phrases, a keyword hit has at
-    least one of the `words`. `spoken` is the text for the semantic leg: the words and phrases as
-    typed. `open` means that the query ends in a word to which the user may add letters.
+    A hit contains all `phrases` and no `excluded` text. If there are no phrases, a keyword hit contains
+    at least one of the `words`. `spoken` is the text for the semantic leg: the words and phrases as
+    typed. `open` means that the query ends in a word that the user may still be typing.
     """
 
     text: str
@@ -78,7 +78,7 @@ class ParsedQuery(NamedTuple):
 
 
 def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """Return the pattern of one part of a query; `re` caches the pattern."""
+    """Return the pattern of one part of a query (`re` caches it)."""
     return re.compile(
         r"(?P<no>(?<!\S)-(?=[^\s-]))?"
         rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join(names)})):(?P<values>{VALUE_PATTERN}(?:,{VALUE_PATTERN})*)"
@@ -90,10 +90,9 @@ def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
 def parse_query(text: str, *, partial: bool = False, surface: Surface = "search") -> ParsedQuery:
     """Parse a query with the filters of a surface. Every text is a valid query.
 
-    A quotation mark that is not closed begins a phrase up to the end of the query. A lone `-` is
-    ignored, `--flag` is a word, and a filter with an unknown key is text. tantivy's own query
-    parser is not used. `partial` means that the user is still typing the query, so a filter at its
-    end may be unfinished.
+    Without a closing quotation mark, a phrase extends to the end of the query. A lone `-` is ignored,
+    `--flag` is a word, and a filter with an unknown key is a word, too. `partial` means that the user is
+    still typing the query, so a filter at its end may be unfinished.
     """
     words: list[str] = []
     phrases: list[str] = []
@@ -123,7 +122,7 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
         if phrase is not None:
             phrases.append(part)
             continue
-        # In a search, a filter's key without a value is a word; other surfaces ignore it.
+        # A filter key without a value is a word in a search; other surfaces ignore it.
         if surface == "search" or not (part.endswith(":") and part[:-1].lower() in known):
             words.append(part)
         if not typing and (notice := _make_filter_like_word_notice(part, known)):
@@ -153,21 +152,21 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
 
 
 MAX_TITLED_ENTRIES = 2000
-"""The maximum number of entries that a `title:` filter selects. Further entries are ignored."""
+"""The maximum number of entries that a filter `title:` selects. Further entries are ignored."""
 
 
 class ArgumentAndExclusionFilters(NamedTuple):
     """Filters that have no field in `SearchRequest`: arguments of tool calls, and exclusions.
 
-    `args` has one tuple for each `arg:` filter; one of the tuple's terms must match. `without` has
-    pairs of a field of the keyword index and its excluded values.
+    `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of each tuple.
+    `without` has pairs of a field of the keyword index and the excluded values of the field.
     """
 
     args: tuple[tuple[str, ...], ...] = ()
     without: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def allows_chunk(self, entry: CatalogEntry, chunk: Chunk) -> bool:
-        """Return whether a chunk passes these filters, for which the table of vectors has no columns."""
+        """Return whether a chunk passes these filters. The vector table has no columns for them."""
         return all(
             set(terms) & _list_tool_argument_terms(chunk) for terms in self.args
         ) and not any(
@@ -206,8 +205,8 @@ def apply_query_filters(
 ) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
     """Apply a query's filters to a request.
 
-    Returns the narrowed request, the filters that have no field in it, and the mistakes. Filters
-    narrow the options of the request and never widen them.
+    Returns the changed request, the filters that have no field in it, and the mistakes. Filters narrow the
+    options of the request and never widen them.
     """
     if not (query.filters or request.topics or request.roles or request.types):
         return request, ArgumentAndExclusionFilters(), []
@@ -252,7 +251,7 @@ class _QueryFilterApplier:
         self._mistakes.append(mistake)
 
     def _resolve_request_filters(self) -> None:
-        """Resolve the request's own topics, roles and types; unknown values are errors."""
+        """Replace the topics, roles and types of the request by indexed terms; report unknown values."""
         for key in ("topic", "role", "type"):
             row = map_filters_by_key("search")[key]
             field = row.search
@@ -306,7 +305,7 @@ class _QueryFilterApplier:
             self._last_filters[row.search] = part
 
     def _intersect_request_field(self, field: str) -> None:
-        """Intersect the values of a field in the query with those in the request."""
+        """Keep only those values of a field that both the query and the request allow."""
         wanted = tuple(dict.fromkeys(self._wanted[field]))
         held: Sequence[str] = getattr(self._request, field)
         if held:
@@ -321,7 +320,10 @@ class _QueryFilterApplier:
         self._set_request_field(field, wanted)
 
     def _resolve_filter_value(self, row: FilterDefinition, value: str) -> Sequence[str]:
-        """Return the indexed terms that a value stands for; raises `FilterValueError`."""
+        """Return the indexed terms that a value stands for.
+
+        Raises `FilterValueError` if the value is unknown.
+        """
         if row.kind == "choice":
             return row.parse_choice_value(value)
         searchers = [index.searcher() for index in self._open_keyword_indexes()]
@@ -353,7 +355,7 @@ class _QueryFilterApplier:
         return [self._reader.open_keyword_index(hidden=hidden) for hidden in sides]
 
     def _find_entries_by_title(self, text: str) -> set[str]:
-        """Return the ids of the entries whose title has all words of `text`."""
+        """Return the ids of the entries whose title contains all words of `text`."""
         from tantivy import Occur, Query
 
         from kbtui.index.tokenizer import (
@@ -385,7 +387,7 @@ class _QueryFilterApplier:
         }
         if not pairs:
             return ids
-        # The pairs of characters may come from the text, too, so compare the titles themselves.
+        # The chunk's text may also contain the pairs of characters, so compare the titles themselves.
         wanted = "".join(text.lower().split())
         return {
             entry.id
@@ -413,8 +415,8 @@ def parse_entry_filter(
 ) -> EntryFilter:
     """Parse a filter of the Entries screen and of `kbtui entries`.
 
-    `options` maps options of the command line, such as `--type`, to their values. Raises
-    `UsageError`.
+    `options` maps options of the command line, such as `--type`, to their values. Raises `UsageError` if a
+    filter is invalid.
     """
     from kbtui.errors import UsageError
     from kbtui.index.entry_query import EntryFilter

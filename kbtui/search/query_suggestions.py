@@ -34,7 +34,7 @@ _TYPED_PART = (
 
 @dataclass(frozen=True)
 class QuerySuggestion:
-    """A completion that replaces the characters `start` to `end` with `text`; `note` describes it."""
+    """A text that replaces the characters `start` to `end` of a query; `note` describes it."""
 
     start: int
     end: int
@@ -45,10 +45,10 @@ class QuerySuggestion:
 def suggest_query_completions(
     text: str, cursor: int, knowledge: KnowledgeBase, reader: IndexReader | None = None
 ) -> list[QuerySuggestion]:
-    """Return up to `MAX_SUGGESTIONS` completions of the word before the cursor, likeliest first.
+    """Return up to `MAX_SUGGESTIONS` completions of the word before the cursor.
 
-    Types, tools and arguments come from the index, if there is one. Hidden and disabled subjects
-    are never suggested.
+    Values that begin with the typed text come first. Types, tools and arguments come from the index of
+    visible entries, if there is one.
     """
     known = map_filters_by_key("search")
     match = re.search(_TYPED_PART.format("|".join(known)), text[:cursor], re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""Analyses query words, and finds their matches in a text."""
+"""Analyzes the words of a query, and finds their matches in a text."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ _FUNCTION_WORDS = {
 
 FUNCTION_WORD_WEIGHT = 0.3
 MIN_CORRECTED_LETTERS = 6
-"""The minimum length of a word whose spelling is corrected if the index does not have it."""
+"""The minimum length of a word whose spelling is corrected if the index does not contain the word."""
 MAX_CORRECTIONS = 3
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
-"""How many letters longer than its stem an unfinished word may be."""
+"""By how many letters an unfinished word may be longer than its stem."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -84,8 +84,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 class QueryToken(NamedTuple):
     """A run of letters and digits in a word of a query.
 
-    `stem` is its term in the index, `others` are pairs of field and term for further languages. If
-    the index does not have the word, `corrected` has the stems of similar words.
+    `stem` is its term in the index, and `others` are pairs of field and term for further languages. If the
+    index does not contain the word, `corrected` has the stems of similar words.
     """
 
     plain: str
@@ -96,14 +96,14 @@ class QueryToken(NamedTuple):
 
     @property
     def index_terms(self) -> list[tuple[str, str]]:
-        """The fields that can contain the token as a word, each with its term there."""
+        """The fields that can contain the token, each with the token's term in that field."""
         return [("body", self.stem), ("title", self.stem), ("code", self.plain), *self.others]
 
 
 class QueryWord(NamedTuple):
-    """A word of a query, with its tokens and its forms as code.
+    """A word of a query, with its tokens and its forms in the field `code`.
 
-    If the user is still typing the word, it also has completions: pairs of field and indexed term.
+    If the user is still typing the word, it also has completions: pairs of a field and an indexed term.
     """
 
     text: str
@@ -113,7 +113,7 @@ class QueryWord(NamedTuple):
 
 
 class LanguageAnalyzer:
-    """The analyzers for one value of the setting `language`."""
+    """Splits text into stems, and recognizes function words, for a value of the setting `language`."""
 
     def __init__(self, setting: str) -> None:
         names = parse_language_setting(setting)
@@ -123,7 +123,7 @@ class LanguageAnalyzer:
             field: make_text_analyzer(name)
             for field, name in list_further_language_fields(setting).items()
         }
-        # kbtui has no function words for some languages. The analyzer folds accents, as in the index.
+        # kbtui has no function words for some languages. The analyzer removes accents, as in the index.
         known = [_FUNCTION_WORDS.get(name, "") for name in names or ["english"]]
         self._function_words = frozenset(self._plain.analyze(" ".join(known)))
 
@@ -132,12 +132,12 @@ class LanguageAnalyzer:
         return list(self._first.analyze(normalize_text(text)))
 
     def locate_stems(self, text: str) -> list[tuple[str, int, int]]:
-        """Return the stem, the start and the end (as character offsets) of each token."""
+        """Return the stem of each token, and the character offsets of its start and end."""
         tokens = self._first.pre_tokenize(text).tokens
         return [(token.text, token.char_offset_from, token.char_offset_to) for token in tokens]
 
     def analyze_letter_run(self, text: str) -> QueryToken | None:
-        """Analyze one run of letters; return None if the analyzer drops it."""
+        """Analyze a run of letters and digits; return None if the analyzer drops it."""
         stems = self._first.analyze(text)
         if not stems:
             return None
@@ -150,7 +150,7 @@ class LanguageAnalyzer:
         return QueryToken(text, stems[0], others, weight)
 
     def analyze_query_word(self, word: str) -> list[QueryToken]:
-        """Return the distinct tokens of a word; `don't` has two."""
+        """Return the distinct tokens of a word; for example, `don't` has two tokens."""
         runs = dict.fromkeys(self._plain.analyze(word))
         return [token for run in runs if (token := self.analyze_letter_run(run))]
 
@@ -158,7 +158,7 @@ class LanguageAnalyzer:
 def analyze_and_correct_query_words(
     words: Sequence[str], searcher: Any, language: LanguageAnalyzer, *, completes_last: bool = False
 ) -> list[QueryWord]:
-    """Analyze the words of a query for one index; correct words that the index does not have.
+    """Analyze the words of a query for one index, and correct words that the index does not contain.
 
     With `completes_last`, the last word may be unfinished and is completed instead.
     """
@@ -179,9 +179,10 @@ def analyze_and_correct_query_words(
 def _complete_word_prefix(
     word: str, tokens: Sequence[QueryToken], searcher: Any
 ) -> list[tuple[str, str]]:
-    """Return the field and term of each completion.
+    """Return the field and the term of each completion of an unfinished word.
 
-    A completion begins with the word's last run of letters or, if it is a code word, with the word.
+    Terms of the field `body` begin with the last token of the word, and terms of the field `code` with
+    the whole word.
     """
     found: list[tuple[str, str]] = []
     if tokens and tokens[-1].weight == 1.0:
@@ -198,7 +199,7 @@ def _complete_word_prefix(
 
 
 def list_terms_with_prefix(searcher: Any, field: str, prefix: str) -> list[tuple[str, str]]:
-    """Return the field and each of up to `MAX_PREFIX_TERMS` indexed terms that begin with `prefix`."""
+    """Return up to `MAX_PREFIX_TERMS` indexed terms that begin with `prefix`, each with the field."""
     found = searcher.terms_with_prefix(field, prefix, limit=MAX_PREFIX_TERMS)
     return [(field, term) for term, _ in found]
 
@@ -216,7 +217,7 @@ def _correct_spelling(token: QueryToken, searcher: Any, language: LanguageAnalyz
 
 
 def _list_words_at_edit_distance_one(word: str) -> list[str]:
-    """Return every word with one letter dropped, changed, added, or swapped with the next one."""
+    """Return all variants of a word with one letter dropped, changed, added or swapped with the next."""
     cuts = [(word[:at], word[at:]) for at in range(len(word) + 1)]
     dropped = [head + tail[1:] for head, tail in cuts if tail]
     swapped = [head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1]
@@ -229,7 +230,7 @@ CharacterSpan = tuple[int, int]
 
 
 class QueryMatchFinder:
-    """Finds the matches of a query in texts; like the ranking, it compares stems."""
+    """Finds the matches of a query in texts. It compares stems, as the ranking does."""
 
     def __init__(
         self, words: Sequence[QueryWord], phrases: Sequence[str], language: LanguageAnalyzer
@@ -274,7 +275,7 @@ class QueryMatchFinder:
 def _compile_any_word_pattern(
     words: Iterable[str], around: str = "{}", flags: int = 0
 ) -> re.Pattern[str] | None:
-    """Return a pattern that matches any of the words, the longest first; None without words."""
+    """Return a pattern that matches any of the words and prefers the longest; None without words."""
     held = sorted({word for word in words if word}, key=lambda word: (-len(word), word))
     if not held:
         return None

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""How deep a leg's ranking is searched for a chunk that is not among the leg's hits."""
+"""How many chunks of a leg's ranking are searched for a chunk that is not among the leg's hits."""
 
 
 class SearchExplainer:
-    """Searches and explains the answer, which takes longer than a search alone."""
+    """Runs a search and explains its answer."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SearchExplainer:
         self._addresses: list[dict[int, Any]] = []
 
     def explain_hits(self) -> list[RankExplanation]:
-        """Explain each hit of the answer, in order."""
+        """Return an explanation of each hit of the answer, in order."""
         numbers = {chunk.id: number for number, (chunk, _) in self._run.chunks_by_number.items()}
         self._find_document_addresses_of_chunks([numbers[hit.chunk_id] for hit in self.answer.hits])
         explained = []
@@ -68,7 +68,7 @@ class SearchExplainer:
     def explain_missing_hit(self, ref: Ref) -> RankExplanation:
         """Explain why a subject, turn or chunk is not a hit.
 
-        If it has several chunks, the explanation is for the one that came nearest to being a hit.
+        If the reference covers several chunks, only the chunk that ranks best is explained.
         """
         entry, chunks = find_passages_of_reference(self._reader, ref)
         if entry is None:
@@ -82,7 +82,7 @@ class SearchExplainer:
         return min(explained, key=_make_rank_sort_key)
 
     def _find_document_addresses_of_chunks(self, numbers: Iterable[int]) -> None:
-        """Look up the documents of the chunks to explain in each keyword index."""
+        """Find the documents of these chunks in each keyword index."""
         self._addresses = [
             side.find_document_addresses(numbers) for side in self._run.keyword_search.sides
         ]
@@ -139,9 +139,9 @@ class SearchExplainer:
         return score_leg_rank(rank, length, depth=run.request.depth, coverage=coverage)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Return rank and score of the best `DEEP_RANKS` chunks of a leg, by chunk number.
+        """Return the rank and score of the best `DEEP_RANKS` chunks of a leg, by chunk number.
 
-        Unlike a search, it does not limit the number of chunks of one entry.
+        Unlike a search, this does not limit the number of chunks of one entry.
         """
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
@@ -194,7 +194,7 @@ class SearchExplainer:
     # the terms
 
     def _match_query_terms(self, chunk: Chunk) -> tuple[list[QueryTermMatch], list[str]]:
-        """Return which of the query's terms match a chunk, best first, and which words do not."""
+        """Return the terms of the query that match a chunk, best first, and the words without a match."""
         found: list[QueryTermMatch] = []
         words: dict[str, bool] = {}
         for side, addresses in zip(self._run.keyword_search.sides, self._addresses, strict=True):
@@ -236,7 +236,7 @@ class SearchExplainer:
 def find_passages_of_reference(
     reader: IndexReader, ref: Ref
 ) -> tuple[CatalogEntry | None, list[Chunk]]:
-    """Return the indexed entry of a reference (or None) and the chunks that it covers."""
+    """Return the indexed entry of a reference, or None, and the chunks that the reference covers."""
     from kbtui.index.entries_and_chunks import make_subject_id
 
     if ref.kind == "chunk":
@@ -269,7 +269,7 @@ def _compute_term_score(part: QueryTerm, searcher: Any, address: Any) -> float:
 
 
 def _make_rank_sort_key(explained: RankExplanation) -> tuple[bool, int, int, float]:
-    """Return a sort key that puts hits first, then chunks by how near they came to being hits."""
+    """Return a sort key that puts hits first, and then sorts chunks by their ranks."""
     lexical, semantic = explained.lexical.rank, explained.semantic.rank
     ranks = [rank for rank in (lexical, semantic) if rank is not None]
     return (

@@ -1,4 +1,4 @@
-"""Answers a request: runs both legs, fuses their rankings, and makes hits of the best chunks."""
+"""Answers a search request: runs both legs, fuses their rankings, and makes hits of the best chunks."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
-"""A function that ranks chunks by vectors, for a request and an index generation."""
+"""A function that ranks chunks by vectors for a search request; it also gets the generation's name."""
 SemanticLeg = Callable[[str], SemanticRanker]
-"""A function that starts to embed a query's text, and returns a ranker that waits for the vector."""
+"""A function that starts to embed the text of a query, and returns a function that waits for the
+vector and ranks chunks."""
 
 
 def search_index(
@@ -49,8 +50,8 @@ def search_index(
 ) -> SearchAnswer:
     """Search with the legs of the request's mode, and fuse their rankings.
 
-    Without `semantic`, or if it cannot rank, the answer has only keyword hits, and a notice. If the
-    query has mistakes, nothing is searched; `SearchAnswer.mistakes` lists them.
+    If `semantic` is None or cannot rank, the answer has only keyword hits. If the query has mistakes,
+    nothing is searched, and `SearchAnswer.mistakes` lists them.
     """
     return run_search_and_build_answer(SearchRun(workspace, reader, request), semantic)
 
@@ -58,7 +59,7 @@ def search_index(
 def run_search_and_build_answer(
     run: SearchRun, semantic: SemanticLeg | None = None
 ) -> SearchAnswer:
-    """Run a search and return its answer; `run` keeps the rankings of the legs."""
+    """Run a search, and return its answer; the rankings of the legs are kept in `run`."""
     request = run.request
     mistakes = tuple(run.mistakes)
     answer = SearchAnswer(
@@ -87,7 +88,7 @@ def run_search_and_build_answer(
 
 
 class SearchRun:
-    """A search of one index: the parsed request, the rankings of the legs and the fused scores."""
+    """A search of one index: the parsed query, the rankings of the legs and the fused scores."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:
         self.notices: list[Notice] = []
@@ -109,7 +110,7 @@ class SearchRun:
 
     @cached_property
     def keyword_search(self) -> KeywordSearch:
-        """The keyword leg, which also knows the words to highlight."""
+        """The keyword leg, which also analyzes the words to highlight."""
         from kbtui.search.keyword_search import KeywordSearch
 
         return KeywordSearch(self.reader, self.query, self.request, self.narrowing)
@@ -127,10 +128,10 @@ class SearchRun:
         )
 
     def sort_visible_chunks(self) -> list[int]:
-        """Return the numbers of the ranked chunks, best first; equal scores are sorted by id.
+        """Return the numbers of the ranked chunks, best first; equal scores are sorted by chunk id.
 
-        Vectors lag behind the catalog. So this drops chunks that the catalog no longer has, or
-        that have been hidden or archived.
+        The vectors may be older than the catalog. This therefore drops chunks that the catalog no
+        longer has, and chunks whose entries have been hidden or archived.
         """
         visible = {
             entry.id
@@ -182,7 +183,7 @@ class SearchRun:
             self.notices.insert(0, found.notice)
         if ranked is not None:
             self.coverage, self.pending = found.coverage, found.pending
-            # Phrases and exclusions apply to the semantic leg, too.
+            # Phrases and exclusions also apply to the semantic leg.
             demands = self.query.phrases or self.query.excluded or self.narrowing.without
             self.legs["semantic"] = self._filter_semantic_ranking(ranked) if demands else ranked
 
@@ -204,9 +205,10 @@ class SearchRun:
 
 
 def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
-    """Make hits of the best `limit` chunks that still exist in their files.
+    """Make hits of the best chunks whose text still exists, up to the limit of the request.
 
-    Also returns the number of all hits, and of those that were left out because their text is gone.
+    Returns the hits, the number of hits without the limit, and the number of hits that were left out
+    because their text no longer exists.
     """
     request = run.request
     ranks = {
@@ -268,7 +270,7 @@ def _make_search_hit(entry: CatalogEntry, chunk: Chunk, state: HitFreshnessAndLi
 
 
 def make_vector_filters(request: SearchRequest) -> dict[str, Any]:
-    """Return a request's filters as arguments of `index.vector_store.make_vector_filter_sql`."""
+    """Return the filters of a request as arguments of `index.vector_store.make_vector_filter_sql`."""
     names = ("hidden", "archived", "topics", "types", "roles", "exclude", "entries")
     return {name: getattr(request, name) for name in names} | {
         "kinds": () if len(request.kinds) == 2 else request.kinds,
@@ -278,7 +280,7 @@ def make_vector_filters(request: SearchRequest) -> dict[str, Any]:
 
 
 def parse_semantic_ranking(reply: dict[str, Any]) -> SemanticRanking:
-    """Parse the embedding worker's reply; it has a `cause` if it could not rank."""
+    """Parse the reply of the embedding worker; if it has no ranking, its `cause` says why."""
     if "ranked" not in reply:
         return SemanticRanking(None, make_keywords_only_notice(reply["cause"]))
     left, total = reply["left"], reply["total"]
@@ -307,12 +309,12 @@ def score_leg_rank(
     depth: int = LEG_DEPTH,
     coverage: float = 1.0,
 ) -> float:
-    """Return a leg's part of a hit's score: 1 / (k + rank), with ranks from 1.
+    """Return what a leg adds to the score of a chunk: 1 / (k + rank), with ranks counted from 1.
 
-    `length` is the number of the leg's hits. If the hit is not among them (`rank` is None or
-    greater than `length`), the result is 0, or the part for rank `length + 1` if the leg has
-    `depth` hits. `coverage` is the share of chunks that the leg can rank, above 0 and up to 1. The
-    rank is divided by `coverage`, to estimate the rank among all chunks.
+    `length` is the number of the leg's hits. The chunk is not among them if `rank` is None or greater
+    than `length`. The result is then 0, but if the leg has `depth` hits, the chunk counts as if its
+    rank were `length + 1`. `coverage` is the share of chunks that the leg can rank, above 0 and up to
+    1. The rank is divided by `coverage` to estimate the rank among all chunks.
     """
     if rank is None or rank > length:
         if length < depth:
@@ -329,11 +331,11 @@ def fuse_rankings(
     coverage: float = 1.0,
     pending: Collection[int] = (),
 ) -> dict[int, float]:
-    """Return the score of every ranked chunk by chunk number: the sum of its parts from each leg.
+    """Return the score of every ranked chunk, by chunk number: the sum of its scores in the legs.
 
     `legs` has the chunk numbers of each leg, best first. `coverage` is the share of chunks with a
-    vector, `pending` are the keyword hits without one. For a pending hit, the keyword rank is used
-    for the semantic leg, too, so that chunks that were embedded first have no advantage.
+    vector, and `pending` are the keyword hits without a vector. For a pending hit, the keyword rank
+    also counts as the semantic rank, so that chunks with a vector have no advantage.
     """
     leg_ranks = {
         name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()
@@ -353,7 +355,7 @@ def fuse_rankings(
 
 
 def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
-    """Return the filters of a search, from its query and its options, spelled as in a query."""
+    """Return the filters of a search from its query and its options, spelled as in a query."""
     found = []
     fields = {row.key: getattr(request, row.search, None) for row in list_surface_filters("search")}
     for key, value in fields.items():
@@ -377,7 +379,7 @@ def _quote_value_for_query(text: str) -> str:
 RARE_SHARE = 0.05
 """A word is rare if at most this share of all passages contain it."""
 MIN_SIMILARITY = 0.4
-"""The minimum cosine similarity at which a passage without the query's rare words fits the query.
+"""The minimum cosine similarity of a relevant passage that has no rare word of the query.
 
 The value was measured (docs/search-quality.md).
 """
@@ -386,9 +388,9 @@ The value was measured (docs/search-quality.md).
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
     """Return whether the workspace seems to have nothing about a query; insights list such queries.
 
-    A search by meaning always has a nearest passage, and nearly every passage has a common word of
-    the query. So the answer fits only if its best hit has a rare word of the query or is similar
-    to the query.
+    Every search finds something: by meaning, a nearest passage, and by keywords, passages with a common
+    word. The query is therefore a gap unless its best hit has a rare word of the query or is similar to
+    the query.
     """
     if best is None:
         return True
@@ -401,7 +403,7 @@ def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
 
 
 def _find_rare_words(run: SearchRun) -> list[QueryWord]:
-    """Return the rare words of a query, or all words except function words if none is rare.
+    """Return the rare words of a query; if no word is rare, all words except function words.
 
     Returns an empty list for a query with a phrase, because all of its hits contain the phrase.
     """
@@ -421,7 +423,7 @@ def _list_content_tokens(word: QueryWord) -> list[QueryToken]:
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages have the rarest token of a word; function words are ignored."""
+    """Return how many passages contain the rarest token of a word; function words are ignored."""
     counts = [
         max(searcher.doc_freq(field, term) for field, term in token.index_terms)
         for token in _list_content_tokens(word)

@@ -1,7 +1,7 @@
 """The types of a search: `SearchRequest`, `SearchAnswer`, `Hit` and others, also as JSON.
 
-They are `NamedTuple`s: every search imports this module, and importing `dataclasses` takes as long as
-a search (docs/performance.md).
+They are `NamedTuple`s, because every search imports this module, and importing `dataclasses` takes as
+long as a search (docs/performance.md).
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,13 @@ Mode = Literal["hybrid", "lexical", "semantic"]
 Kind = Literal["subject", "conversation"]
 
 MAX_QUERY_CHARACTERS = 1000
-"""The maximum length of a query. A longer one is cut, and the answer has a notice."""
+"""The maximum length of a query. A longer query is cut, and the answer has a notice."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 100
-"""How many hits each leg fetches, for any limit: the limit must not change the order of hits."""
+"""How many hits each leg fetches.
+
+It does not depend on the limit of the request, because the limit must not change the order of hits.
+"""
 MAX_HITS = 2 * LEG_DEPTH
 """The maximum number of hits of an answer: all hits of both legs."""
 
@@ -28,15 +31,15 @@ MAX_HITS = 2 * LEG_DEPTH
 class SearchRequest(NamedTuple):
     """A query with its options. Equal requests have equal answers in every front end.
 
-    `partial` means that the user is still typing the query: its last word matches as a prefix.
+    `partial` means that the user is still typing the query, so its last word matches as a prefix.
     `since` (inclusive) and `until` (exclusive) limit the time. `exclude` is the id of a
-    conversation that is not searched; if `entries` has ids, only these entries are searched.
-    `per_entry` is the maximum number of hits from one entry, `depth` from each leg. With `like`, a
-    reference, the search finds similar passages and ignores the query. With `why`, a reference, the
-    answer explains why it is not among the hits. With `explain`, the answer explains each hit.
-    `zone` is the time zone of dates in the query (None: that of this process). `worded` has the
-    chunk numbers of the keyword hits, best first: the semantic leg shifts the query's vector
-    towards that of the first hit that has a vector.
+    conversation that is not searched. If `entries` has ids, only these entries are searched.
+    `per_entry` is the maximum number of hits from one entry, and `depth` from each leg. If `like` is a
+    reference, the search finds passages similar to its text and ignores the query. If `why` is a
+    reference, the answer explains why its text is not among the hits. With `explain`, the answer
+    explains each hit. `zone` is the time zone of dates in the query; None means the time zone of this
+    process. `worded` has the chunk numbers of the keyword hits, best first. The semantic leg moves the
+    vector of the query towards the vector of the first of these hits that has one.
 
     Filters in `query` can narrow these options, but never widen them.
     """
@@ -76,8 +79,8 @@ class SearchRequest(NamedTuple):
 def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
     """Parse a request from JSON, as `SearchRequest.as_json` or a command writes it.
 
-    Raises `ValueError` for an unknown field or a value of the wrong type: if the sending process makes
-    a mistake, it must get an error and not a wrong answer.
+    Raises `ValueError` for an unknown field or a value of the wrong type, so that a process that sends a
+    wrong request gets an error and not a wrong answer.
     """
     values: dict[str, Any] = {}
     for name, value in shape.items():
@@ -126,9 +129,9 @@ def make_search_request(
 
 
 class QueryMistake(NamedTuple):
-    """An error in a query.
+    """A mistake in a query.
 
-    `start` and `end` are its offsets in the query. Both are -1 if the error is in an option.
+    `start` and `end` are its offsets in the query. Both are -1 if the mistake is in an option.
     """
 
     start: int
@@ -141,16 +144,16 @@ class QueryMistake(NamedTuple):
 
     @property
     def as_notice(self) -> Notice:
-        """The error as a notice of the answer."""
+        """The mistake as a notice of the answer."""
         return Notice("query_mistake", {"detail": str(self)})
 
 
 class SemanticRanking(NamedTuple):
     """The result of the semantic leg.
 
-    `ranked` has chunk numbers with scores, best first, or is None if there is no semantic search.
-    `notice` says why the ranking is missing or incomplete. While passages are being embedded,
-    `coverage` is the share of chunks with a vector, and `pending` are the keyword hits without one.
+    `ranked` has chunk numbers with scores, best first, or is None if semantic search is not available.
+    `notice` says why the ranking is missing or incomplete. While chunks are being embedded, `coverage`
+    is the share of chunks with a vector, and `pending` are the keyword hits without a vector.
     """
 
     ranked: list[tuple[int, float]] | None
@@ -162,9 +165,9 @@ class SemanticRanking(NamedTuple):
 class Hit(NamedTuple):
     """A chunk of a subject or of a conversation's turn that matches a request.
 
-    `matches` are pairs of character offsets into `text`. `lines` are 1-based and inclusive. `legs`
-    has the 1-based rank of the hit in each leg, or None. `freshness` is `changed` if the file has
-    changed since it was indexed but still contains the text.
+    `matches` are pairs of character offsets into `text`. `lines` are the first and the last line, counted
+    from 1. `legs` has the rank of the hit in each leg, counted from 1, or None. `freshness` is `changed`
+    if the file has changed since it was indexed but still contains the text.
     """
 
     ref: str
@@ -191,7 +194,7 @@ class Hit(NamedTuple):
         return parse_ref(self.ref, lambda topic, slug: (topic, slug) == (self.topic, self.slug))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the hit as documented JSON; it has only the fields of its kind."""
+        """Return the hit as documented JSON, with only the fields of its kind."""
         shape: dict[str, Any] = {
             "ref": self.ref,
             "kind": self.kind,
@@ -228,9 +231,9 @@ class Hit(NamedTuple):
 class SearchLegRank(NamedTuple):
     """The rank of a chunk in one leg.
 
-    `rank` is 1-based and can exceed the number of hits that the leg fetches. `score` is the leg's
-    own score (BM25 or cosine). `gives` is the leg's part of the fused score. `note` says why there
-    is no rank.
+    `rank` is counted from 1, and can exceed the number of hits that the leg fetches. `score` is the
+    score in this leg, BM25 or cosine. `gives` is what the leg adds to the fused score. `note` says why
+    there is no rank.
     """
 
     rank: int | None = None
@@ -242,8 +245,8 @@ class SearchLegRank(NamedTuple):
 class QueryTermMatch(NamedTuple):
     """A term of a query that matches a chunk.
 
-    It has the word of the query, the field and the term in the index, the term's weight, and its
-    part of the BM25 score.
+    `word` is the word of the query, `field` and `term` are the field and the term in the index. `weight`
+    is the weight of the term, and `score` is what it adds to the BM25 score.
     """
 
     word: str
@@ -254,9 +257,9 @@ class QueryTermMatch(NamedTuple):
 
 
 class EmbeddedChunkText(NamedTuple):
-    """The texts from which a chunk's vector is computed: its own, its neighbours' and the title.
+    """The texts from which a chunk's vector is computed: its own text, its neighbours and the title.
 
-    The title and the neighbours have weights.
+    The title and the neighbours have weights; the weight of the chunk's own text is 1.
     """
 
     text: str
@@ -269,10 +272,10 @@ class EmbeddedChunkText(NamedTuple):
 class RankExplanation(NamedTuple):
     """Why a chunk has its rank, or why it is not a hit.
 
-    `rank` is the 1-based rank of the chunk among all hits, None if it is not a hit. `missing` are
-    the words of the query that the chunk lacks, and pairs of adjacent words of the query that are
-    not side by side in the chunk. `kept_out` lists the reasons why it is not shown, in the order in
-    which to fix them.
+    `rank` is the rank of the chunk among all ranked chunks, counted from 1, or None if it has none.
+    `missing` lists the words of the query that the chunk lacks, and the pairs of adjacent query words
+    that are not adjacent in the chunk. `kept_out` lists the reasons why the chunk is not shown, in the
+    order in which a user should fix them.
     """
 
     ref: str
@@ -311,12 +314,12 @@ class RankExplanation(NamedTuple):
 class SearchAnswer(NamedTuple):
     """The answer to a `SearchRequest`: the hits, and notices for the user.
 
-    `total` is the number of hits without the limit, `omitted` the number of hits that were left out
-    because their text or file no longer exists. If there are `mistakes`, nothing was searched; the
-    first one is also a notice. `empty` means that the index has nothing to search. `explanations`
-    has one explanation for each hit, and `why` explains the reference of `SearchRequest.why`, if
-    the request asks for them. For the query log, `filters` are the filters in effect, spelled as
-    in a query, and `is_gap` means that the workspace seems to have nothing about the query.
+    `total` is the number of hits without the limit. `omitted` is the number of hits that were left out
+    because their text or file no longer exists. If there are `mistakes`, nothing was searched, and the
+    first mistake is also a notice. `empty` means that the index has no entries to search. If the request
+    asks for explanations, `explanations` has one for each hit, and `why` explains the reference of
+    `SearchRequest.why`. Two fields are for the query log: `filters` are the filters in effect, spelled
+    as in a query, and `is_gap` means that the workspace seems to have nothing about the query.
     """
 
     query: str

@@ -1,7 +1,7 @@
-"""More like this: finds passages that are similar to a given subject, turn or passage.
+"""Finds passages that are similar to a given subject, turn or passage.
 
-The keyword leg searches for the words that are frequent in the given text and rare in others
-(tf-idf). The semantic leg uses the text's title and prose as the query.
+The keyword leg searches for words that are frequent in the given text and rare in other texts
+(tf-idf). The query of the semantic leg is the title and the beginning of the text.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
-"""How many words of a text the keyword leg searches for."""
+"""For how many words of the given text the keyword leg searches."""
 MAX_PROSE_CHARACTERS = 600
-"""How many characters of a text are embedded as the query of the semantic leg."""
+"""How many characters of the given text the query of the semantic leg has."""
 
 
 def find_similar_passages(
@@ -55,12 +55,12 @@ def find_similar_passages(
     searcher, language = run.keyword_search.sides[0].searcher, run.keyword_search.language
     words = select_distinctive_words(chunks, entry, searcher, language)
     run.query = run.query._replace(words=tuple(words), phrases=(), excluded=())
-    del run.keyword_search  # it was built from the original query; the next access rebuilds it
+    del run.keyword_search  # it has the original query; the next access builds a new one
     return run_search_and_build_answer(run, semantic)
 
 
 def _make_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
-    """Return the title and the beginning of the prose as a query."""
+    """Return a query of the title and the beginning of the text, without tool calls."""
     prose = " ".join(chunk.text for chunk in chunks if chunk.embed) or chunks[0].text
     words = " ".join(f"{entry.title}. {prose}".split())[:MAX_PROSE_CHARACTERS]
     # Remove the characters that have a meaning in queries.
