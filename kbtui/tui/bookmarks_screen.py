@@ -61,7 +61,9 @@ class BookmarksScreen(StyledScreen):
         self.list.focus()
         self.list.set_rows([], [("Reading …", "dim")])
         self._update_key_hints()
-        self._worker.submit(self._userdata.list_bookmarks, self._show_bookmarks, self._show_error)
+        self._worker.submit_call(
+            self._userdata.list_bookmarks, self._show_bookmarks, self._show_error
+        )
 
     def _update_key_hints(self) -> None:
         pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "back")]
@@ -124,4 +126,4 @@ class BookmarksScreen(StyledScreen):
             change()
             return self._userdata.list_bookmarks()
 
-        self._worker.submit(change_and_read_bookmarks, self._show_bookmarks, self._show_error)
+        self._worker.submit_call(change_and_read_bookmarks, self._show_bookmarks, self._show_error)

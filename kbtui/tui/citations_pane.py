@@ -115,7 +115,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self._using_worker.discard_pending_results()
             self._used, self._using, self._why_not_used = None, [], WAITING
         if self._conversation is not None and self._conversation is not known:
-            self._used_worker.submit(
+            self._used_worker.submit_call(
                 lambda: self._library.extract_citations(record),
                 self._store_used_citations,
                 lambda error: self._store_used_citations([]),
@@ -133,7 +133,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self._using, self._why_not_used = citations, why_not_used
             self._update_citation_rows()
 
-        self._using_worker.submit(
+        self._using_worker.submit_call(
             lambda: self._library.find_citing_turns(target),
             lambda citations: show_citing_turns(citations, "Not used by any turn yet."),
             lambda error: show_citing_turns(self._using, f"Cannot look up the turns: {error}"),

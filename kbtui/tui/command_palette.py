@@ -201,7 +201,7 @@ class CommandPaletteScreen(StyledScreen):
     def on_mount(self) -> None:
         self.input.focus()
         self._show_palette_items(find_command_palette_items(self._items, ""))
-        self._targets_worker.submit(
+        self._targets_worker.submit_call(
             self._find_targets, self._add_topics_and_entries, lambda error: None
         )
 
@@ -213,7 +213,7 @@ class CommandPaletteScreen(StyledScreen):
     @on(Input.Changed)
     def _search_palette_items(self) -> None:
         items, text = self._items, self.input.value
-        self._search_worker.submit(
+        self._search_worker.submit_call(
             lambda: find_command_palette_items(items, text, self.configured_keys),
             self._show_palette_items,
             lambda error: None,

@@ -30,10 +30,10 @@ class DoctorFindingBlock(ParagraphBlock):
 
     state: FindingState
 
-    def lay_out_content(
+    def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
-        lines = ParagraphBlock.lay_out_content(self, max(8, width - 2), found, opened)
+        lines = ParagraphBlock.lay_out_block_content(self, max(8, width - 2), found, opened)
         for number, line in enumerate(lines):
             line.spans.insert(0, ("  ", "") if number else STATE_SIGNS[self.state])
         return lines

@@ -47,7 +47,7 @@ class DailyActivityChartBlock(DocumentBlock):
 
     insights: UsageInsightsReport
 
-    def lay_out_content(
+    def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
         # The two bars of a line share the width that is left beside the date and the numbers.

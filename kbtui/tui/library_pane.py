@@ -462,7 +462,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.list.set_rows(make_library_rows(contents, self.state, present), select=select)
             return
         state = replace(self.state, expanded=set(self.state.expanded))
-        self._worker.submit(
+        self._worker.submit_call(
             lambda: make_library_rows(contents, state, present),
             lambda rows: self.list.set_rows(rows, select=select),
             lambda error: self.list.set_rows([], [(one_line(str(error)), "error")]),

@@ -25,7 +25,7 @@ from kbtui.tui.framework.styled_text import (
 from kbtui.tui.framework.styled_widget import (
     BorderOnlyPane,
     get_configured_keys,
-    make_plain_content,
+    make_label_without_markup,
 )
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine, WrappedParagraphs
 from kbtui.tui.reader.reader_document import format_counted_noun
@@ -183,7 +183,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def show_similar_passages(self, reference: str, answer: SearchAnswer) -> None:
         """Show passages similar to the item with this reference."""
         self.answer, self._is_refining = answer, False
-        self.border_title = make_plain_content(f"More like {reference}")
+        self.border_title = make_label_without_markup(f"More like {reference}")
         self._notice.set_paragraphs([])
         self._show_hits([("Nothing similar.", "dim")])
         self.list.action_top()

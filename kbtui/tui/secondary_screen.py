@@ -19,7 +19,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.styled_widget import (
     ALWAYS_AVAILABLE_ACTIONS,
     StyledScreen,
-    make_plain_content,
+    make_label_without_markup,
 )
 from kbtui.tui.framework.text_widgets import MessageLine, PaneInput, TextLine
 from kbtui.tui.framework.tui_command import format_command_hints, format_key_hints
@@ -117,7 +117,7 @@ class SecondaryScreen(StyledScreen):
         worker: LatestOnlyWorker | None = None,
     ) -> None:
         """Run `work` in a thread, then call `on_done` with its result, or show the error."""
-        (worker or self.worker).submit(work, on_done, self.show_error)
+        (worker or self.worker).submit_call(work, on_done, self.show_error)
 
     @abstractmethod
     def action_reload(self) -> None:
@@ -211,7 +211,7 @@ class SecondaryScreen(StyledScreen):
         for number in beyond:
             if is_wanted(blocks[number]):
                 port.go_to_block_line(number, blocks[number].above, lead)
-                self.reader.update_after_viewport_change()
+                self.reader.redraw_after_viewport_change()
                 return
 
     def action_leave(self) -> None:
@@ -260,7 +260,7 @@ class ListDetailScreen(SecondaryScreen):
     def show_document(self, document: ReaderDocument) -> None:
         """Show a document in the right pane."""
         super().show_document(document)
-        self.query_one("#detail", Vertical).border_title = make_plain_content(document.title)
+        self.query_one("#detail", Vertical).border_title = make_label_without_markup(document.title)
 
     @on(Input.Submitted)
     def _on_input_submitted(self) -> None:

@@ -58,9 +58,9 @@ def seen(root: Path, *compactions: dict[str, Any]) -> str:
         viewport.toggle_folds_of_kind(kind)
     whole = [line.plain for _, line in viewport.rows]
     assert sum("Question" in line for line in whole) == 5
-    viewport.set_model_view(True)
+    viewport.show_or_hide_model_view(True)
     text = "\n".join(line.plain.rstrip() for _, line in viewport.rows)
-    viewport.set_model_view(False)
+    viewport.show_or_hide_model_view(False)
     assert [line.plain for _, line in viewport.rows] == whole
     return text
 

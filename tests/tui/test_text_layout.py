@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from kbtui.tui.framework.styled_text import (
     MatchHighlight,
     align_spans_to_edges,
-    capitalize_unless_name,
+    capitalize_first_word_unless_name,
     highlight_matches,
     measure_cell_width,
     slice_span_ranges,
@@ -288,4 +288,4 @@ def test_columns_fit_if_they_can(wanted: list[int], width: int) -> None:
     ],
 )
 def test_messages_begin_with_a_capital_unless_with_a_name(text: str, shown: str) -> None:
-    assert capitalize_unless_name(text) == shown
+    assert capitalize_first_word_unless_name(text) == shown

@@ -92,10 +92,10 @@ class FoldablePassageBlock(FoldHeadingBlock):
 
     text: str = ""
 
-    def lay_out_content(
+    def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
-        lines = FoldHeadingBlock.lay_out_content(self, width, found, opened)
+        lines = FoldHeadingBlock.lay_out_block_content(self, width, found, opened)
         is_whole = opened or len(self.text) <= PREVIEW_CHARACTERS
         text = self.text if is_whole else f"{self.text[:PREVIEW_CHARACTERS]}…"
         margin: Spans = [("  ", "")]
@@ -302,7 +302,7 @@ class EntriesScreen(ListDetailScreen):
     def _read_entries(self, before: LoadedEntryRows | None, least: int) -> None:
         wanted, now = before.wanted if before else self._wanted, self._clock()
         read_pages = partial(read_entry_pages, self.library, wanted, before, least, now)
-        self._page_worker.submit(read_pages, self._show_entries, self._show_read_error)
+        self._page_worker.submit_call(read_pages, self._show_entries, self._show_read_error)
 
     def _show_entries(self, loaded: LoadedEntryRows) -> None:
         self.loaded = loaded
@@ -397,7 +397,7 @@ class EntriesScreen(ListDetailScreen):
             self.dismiss(parse_ref(block.link))
         elif block and (fold := viewport.find_fold_at_cursor()):
             viewport.toggle_fold(fold)
-            self.reader.update_after_viewport_change()
+            self.reader.redraw_after_viewport_change()
 
     def action_open_in_reader(self) -> None:
         if (entry := self.list.selected_entry) is not None:

@@ -56,7 +56,7 @@ class SubjectFileEditor:
     def create_subject_file(self, title: str = "", topic: str | None = None) -> None:
         """Ask for the title, topic, type and tags, then open the editor for the text."""
         open_form = partial(self._open_new_subject_form, title, topic)
-        self._worker.submit(self._library.load_knowledge, open_form, self._show_error)
+        self._worker.submit_call(self._library.load_knowledge, open_form, self._show_error)
 
     def _open_new_subject_form(
         self, title: str, topic: str | None, knowledge: KnowledgeBase
@@ -121,7 +121,7 @@ class SubjectFileEditor:
     def edit_subject(self, ref: Ref) -> None:
         """Open a subject in the editor; its id and its citations do not change."""
         find_subject = partial(self._find_subject_to_edit, ref)
-        self._worker.submit(find_subject, self._edit_subject_and_report, self._show_error)
+        self._worker.submit_call(find_subject, self._edit_subject_and_report, self._show_error)
 
     def _find_subject_to_edit(self, ref: Ref) -> tuple[Subject, str | None]:
         """Return the subject, and the name of the source that fetched it, if any.
@@ -176,12 +176,12 @@ class SubjectFileEditor:
     def remove_subject(self, ref: Ref) -> None:
         """Ask, then move a subject's file to the trash; if there is no trash, offer to delete it."""
         find_subject = partial(self._library.find_subject, ref)
-        self._worker.submit(find_subject, self._ask_to_trash_subject, self._show_error)
+        self._worker.submit_call(find_subject, self._ask_to_trash_subject, self._show_error)
 
     def _ask_to_trash_subject(self, subject: Subject) -> None:
         def trash_if_confirmed(answer: str | None) -> None:
             if answer is not None:
-                self._worker.submit(
+                self._worker.submit_call(
                     partial(subject_authoring.move_subject_to_trash, subject),
                     lambda _: self._report_subject_removal("moved to the trash:", subject),
                     partial(self._ask_to_delete_subject, subject),
@@ -193,7 +193,7 @@ class SubjectFileEditor:
     def _ask_to_delete_subject(self, subject: Subject, error: Exception) -> None:
         def delete_if_confirmed(answer: str | None) -> None:
             if answer is not None:
-                self._worker.submit(
+                self._worker.submit_call(
                     partial(subject_authoring.delete_subject, subject),
                     lambda _: self._report_subject_removal("deleted", subject),
                     self._show_error,

@@ -60,7 +60,7 @@ class LatestOnlyWorker:
         """Whether a call is running or waiting."""
         return self._running_count > 0
 
-    def submit(
+    def submit_call(
         self,
         work: Callable[[], T],
         on_done: Callable[[T], object],
@@ -93,14 +93,14 @@ class LatestOnlyWorker:
             target=self._run_waiting_calls, args=(run,), name="kbtui-worker", daemon=True
         ).start()
 
-    def submit_with_progress(
+    def submit_call_with_progress(
         self,
         work: Callable[[ReportProgress], T],
         on_progress: Callable[[Any], object],
         on_done: Callable[[T], object],
         on_error: Callable[[Exception], object],
     ) -> None:
-        """Like `submit`, but `work` gets a function that delivers intermediate values to `on_progress`."""
+        """Like `submit_call`, but `work` gets a function that delivers intermediate values to `on_progress`."""
         generation = self._generation + 1
 
         def deliver_progress(value: Any) -> None:
@@ -110,7 +110,7 @@ class LatestOnlyWorker:
         def report_progress(value: Any) -> None:
             self._owner.call_later(deliver_progress, value)
 
-        self.submit(lambda: work(report_progress), on_done, on_error)
+        self.submit_call(lambda: work(report_progress), on_done, on_error)
 
     def _run_waiting_calls(self, call: Callable[[], None] | None) -> None:
         while call is not None:

@@ -15,7 +15,7 @@ from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
-from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, make_plain_content
+from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, make_label_without_markup
 from kbtui.tui.framework.text_widgets import MessageLine, SanitizedInput, TextLine
 from kbtui.tui.framework.tui_command import format_key_hints
 
@@ -50,7 +50,7 @@ class TextInputDialog(StyledScreen):
     def compose(self) -> ComposeResult:
         """Yield the input and the key hints."""
         with Vertical(id="dialog", classes="pane low") as pane:
-            pane.border_title = make_plain_content(self._title)
+            pane.border_title = make_label_without_markup(self._title)
             yield self._input
             hint = TextLine()
             hint.left = format_key_hints([("Enter", "OK"), ("Esc", "cancel")])
@@ -93,7 +93,7 @@ class OptionsDialog(StyledScreen):
     def compose(self) -> ComposeResult:
         """Yield the list of options."""
         with Vertical(id="dialog", classes="pane") as pane:
-            pane.border_title = make_plain_content(self._title)
+            pane.border_title = make_label_without_markup(self._title)
             pane.border_subtitle = "press a letter or Enter · Esc cancel"
             pane.styles.height = len(self._options) + 2
             yield self.list
@@ -296,7 +296,7 @@ class FormDialog(StyledScreen):
     def compose(self) -> ComposeResult:
         """Yield a line for each field, the message and the key hints."""
         with Vertical(id="form", classes="pane") as pane:
-            pane.border_title = make_plain_content(self._title)
+            pane.border_title = make_label_without_markup(self._title)
             with VerticalScroll(id="fields", can_focus=False):
                 for name, field in self._fields.items():
                     with Horizontal(id=f"line-{name}", classes="field"):
@@ -367,7 +367,9 @@ class FormDialog(StyledScreen):
     def _save_values_in_background(self) -> None:
         self._message.set_message("…", "dim")
         values = {name: self._get_field_value(name) for name in self._list_shown_fields()}
-        self._save_worker.submit(lambda: self._save(values), self.dismiss, self._show_save_error)
+        self._save_worker.submit_call(
+            lambda: self._save(values), self.dismiss, self._show_save_error
+        )
 
     def _show_save_error(self, error: Exception) -> None:
         self._is_saving = False

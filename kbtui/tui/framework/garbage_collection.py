@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.timer import Timer
 
-MIN_NEW_OBJECTS = 5_000
+MIN_NEW_ENTRIES = 5_000
 """How many new entries make it worthwhile to freeze all objects again."""
 YOUNG_THRESHOLD = 2_000
 """How many allocations trigger a collection of young objects (Python: 700); one repaint allocates 20,000."""
@@ -36,10 +36,10 @@ _frozen_count = 0
 
 
 def freeze_objects_if_entries_grew(count: int) -> None:
-    """Freeze all objects if the number of entries has grown by `MIN_NEW_OBJECTS` since the last time."""
+    """Freeze all objects if the number of entries has grown by `MIN_NEW_ENTRIES` since the last time."""
     global _frozen_count
     # Freezing must be rare, because it keeps all current garbage in memory forever.
-    if count >= _frozen_count + MIN_NEW_OBJECTS:
+    if count >= _frozen_count + MIN_NEW_ENTRIES:
         _frozen_count = count
         gc.freeze()
 

@@ -105,7 +105,7 @@ def truncate_text_start(text: str, width: int) -> str:
 _PLAIN_WORD = re.compile(r"(?!(?:kbtui|jp)\b)[a-z]+(?=[ ,;]|\.?$)")
 
 
-def capitalize_unless_name(text: str) -> str:
+def capitalize_first_word_unless_name(text: str) -> str:
     """Return a message that begins with a capital letter, unless its first word is a name.
 
     Errors begin with a lower-case letter, because the command line shows them after a colon. References,

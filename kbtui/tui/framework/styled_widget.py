@@ -91,7 +91,7 @@ ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help"}
 """The actions that work while the screen is still loading."""
 
 
-def make_plain_content(text: str) -> Content:
+def make_label_without_markup(text: str) -> Content:
     """Return text from a file as a title or label: sanitized, on one line, and not parsed as markup."""
     return Content(one_line(text))
 

@@ -15,7 +15,7 @@ from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLine,
     align_spans_to_edges,
-    capitalize_unless_name,
+    capitalize_first_word_unless_name,
     join_span_texts,
     wrap_spans,
 )
@@ -112,7 +112,9 @@ class MessageLine(StyledWidget):
     def set_message(self, text: str, role: str) -> None:
         """Set the message."""
         # The name of a key must not be capitalized.
-        self.text = one_line(text) if role == "key" else capitalize_unless_name(one_line(text))
+        self.text = (
+            one_line(text) if role == "key" else capitalize_first_word_unless_name(one_line(text))
+        )
         self._role = role
         self._wrap_message()
 

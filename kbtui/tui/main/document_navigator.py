@@ -154,7 +154,7 @@ class DocumentNavigator:
         self._status.set_activity_text("open", f"opening {target.key} …")
         contents = self.contents
         self.is_opening = True
-        self._open_worker.submit_with_progress(
+        self._open_worker.submit_call_with_progress(
             lambda tell: self._load_document(target, contents, tell),
             lambda document: self._show_document_beginning(target, document),
             lambda document: self._show_loaded_document(contents, target, document),
@@ -221,7 +221,7 @@ class DocumentNavigator:
             if self._must_reload_again:
                 self.reload_shown_document()
 
-        self._reload_worker.submit(
+        self._reload_worker.submit_call(
             lambda: self._load_document(target, contents, None, shown),
             replace_reloaded_document,
             self._report_open_failure,
@@ -267,7 +267,7 @@ class DocumentNavigator:
             otherwise()
 
     def _look_up_and_open_reference(self, text: str, on_error: Callable[[Exception], None]) -> None:
-        self._lookup_worker.submit(
+        self._lookup_worker.submit_call(
             lambda: make_navigation_target(self._library.resolve_reference(text)),
             self._open_in_front,
             on_error,
@@ -341,7 +341,7 @@ class DocumentNavigator:
 def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:
     for block in document.blocks[:WARM_BLOCKS]:
         if isinstance(block, TextBlock):
-            block.make_lines_with_lead(80)
+            block.make_block_lines_with_lead(80)
     return document
 
 

@@ -80,7 +80,7 @@ def _find_visible_link_targets(
         def go_to_link(position: LinePosition = position, is_head: bool = is_head) -> None:
             panes.focus_widget("#document")
             reader.viewport.cursor = position
-            reader.update_after_viewport_change()
+            reader.redraw_after_viewport_change()
             if is_head:
                 panes.reader.action_toggle_fold_or_open_link()
             else:

@@ -140,7 +140,7 @@ class SavedSessionManager:
         """Restore the saved session, or show the first target if there is none."""
         self._first_theme = self._main.screen.app.theme
         if self._must_reopen:
-            self._worker.submit(
+            self._worker.submit_call(
                 lambda: load_saved_session(self._main.library),
                 self._open_session_or_first_target,
                 lambda error: self._open_session_or_first_target(None),
@@ -183,7 +183,9 @@ class SavedSessionManager:
     def _save_session_in_thread(self) -> None:
         self._save_timer = None
         library, session = self._main.library, self._capture_session()
-        self._worker.submit(lambda: save_session(library, session), lambda _: None, lambda _: None)
+        self._worker.submit_call(
+            lambda: save_session(library, session), lambda _: None, lambda _: None
+        )
 
     def save_session_if_worthwhile(self) -> None:
         """Save the session, unless it was not restored and the user has changed nothing."""

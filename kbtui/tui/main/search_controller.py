@@ -226,7 +226,7 @@ class SearchController:
             self.show_search_wait_reason()
         if self.mode != "semantic":
             request = self._make_search_request(mode="lexical", partial=True)
-            self._keyword_worker.submit(
+            self._keyword_worker.submit_call(
                 lambda: self._library.search_by_keywords(request),
                 lambda answer: self._show_search_answer(answer, refining=self.mode == "hybrid"),
                 self._report_search_failure,
@@ -270,7 +270,7 @@ class SearchController:
                 return wider._replace(notices=[answer.mistakes[0].as_notice])
             return wider
 
-        self._full_worker.submit(
+        self._full_worker.submit_call(
             search_also_half_typed_word, self._show_full_search_answer, self._report_search_failure
         )
 
@@ -320,7 +320,7 @@ class SearchController:
         if self._recent_index < 0:
             others = (query for query in self._recent_queries if query != replaces)
             self._recent_queries = list(dict.fromkeys([answer.query, *others]))
-        self._log_worker.submit(
+        self._log_worker.submit_call(
             lambda: self._library.log_search(answer, "dashboard", replaces=replaces),
             lambda _: None,
             lambda _: None,
@@ -337,7 +337,7 @@ class SearchController:
             self._recent_queries = list(dict.fromkeys([*self._recent_queries, *found]))
             self._recall_older_query()
 
-        self._recent_worker.submit(
+        self._recent_worker.submit_call(
             lambda: UserData(self._library.workspace).query_log.list_recent_queries(),
             add_recent_queries,
             lambda error: add_recent_queries([]),
@@ -479,7 +479,7 @@ class SearchController:
             self._suggestion_worker.discard_pending_results()
             self._hints.suggestions = []
             return
-        self._suggestion_worker.submit(
+        self._suggestion_worker.submit_call(
             lambda: self._find_query_suggestions(text, cursor),
             lambda found: self._show_query_suggestions(entry, text, cursor, found),
             lambda error: self._show_query_suggestions(entry, text, cursor, []),

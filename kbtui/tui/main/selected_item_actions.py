@@ -120,7 +120,7 @@ class SelectedItemActions:
                 format_error_on_one_line(error, self._main.library.workspace.root), "error"
             )
 
-        self._worker.submit(work, deliver_result, report_failure)
+        self._worker.submit_call(work, deliver_result, report_failure)
 
     # copying
 

@@ -10,7 +10,7 @@ from kbtui.text import one_line
 from kbtui.tui.command_table import Scope, find_key_label_of_command, list_commands_of_scopes
 from kbtui.tui.framework.styled_text import (
     align_spans_to_edges,
-    capitalize_unless_name,
+    capitalize_first_word_unless_name,
     measure_cell_width,
 )
 from kbtui.tui.framework.styled_widget import StyledWidget
@@ -66,7 +66,10 @@ class StatusBar(StyledWidget):
 
     def flash_message(self, text: str, role: str = "strong") -> None:
         """Show a message for a few seconds."""
-        self._flash, self._is_refusal = [(capitalize_unless_name(one_line(text)), role)], False
+        self._flash, self._is_refusal = (
+            [(capitalize_first_word_unless_name(one_line(text)), role)],
+            False,
+        )
         if self._flash_timer:
             self._flash_timer.stop()
         self._flash_timer = self.set_timer(FLASH_SECONDS, self._clear_flashed_message)

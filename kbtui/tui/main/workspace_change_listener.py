@@ -50,7 +50,7 @@ class WorkspaceChangeListener:
         def show_engine_gone(error: Exception) -> None:
             self._main.status.show_engine_event({"event": "gone", "reason": str(error)})
 
-        self._listen_worker.submit(
+        self._listen_worker.submit_call(
             lambda: self._main.library.listen_to_engine_events(receive_engine_event),
             keep_listener_stop_function,
             show_engine_gone,
@@ -66,7 +66,7 @@ class WorkspaceChangeListener:
     def _check_workspace_exists(self) -> None:
         # Check it in a background thread, because a file system may be slow to answer.
         if not self._check_worker.has_running_call:
-            self._check_worker.submit(
+            self._check_worker.submit_call(
                 self._main.library.workspace.jp_directory.is_dir,
                 self._set_workspace_found,
                 lambda error: self._set_workspace_found(False),
@@ -116,7 +116,7 @@ class WorkspaceChangeListener:
             exists = self._main.library.workspace.jp_directory.is_dir()
             return self._snapshot_reader.read_snapshot() if exists else None
 
-        self._snapshot_worker.submit(
+        self._snapshot_worker.submit_call(
             read_snapshot_if_possible, self._show_received_snapshot, self._report_list_failure
         )
 
@@ -138,7 +138,7 @@ class WorkspaceChangeListener:
             self._read_snapshot_details(snapshot)
 
     def _read_snapshot_details(self, snapshot: LibrarySnapshot) -> None:
-        self._details_worker.submit(
+        self._details_worker.submit_call(
             lambda: self._snapshot_reader.read_snapshot_details(snapshot),
             self._show_or_continue_details,
             self._report_list_failure,

@@ -17,7 +17,7 @@ from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
 from kbtui.tui.framework.row_list import RowList
-from kbtui.tui.framework.styled_widget import make_plain_content
+from kbtui.tui.framework.styled_widget import make_label_without_markup
 from kbtui.tui.framework.text_widgets import LabeledInput, TextLine
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.prompt_workshop.planned_prompt import (
@@ -391,10 +391,10 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.reader.show_document(document)
             if page.line is not None:
                 self.reader.viewport.go_to_source_line(page.line)
-                self.reader.update_after_viewport_change()
+                self.reader.redraw_after_viewport_change()
         pane = self.query_one("#detail", Vertical)
-        pane.border_title = make_plain_content(document.title)
-        pane.border_subtitle = make_plain_content(document.size)
+        pane.border_title = make_label_without_markup(document.title)
+        pane.border_subtitle = make_label_without_markup(document.size)
 
     @on(RowList.SelectedRowChanged)
     def _on_row_selected(self) -> None:
@@ -506,7 +506,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.show_key_refusal("no changes to write")
         elif self.planned_prompt is not None and not self._is_writing:
             written = self.planned_prompt.written
-            self._write_worker.submit(
+            self._write_worker.submit_call(
                 lambda: toml_config_editor.propose_preload_or_disable_marks(written, marks),
                 self._show_proposed_change,
                 self._on_write_error,
@@ -539,7 +539,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._has_written = True
             on_changed()
 
-        self._write_worker.submit(change_file, finish_writing, self._on_write_error)
+        self._write_worker.submit_call(change_file, finish_writing, self._on_write_error)
 
     def _on_write_error(self, error: Exception) -> None:
         self._is_writing = False

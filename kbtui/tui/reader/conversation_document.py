@@ -238,7 +238,7 @@ def build_conversation_document(
         badges=make_conversation_badges(info),
         record=conversation,
         turns_total=len(conversation.turns),
-        landmarks={"request": builder.requests, "error": builder.errors},
+        block_indices_by_kind={"request": builder.requests, "error": builder.errors},
         facts=list_conversation_facts(conversation, present),
         is_partial=partial,
     )
@@ -319,7 +319,7 @@ class _ConversationDocumentBuilder:
             self.view = "person"
         model = f"{one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
         head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
-        when: Spans = [(f"{model}{self._format_time_or_nothing(turn.started_at)}", "dim")]
+        when: Spans = [(f"{model}{self._format_optional_time(turn.started_at)}", "dim")]
         self._append_document_blocks(
             HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1)
         )
@@ -335,7 +335,7 @@ class _ConversationDocumentBuilder:
         self.view, self.after_fold = "person", False
         left: Spans = [("compacted ", "accent")]
         left.append((f"for the model: {describe_compaction(compaction)}", "dim"))
-        when: Spans = [(self._format_time_or_nothing(compaction.timestamp), "dim")]
+        when: Spans = [(self._format_optional_time(compaction.timestamp), "dim")]
         if compaction.summary is None:
             self._append_document_blocks(
                 HeadingBlock(key, [("≡ ", "accent"), *left], when, above=1)
@@ -354,12 +354,12 @@ class _ConversationDocumentBuilder:
             last += 1
         words: Spans = [("≡ ", "accent"), ("summary ", "accent")]
         words.append((f"in place of {format_turn_range(self.turn, last - 1)}", "dim"))
-        when: Spans = [(self._format_time_or_nothing(summary.timestamp), "dim")]
+        when: Spans = [(self._format_optional_time(summary.timestamp), "dim")]
         key = f"summary:{self.turn}"
         self._append_document_blocks(HeadingBlock(key, words, when, rule=True, above=1))
         self._add_markdown_blocks(key, summary.summary or "")
 
-    def _format_time_or_nothing(self, when: datetime | None) -> str:
+    def _format_optional_time(self, when: datetime | None) -> str:
         return format_time_with_date(when, self.present) if when else ""
 
     def _format_time_if_minute_changed(self, when: datetime | None) -> str:
@@ -371,7 +371,7 @@ class _ConversationDocumentBuilder:
         if local == before:
             return ""
         is_same_day = before is not None and before.date() == local.date()
-        return f"{local:%H:%M}" if is_same_day else self._format_time_or_nothing(when)
+        return f"{local:%H:%M}" if is_same_day else self._format_optional_time(when)
 
     def _add_event_blocks(self, event: ConversationEvent) -> None:
         before, key = self.view, f"{self.turn}.{event.index}"
@@ -381,9 +381,9 @@ class _ConversationDocumentBuilder:
             is_reasoning and self.compacted.lacks_reasoning
         ):
             self.view = "person"
-        _BLOCK_ADDERS.get(event.kind, _ConversationDocumentBuilder._add_event_text_fold)(
-            self, key, event
-        )
+        _BLOCK_ADDERS_BY_EVENT_KIND.get(
+            event.kind, _ConversationDocumentBuilder._add_event_text_fold
+        )(self, key, event)
         self._end_fold()
         if event.problem:
             self._add_note_paragraph(f"{key}:problem", f"! {one_line(event.problem)}", "error")
@@ -469,7 +469,7 @@ class _ConversationDocumentBuilder:
 
     def _add_tool_result_blocks(self, key: str, result: ConversationEvent) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
-        when: Spans = [(self._format_time_or_nothing(result.timestamp), "dim")]
+        when: Spans = [(self._format_optional_time(result.timestamp), "dim")]
         self._append_document_blocks(HeadingBlock(f"{key}:result", [word], when))
         self._add_source_text_blocks(f"{key}:text", result.text)
         if result.problem:
@@ -528,7 +528,9 @@ class _ConversationDocumentBuilder:
             self.blocks.append(block)
 
 
-_BLOCK_ADDERS: dict[str, Callable[[_ConversationDocumentBuilder, str, ConversationEvent], None]] = {
+_BLOCK_ADDERS_BY_EVENT_KIND: dict[
+    str, Callable[[_ConversationDocumentBuilder, str, ConversationEvent], None]
+] = {
     "chat_request": _ConversationDocumentBuilder._add_request_blocks,
     "message": _ConversationDocumentBuilder._add_message_blocks,
     "structured": _ConversationDocumentBuilder._add_message_blocks,

@@ -42,21 +42,23 @@ class DocumentBlock:
     view: str = ""
     code_offset: int | None = None
 
-    def make_lines_with_lead(
+    def make_block_lines_with_lead(
         self, width: int, found: MatchHighlight | None = None, opened: bool = False
     ) -> list[StyledLine]:
         """Return the lines of the block, including `lead` and `above`.
 
         `opened` matters only for the heading of a fold: it says whether the fold is open.
         """
-        made = self.lay_out_content(max(8, width - measure_cell_width(self.lead)), found, opened)
+        made = self.lay_out_block_content(
+            max(8, width - measure_cell_width(self.lead)), found, opened
+        )
         if self.lead:
             for line in made:
                 line.spans = [*self.lead, *line.spans]
         return [*(StyledLine() for _ in range(self.above)), *made] if made else []
 
     @abstractmethod
-    def lay_out_content(
+    def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
         """Return the lines without `lead` and `above`."""
@@ -106,7 +108,7 @@ class MarkdownBlock(TextBlock):
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False
 
-    def lay_out_content(
+    def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
         """Lay out the Markdown."""
@@ -134,7 +136,7 @@ class SourceTextBlock(TextBlock):
     numbers: int = 0
     panel: bool = False
 
-    def lay_out_content(
+    def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
         """Lay out each line, highlighted if the language is known."""
@@ -166,7 +168,7 @@ class HeadingBlock(DocumentBlock):
     right: Spans = field(default_factory=list)
     rule: bool = False
 
-    def lay_out_content(
+    def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
         """Return the line."""
@@ -194,7 +196,7 @@ class FoldHeadingBlock(HeadingBlock):
     kind: str = "tool"
     citation_number: int | None = None
 
-    def lay_out_content(
+    def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
         """Return a line with an arrow and the summary of the fold."""
@@ -210,7 +212,7 @@ class FactTableBlock(DocumentBlock):
     facts: list[tuple[str, Spans]]
     name_role: str = "dim"
 
-    def lay_out_content(
+    def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
         """Return the lines of all facts; a long value is wrapped within its column."""
@@ -237,7 +239,7 @@ class ParagraphBlock(DocumentBlock):
 
     spans: Spans
 
-    def lay_out_content(
+    def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
         """Wrap the text and keep its line breaks."""

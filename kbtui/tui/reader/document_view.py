@@ -19,7 +19,7 @@ from kbtui.tui.framework.styled_widget import (
     ScrollViewWithoutRelayout,
     StyledScreen,
     StyledWidget,
-    make_plain_content,
+    make_label_without_markup,
 )
 from kbtui.tui.framework.tui_command import MOVE_BINDINGS
 from kbtui.tui.navigation_target import ScrollAnchor
@@ -127,7 +127,7 @@ class DocumentViewport:
         found = None
         if self.pattern:
             found = MatchHighlight(self.pattern, match if match_block == index else -1)
-        return block.make_lines_with_lead(self.width, found, self.is_fold_open(block.key))
+        return block.make_block_lines_with_lead(self.width, found, self.is_fold_open(block.key))
 
     def _get_line_counts_before_blocks(self) -> list[int]:
         self._block_tops = self._block_tops or [0, *accumulate(self._heights)]
@@ -299,7 +299,7 @@ class DocumentViewport:
         with self._keep_cursor_row_during_new_layout():
             self.code_offset = code_offset
 
-    def set_model_view(self, on: bool) -> None:
+    def show_or_hide_model_view(self, on: bool) -> None:
         """Show what the model sees if `on` is true, else what the user sees; stay at the current line."""
         with self._keep_cursor_row_during_new_layout():
             self.is_model_view, self.current_match = on, None
@@ -524,12 +524,12 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         """Show a document from its top, or from an anchor."""
         self._fit_viewport_to_widget()
         self.viewport.show_document(document, at)
-        self.update_after_viewport_change()
+        self.redraw_after_viewport_change()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document by its new version, and keep the position."""
         self.viewport.show_reloaded_document(document)
-        self.update_after_viewport_change()
+        self.redraw_after_viewport_change()
 
     def _fit_viewport_to_widget(self) -> None:
         region = self.scrollable_content_region
@@ -538,7 +538,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             # The first column marks the current line.
             self.viewport.resize(max(8, region.width - 1), region.height)
 
-    def update_after_viewport_change(self) -> None:
+    def redraw_after_viewport_change(self) -> None:
         """After a change of the viewport, update the scroll bar, repaint, and post `CursorMoved`."""
         port = self.viewport
         self._is_syncing = True
@@ -567,12 +567,12 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         super().watch_scroll_y(old_value, new_value)
         if not self._is_syncing and round(old_value) != round(new_value):
             self.viewport.scroll_to_document_line(round(new_value))
-            self.update_after_viewport_change()
+            self.redraw_after_viewport_change()
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay out the document for the new size, and stay at the current line."""
         self._fit_viewport_to_widget()
-        self.update_after_viewport_change()
+        self.redraw_after_viewport_change()
 
     def render_line(self, y: int) -> Strip:
         """Render visible line `y`, with the text offset of each segment, which mouse selection needs."""
@@ -619,38 +619,38 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def action_down(self) -> None:
         """Move one line down."""
         self.viewport.move_cursor_by_lines(1)
-        self.update_after_viewport_change()
+        self.redraw_after_viewport_change()
 
     def action_up(self) -> None:
         """Move one line up."""
         self.viewport.move_cursor_by_lines(-1)
-        self.update_after_viewport_change()
+        self.redraw_after_viewport_change()
 
     def action_scroll_pages(self, pages: float) -> None:
         """Scroll down by half a page or by a page (the height less one line); scroll up if `pages` is negative."""
         height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
         self.viewport.scroll_and_move_cursor(lines if pages > 0 else -lines)
-        self.update_after_viewport_change()
+        self.redraw_after_viewport_change()
 
     def action_top(self) -> None:
         """Go to the first line."""
         self.viewport.go_to_first_line()
-        self.update_after_viewport_change()
+        self.redraw_after_viewport_change()
 
     def action_bottom(self) -> None:
         """Go to the last line."""
         self.viewport.go_to_last_line()
-        self.update_after_viewport_change()
+        self.redraw_after_viewport_change()
 
     def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self.viewport.scroll_by_lines(3)
-        self.update_after_viewport_change()
+        self.redraw_after_viewport_change()
         event.stop().prevent_default()
 
     def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         self.viewport.scroll_by_lines(-3)
-        self.update_after_viewport_change()
+        self.redraw_after_viewport_change()
         event.stop().prevent_default()
 
     def on_click(self, event: events.Click) -> None:
@@ -661,7 +661,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         block = self.document.blocks[self.viewport.cursor.block]
         if block.key in self.document.fold_kinds and self.viewport.cursor.line >= block.above:
             self.viewport.toggle_fold(block.key)
-        self.update_after_viewport_change()
+        self.redraw_after_viewport_change()
 
 
 class DocumentOverlayScreen(StyledScreen):
@@ -684,10 +684,10 @@ class DocumentOverlayScreen(StyledScreen):
     def compose(self) -> ComposeResult:
         """Yield the document, with key hints in the border."""
         with Vertical(id="page", classes="pane") as pane:
-            pane.border_title = make_plain_content(self._title)
+            pane.border_title = make_label_without_markup(self._title)
             confirm = f"y: {self._confirm_label} · n or Esc: no"
             keys = confirm if self._confirm_label else "Esc close"
-            pane.border_subtitle = make_plain_content(keys)
+            pane.border_subtitle = make_label_without_markup(keys)
             yield self.reader
 
     def on_mount(self) -> None:

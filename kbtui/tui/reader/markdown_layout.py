@@ -298,7 +298,7 @@ def lay_out_markdown(
 
     tokens = parse_markdown(sanitize(text).expandtabs(TAB_WIDTH), links)
     layout = _MarkdownRenderer(found, breaks, first_line, code_offset)
-    return layout.lay_out_nodes(SyntaxTreeNode(tokens).children, width)
+    return layout.lay_out_markdown_nodes(SyntaxTreeNode(tokens).children, width)
 
 
 def parse_markdown(text: str, links: dict[str, dict[str, str]] | None = None) -> list[Token]:
@@ -320,13 +320,13 @@ class _MarkdownRenderer:
     first_line: int
     code_offset: int | None
 
-    def lay_out_nodes(
+    def lay_out_markdown_nodes(
         self, nodes: list[SyntaxTreeNode], width: int, tight: bool = False
     ) -> list[StyledLine]:
         """Lay out blocks, with blank lines between them unless `tight` is true."""
         lines: list[StyledLine] = []
         for node in nodes:
-            made = self._lay_out_node(node, max(width, 8))
+            made = self._lay_out_markdown_node(node, max(width, 8))
             if made and lines and not tight:
                 lines.append(StyledLine(source_line=made[0].source_line))
             lines += made
@@ -335,21 +335,21 @@ class _MarkdownRenderer:
     def _find_source_line_of_node(self, node: SyntaxTreeNode) -> int:
         return self.first_line + node.map[0] if node.map else 0
 
-    def _lay_out_node(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _lay_out_markdown_node(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         kind, source = node.type, self._find_source_line_of_node(node)
         if kind == "paragraph":
-            return self._lay_out_prose(self._render_child_nodes(node), width, source)
+            return self._lay_out_paragraphs(self._render_child_nodes(node), width, source)
         if kind == "heading":
             spans = add_style_role(self._render_child_nodes(node), node.tag)
-            lines = self._lay_out_prose(spans, width, source)
+            lines = self._lay_out_paragraphs(spans, width, source)
             if node.tag == "h1":
                 rule = "━" * min(width, max(measure_cell_width(line.spans) for line in lines))
                 lines.append(StyledLine([(rule, "h1 rule")], source))
             return lines
         if kind in ("bullet_list", "ordered_list"):
-            return self._lay_out_list(node, width)
+            return self._lay_out_markdown_list(node, width)
         if kind == "blockquote":
-            lines = self.lay_out_nodes(node.children, width - 2)
+            lines = self.lay_out_markdown_nodes(node.children, width - 2)
             for line in lines:
                 line.spans = [("▎ ", "marker"), *add_style_role(line.spans, "quote")]
             return lines
@@ -368,13 +368,13 @@ class _MarkdownRenderer:
             )
         return lines
 
-    def _lay_out_prose(self, spans: Spans, width: int, source: int) -> list[StyledLine]:
+    def _lay_out_paragraphs(self, spans: Spans, width: int, source: int) -> list[StyledLine]:
         lines: list[StyledLine] = []
         for paragraph in _split_paragraph_at_breaks(spans):
             lines += wrap_spans(highlight_matches(paragraph, self.matches), width, source=source)
         return lines
 
-    def _lay_out_list(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _lay_out_markdown_list(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
         number = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
         digits = len(str(number + len(node.children) - 1)) if number is not None else 0
         lines: list[StyledLine] = []
@@ -382,7 +382,7 @@ class _MarkdownRenderer:
         tight = all(block.hidden for block in blocks if block.type == "paragraph")
         for offset, item in enumerate(node.children):
             marker = "• " if number is None else f"{number + offset:>{digits}}. "
-            made = self.lay_out_nodes(item.children, width - len(marker), tight)
+            made = self.lay_out_markdown_nodes(item.children, width - len(marker), tight)
             made = made or [StyledLine(source_line=self._find_source_line_of_node(item))]
             for index, line in enumerate(made):
                 lead = (" " * len(marker), "") if index else (marker, "marker")

@@ -43,7 +43,7 @@ class ReaderDocument:
     turns_total: int = 0
     lines_total: int = 0
     """The number of lines of the shown text; 0 if references cannot name its lines."""
-    landmarks: dict[str, list[int]] = field(default_factory=dict)
+    block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
     """Kind ("turn", "request", "error") -> ascending indices of blocks."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
     """Names and values of the details that the user can show above the document."""
@@ -63,10 +63,12 @@ class ReaderDocument:
         self.fold_kinds = {b.key: b.kind for b in blocks if isinstance(b, FoldHeadingBlock)}
         self.is_compacted = any(block.view for block in blocks)
         self._has_links = any(block.link is not None for block in blocks)
-        self.landmarks["turn"] = [n for n, b in enumerate(blocks) if b.key == f"turn:{b.turn}"]
+        self.block_indices_by_kind["turn"] = [
+            n for n, b in enumerate(blocks) if b.key == f"turn:{b.turn}"
+        ]
 
     @property
-    def is_large(self) -> bool:
+    def has_many_blocks(self) -> bool:
         """Whether the document has so many blocks that a pass over all of them delays keys."""
         return len(self.blocks) > MANY_BLOCKS
 

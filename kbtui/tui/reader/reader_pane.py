@@ -18,7 +18,7 @@ from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import align_spans_to_edges, measure_cell_width
-from kbtui.tui.framework.styled_widget import BorderOnlyPane, make_plain_content
+from kbtui.tui.framework.styled_widget import BorderOnlyPane, make_label_without_markup
 from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine, WrappedParagraphs
 from kbtui.tui.navigation_target import OpenTargetRequested, make_navigation_target
 from kbtui.tui.reader.document_view import DocumentView
@@ -59,13 +59,13 @@ class ReaderHeader(TextLine):
         """Render the line with the longest form of the right side that fits beside the left side."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
-        forms = self._list_right_side_variants()
+        forms = self._list_header_right_side_variants()
         right = next((form for form in forms if measure_cell_width(form) < room), forms[-1])
         return self.render_spans(
             align_spans_to_edges(self.left, right, width) if y == 0 else [], width
         )
 
-    def _list_right_side_variants(self) -> list[Spans]:
+    def _list_header_right_side_variants(self) -> list[Spans]:
         """Return forms of the right side, longest first: with the full size, only its tokens, no size."""
         for index, (text, role) in enumerate(self.right):
             if "≈" in text:
@@ -98,7 +98,7 @@ class DocumentFactsBar(WrappedParagraphs):
         self.set_paragraphs([spans for _, spans in facts])
 
     def _wrap_paragraphs(self, width: int) -> list[StyledLine]:
-        return self._block.make_lines_with_lead(width) if self.display else []
+        return self._block.make_block_lines_with_lead(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:
         """Render a line; the last visible line says how many lines do not fit."""
@@ -176,7 +176,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._new_event_count = 0
         self.document_view.show_document(document, place.mark)
         self.free_document_unless_shown(before)
-        self._find_and_go_to_start(document, place)
+        self._find_and_go_to_start_position(document, place)
         self._update_pane_title()
 
     def go_to_place_in_document(self, place: NavigationTarget) -> None:
@@ -184,7 +184,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.place = place
         self.end_find_mode()
         self.viewport.highlight_search_pattern(compile_search_pattern(place.words))
-        self._find_and_go_to_start(self.viewport.document, place)
+        self._find_and_go_to_start_position(self.viewport.document, place)
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document by its new version, and keep the position."""
@@ -206,25 +206,27 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if document is self.viewport.document:
             return
         self._request_texts = {}
-        if document.is_large or document.is_partial:
+        if document.has_many_blocks or document.is_partial:
             free_document_in_background(document)
 
-    def _find_and_go_to_start(self, document: ReaderDocument, place: NavigationTarget) -> None:
+    def _find_and_go_to_start_position(
+        self, document: ReaderDocument, place: NavigationTarget
+    ) -> None:
         """Go to the position that `place` names; search for it in a thread if the document is large."""
         self._start_worker.discard_pending_results()
-        if place.mark or not (document.is_large and place.words):
-            self._go_to_start_block(
+        if place.mark or not (document.has_many_blocks and place.words):
+            self._go_to_start_position(
                 place, None if place.mark else find_start_block_and_match(document, place)
             )
             return
-        self.document_view.update_after_viewport_change()
-        self._start_worker.submit(
+        self.document_view.redraw_after_viewport_change()
+        self._start_worker.submit_call(
             lambda: find_start_block_and_match(document, place),
-            lambda start: self._go_to_start_block(place, start),
-            lambda error: self._go_to_start_block(place, None),
+            lambda start: self._go_to_start_position(place, start),
+            lambda error: self._go_to_start_position(place, None),
         )
 
-    def _go_to_start_block(self, place: NavigationTarget, start: tuple[int, int] | None) -> None:
+    def _go_to_start_position(self, place: NavigationTarget, start: tuple[int, int] | None) -> None:
         viewport, document, ref = self.viewport, self.viewport.document, place.ref
         if start is not None and start[0] < len(document.blocks):
             index, match = start
@@ -238,13 +240,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
                 is_fold = block.key in document.fold_kinds
                 if ref and ref.call and is_fold and not viewport.is_fold_open(block.key):
                     viewport.toggle_fold(block.key)
-        self.document_view.update_after_viewport_change()
+        self.document_view.redraw_after_viewport_change()
         missing = describe_missing_turn_or_line(document, ref)
         if missing and place.mark is None and not document.is_partial:
             self._post_status_message(missing)
 
     def _update_pane_title(self) -> None:
-        self.border_title = make_plain_content(self.viewport.document.title or "Reader")
+        self.border_title = make_label_without_markup(self.viewport.document.title or "Reader")
 
     # the header
 
@@ -274,7 +276,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._new_event_count = 0
         reference = viewport.current_reference
         self.query_one("#where", TextLine).set_edge_texts(left, self._make_right_side_of_header())
-        self.set_border_subtitle(make_plain_content(reference) if reference else "")
+        self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
     def _make_right_side_of_header(self) -> Spans:
         """Return the match count during a find, else the count of new events, else the badges and the size."""
@@ -321,7 +323,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.post_message(OpenTargetRequested(make_navigation_target(parse_ref(link))))
         if fold := viewport.find_fold_at_cursor():
             viewport.toggle_fold(fold)
-            self.document_view.update_after_viewport_change()
+            self.document_view.redraw_after_viewport_change()
 
     def action_toggle_folds_of_kind(self, kind: str, name: str) -> None:
         """Open or close all folds of a kind, here and in documents opened later."""
@@ -330,35 +332,35 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message(f"No {name} here.", "dim")
             return
         self.viewport.toggle_folds_of_kind(kind)
-        self.document_view.update_after_viewport_change()
+        self.document_view.redraw_after_viewport_change()
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
         """Go to the next or previous match during a find, otherwise to the next or previous turn."""
         if self.is_finding:
             self.go_to_match_at_index(self.match_index + step)
         else:
-            self._go_to_landmark("turn", step)
+            self._go_to_next_block_of_kind("turn", step)
 
-    def action_go_to_landmark(self, kind: str, step: int) -> None:
+    def action_go_to_next_request_or_error(self, kind: str, step: int) -> None:
         """Go to the next or previous request or failed tool call."""
-        if not self._go_to_landmark(kind, step):
+        if not self._go_to_next_block_of_kind(kind, step):
             names = {"request": "requests", "error": "failed tool calls"}
             self._post_status_message(f"No more {names[kind]} {'below' if step > 0 else 'above'}.")
 
-    def _go_to_landmark(self, kind: str, step: int) -> bool:
-        """Go to the next landmark of a kind in the current view; return whether there is one."""
+    def _go_to_next_block_of_kind(self, kind: str, step: int) -> bool:
+        """Go to the next turn, request or error in the current view; return whether there is one."""
         viewport = self.viewport
-        landmarks = viewport.document.landmarks.get(kind, [])
+        block_indices_by_kind = viewport.document.block_indices_by_kind.get(kind, [])
         here = viewport.cursor.block
         if step > 0:
-            candidates = landmarks[bisect_right(landmarks, here) :]
+            candidates = block_indices_by_kind[bisect_right(block_indices_by_kind, here) :]
         else:
-            candidates = landmarks[: bisect_left(landmarks, here)][::-1]
+            candidates = block_indices_by_kind[: bisect_left(block_indices_by_kind, here)][::-1]
         block = next(filter(viewport.is_block_of_current_view, candidates), None)
         if block is None:
             return False
         viewport.go_to_block_line(block, viewport.document.blocks[block].above, lead=0)
-        self.document_view.update_after_viewport_change()
+        self.document_view.redraw_after_viewport_change()
         return True
 
     def go_to_turn_or_line_number(self, text: str) -> bool:
@@ -389,15 +391,15 @@ class ReaderPane(BorderOnlyPane, Vertical):
         place = make_navigation_target(make_conversation_ref(document.key, turn, call))
         if start := find_start_block_and_match(document, place):
             if not viewport.is_block_of_current_view(start[0]):
-                viewport.set_model_view(False)
-            self._go_to_start_block(place, start)
+                viewport.show_or_hide_model_view(False)
+            self._go_to_start_position(place, start)
 
     def _go_to_subject_line(self, line: int) -> None:
         document = self.viewport.document
         if -document.lines_total <= line < 0:
             line += document.lines_total + 1
         self.viewport.go_to_source_line(line)
-        self.document_view.update_after_viewport_change()
+        self.document_view.redraw_after_viewport_change()
         if not 1 <= line <= document.lines_total:
             self._post_status_message(describe_missing_line(document, line))
 
@@ -420,8 +422,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if not viewport.is_model_view and not viewport.document.is_compacted:
             self._post_status_message("Nothing is compacted, so the model sees everything.", "dim")
             return
-        viewport.set_model_view(not viewport.is_model_view)
-        self.document_view.update_after_viewport_change()
+        viewport.show_or_hide_model_view(not viewport.is_model_view)
+        self.document_view.redraw_after_viewport_change()
         if self.is_finding:
             self.find_text_in_document(self.find_bar.input.value, jump=False)
 
@@ -432,7 +434,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Switch between wrapping wide code and scrolling it sideways."""
         wrapped = self.viewport.code_offset is None
         self.viewport.set_horizontal_code_offset(0 if wrapped else None)
-        self.document_view.update_after_viewport_change()
+        self.document_view.redraw_after_viewport_change()
         said = "Code is not wrapped; ←/→ scroll it." if wrapped else "Code is wrapped."
         self._post_status_message(said, "strong")
 
@@ -449,7 +451,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         else:
             offset = max(0, offset + way * max(8, viewport.width // 3))
         viewport.set_horizontal_code_offset(offset)
-        self.document_view.update_after_viewport_change()
+        self.document_view.redraw_after_viewport_change()
 
     # finding
 
@@ -463,7 +465,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.find_text_in_document(entry.value, jump=False)
 
     @on(Input.Changed, "#find")
-    def _find_changed_text(self, event: Input.Changed) -> None:
+    def _find_while_user_types(self, event: Input.Changed) -> None:
         event.stop()
         if self.is_finding:
             self.find_text_in_document(event.value, jump=True)
@@ -478,11 +480,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
         pattern = compile_search_pattern([words])
         document, as_model = self.viewport.document, self.viewport.is_model_view
         self.viewport.highlight_search_pattern(pattern)
-        self.document_view.update_after_viewport_change()
+        self.document_view.redraw_after_viewport_change()
         if pattern is None:
             self._show_find_matches([])
             return
-        self._find_worker.submit(
+        self._find_worker.submit_call(
             lambda: list(islice(document.find_pattern_matches(pattern, as_model), MAX_MATCHES)),
             lambda found: self._show_find_matches(found, jump),
             lambda error: self._show_find_matches([]),
@@ -502,7 +504,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if self.matches:
             self.match_index = match % len(self.matches)
             self.viewport.go_to_match_in_block(*self.matches[self.match_index])
-            self.document_view.update_after_viewport_change()
+            self.document_view.redraw_after_viewport_change()
 
     @on(PaneInput.EscapePressed)
     def _end_find_after_escape(self, event: PaneInput.EscapePressed) -> None:
@@ -517,7 +519,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.place = self.place._replace(words=())
         self.screen.clear_selection()
         self.screen.set_focus(self.document_view)
-        self.document_view.update_after_viewport_change()
+        self.document_view.redraw_after_viewport_change()
 
     def end_find_mode(self) -> None:
         """End the find, but keep the highlights."""

@@ -44,7 +44,7 @@ class BulletItemBlock(ParagraphBlock):
 
     sign: Span = ("• ", "marker")
 
-    def lay_out_content(
+    def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
         return wrap_spans(self.spans, width, [self.sign], [("  ", "")])
