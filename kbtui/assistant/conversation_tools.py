@@ -114,7 +114,7 @@ def answer_conversation_list(
         infos = [
             info
             for info in infos
-            if info.title and wanted in _mask_secrets_if(masked, info.title).casefold()
+            if info.title and wanted in _mask_secrets_if_requested(masked, info.title).casefold()
         ]
     if sort == "activity":
         infos = [add_last_event_time(info) for info in infos]
@@ -153,7 +153,7 @@ def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
     return get_last_activity_time(info) if sort == "activity" else info.created_at
 
 
-def _mask_secrets_if(masked: bool, text: str) -> str:
+def _mask_secrets_if_requested(masked: bool, text: str) -> str:
     return mask_secrets(text) if masked else text
 
 
@@ -223,7 +223,7 @@ def answer_conversation_grep(
     for number, result in enumerate(results):
         before = answer.count
         ref, title = result.info.ref, result.info.title
-        title = cut_line_around_match(_mask_secrets_if(masked, title)) if title else title
+        title = cut_line_around_match(_mask_secrets_if_requested(masked, title)) if title else title
         for line in [] if is_full else [*result.titles, *result.events.lines]:
             if line.is_match and answer.count == query.limit:
                 is_full = True
@@ -251,7 +251,7 @@ def answer_conversation_grep(
         answer.notices.append(ConversationNotice(fact, "use include_current=true"))
     if broken := [(result.info.ref, result.problem) for result in results if result.problem]:
         named = "; ".join(
-            f"{ref}: {_mask_secrets_if(masked, problem)}"
+            f"{ref}: {_mask_secrets_if_requested(masked, problem)}"
             for ref, problem in broken[:_PROBLEMS_NAMED]
         )
         more = len(broken) - _PROBLEMS_NAMED
@@ -385,7 +385,7 @@ def answer_conversation_read(
         )
     conversation = load_conversation(find_conversation(workspace, conversation_id))
     turns = select_requested_turns(conversation, turn, last)
-    return _make_read_answer(
+    return _make_conversation_read_answer(
         conversation, turns, kinds, max_chars, is_single=turn is not None, masked=masked
     )
 
@@ -445,7 +445,7 @@ def select_requested_turns(
     raise NothingFound(f"{conversation.info.ref} has no turn {turn}", hint=hint)
 
 
-def _make_read_answer(
+def _make_conversation_read_answer(
     conversation: Conversation,
     selected: list[Turn],
     kinds: frozenset[str],
@@ -523,11 +523,13 @@ def _list_conversation_notices(
     if problems := conversation.problems:
         count = len(problems) - 1
         more = f" (and {count} more problem{'s' * (count > 1)})" if count else ""
-        yield ConversationNotice(f"damaged: {_mask_secrets_if(masked, problems[0])}{more}")
+        yield ConversationNotice(
+            f"damaged: {_mask_secrets_if_requested(masked, problems[0])}{more}"
+        )
     elif not conversation.turns:
         yield ConversationNotice("the conversation has no turns yet")
     if extras := conversation.describe_unknown_content():
-        named = " and ".join(_mask_secrets_if(masked, extra) for extra in extras)
+        named = " and ".join(_mask_secrets_if_requested(masked, extra) for extra in extras)
         yield ConversationNotice(f"the conversation also has {named}")
 
 
@@ -661,14 +663,14 @@ def _find_shortenable_texts(event: dict[str, Any]) -> Iterator[_ShortenableText]
     if isinstance(content := event["content"], str):
         size = _count_xml_characters(content, is_json=False)
         yield _ShortenableText(event, "content", False, size)
-    yield from _find_shortenable_strings(event.get("arguments", {}))
+    yield from _find_shortenable_strings_in_json(event.get("arguments", {}))
 
 
-def _find_shortenable_strings(value: Any) -> Iterator[_ShortenableText]:
+def _find_shortenable_strings_in_json(value: Any) -> Iterator[_ShortenableText]:
     """Yield the strings in a JSON value, at any depth."""
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(item, str):
             size = _count_xml_characters(item, is_json=True)
             yield _ShortenableText(value, key, True, size)
         elif isinstance(item, dict | list):
-            yield from _find_shortenable_strings(item)
+            yield from _find_shortenable_strings_in_json(item)

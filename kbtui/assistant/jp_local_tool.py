@@ -38,12 +38,14 @@ def answer_jp_tool_call(context_json: str, tool_json: str) -> dict[str, Any]:
             return {"type": "success", "content": format_tool_call(name, arguments)}
         if action != "run":
             raise UsageError(f"unknown action {action!r}", hint="actions: run, format_arguments")
-        return _run_tool_call(context, name, arguments)
+        return _run_jp_tool_call(context, name, arguments)
     except KbtuiError as error:
-        return _make_error_outcome(str(error))
+        return _make_jp_error_outcome(str(error))
 
 
-def _run_tool_call(context: dict[str, Any], name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _run_jp_tool_call(
+    context: dict[str, Any], name: str, arguments: dict[str, Any]
+) -> dict[str, Any]:
     from kbtui.assistant.assistant_tools import answer_tool_call, should_mask_secrets
 
     with closing(_open_library(context.get("root"))) as library:
@@ -51,11 +53,11 @@ def _run_tool_call(context: dict[str, Any], name: str, arguments: dict[str, Any]
         current = _parse_current_conversation_id(context, library.workspace.id)
         reply = answer_tool_call(name, arguments, library, current, masked=masked)
     if reply.is_error:
-        return _make_error_outcome(reply.text)
+        return _make_jp_error_outcome(reply.text)
     return {"type": "success", "content": reply.text}
 
 
-def _make_error_outcome(message: str) -> dict[str, Any]:
+def _make_jp_error_outcome(message: str) -> dict[str, Any]:
     return {"type": "error", "message": message, "trace": [], "transient": False}
 
 

@@ -299,7 +299,7 @@ class _McpRequestHandler:
             self._idle_timer.cancel()
         done: asyncio.Future[T] = loop.create_future()
 
-        def deliver_outcome(set_outcome: Callable[[], None]) -> None:
+        def deliver_call_outcome(set_outcome: Callable[[], None]) -> None:
             self.running -= 1
             slots.release()
             if not self.running:
@@ -315,7 +315,7 @@ class _McpRequestHandler:
                 set_outcome = partial(done.set_exception, error)
             with contextlib.suppress(RuntimeError):
                 # If the event loop is closed, nobody waits for the result.
-                loop.call_soon_threadsafe(deliver_outcome, set_outcome)
+                loop.call_soon_threadsafe(deliver_call_outcome, set_outcome)
 
         threading.Thread(target=run_work_and_deliver_outcome, name="call", daemon=True).start()
         return await done

@@ -46,7 +46,7 @@ class LiteralGrepPattern:
         if ignore_case and pattern.isascii():
             flags = re.IGNORECASE | re.ASCII
         elif ignore_case:
-            flags, expression = re.IGNORECASE, "".join(map(_letter_to_regex, pattern))
+            flags, expression = re.IGNORECASE, "".join(map(_make_letter_regex, pattern))
             self._required = _find_required_letters(pattern)
         self._regex = re.compile(expression, flags)
 
@@ -81,7 +81,7 @@ class LiteralGrepPattern:
         return [match.span() for match in self._regex.finditer(line)]
 
 
-def _letter_to_regex(letter: str) -> str:
+def _make_letter_regex(letter: str) -> str:
     """Return the regular expression for one letter, by Unicode's simple case folding.
 
     Python matches i, I, ı and İ with each other. Unicode folds only i and I.
@@ -98,7 +98,7 @@ def _find_required_letters(pattern: str) -> tuple[str, ...]:
     """
     letter = next(letter for letter in pattern if not letter.isascii())
     letters = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x20000))))
-    return (letter, *set(re.findall(_letter_to_regex(letter), letters, re.IGNORECASE)))
+    return (letter, *set(re.findall(_make_letter_regex(letter), letters, re.IGNORECASE)))
 
 
 def cut_line_around_match(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:
@@ -183,7 +183,7 @@ def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
     return frozenset(scope for name in names or ("all",) for scope in known[name])
 
 
-def get_searchable_text(event: ConversationEvent) -> str:
+def get_searchable_event_text(event: ConversationEvent) -> str:
     """Return the searchable text of an event; for a tool call, its name and arguments."""
     if event.kind == "tool_call_request":
         arguments = event.text or format_json(event.arguments or {})
@@ -210,7 +210,7 @@ def search_turns(turns: Iterable[Turn], query: GrepQuery) -> ConversationMatches
     for turn in turns:
         for event in turn.events:
             role = event_kinds.get_event_role(event.kind)
-            if role in query.scopes and (text := get_searchable_text(event)):
+            if role in query.scopes and (text := get_searchable_event_text(event)):
                 _search_event(turn.number, event, text, query, found)
     return found
 

@@ -16,7 +16,7 @@ from kbtui.conversations.conversation_grep import (
     SCOPES,
     GrepQuery,
     LiteralGrepPattern,
-    get_searchable_text,
+    get_searchable_event_text,
     search_turns,
 )
 from kbtui.conversations.event_kinds import get_event_role
@@ -78,7 +78,7 @@ def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str
         for turn in builder.turns
         for event in turn.events
         if get_event_role(event.kind) in query.scopes
-        for line in get_searchable_text(event).split("\n")
+        for line in get_searchable_event_text(event).split("\n")
         if query.pattern.find_match_spans(line)
     ]
 

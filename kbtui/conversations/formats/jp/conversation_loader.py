@@ -270,7 +270,9 @@ def load_conversation_part(
             if os.pread(file, len(ARRAY_START), 0) != ARRAY_START:
                 return None
             while (
-                found := _read_whole_turns(file, mark.offset if mark else 1, file_size, size)
+                found := _read_whole_turns_from_offset(
+                    file, mark.offset if mark else 1, file_size, size
+                )
             ) is None:
                 size *= 4
     except WorkspaceError:
@@ -309,7 +311,7 @@ class _JsonElementBatch(NamedTuple):
         return 0
 
 
-def _read_whole_turns(
+def _read_whole_turns_from_offset(
     file: int, start: int, file_size: int, size: int
 ) -> tuple[_JsonElementBatch | None, bool] | None:
     """Read whole turns from byte `start` on; return their elements, and whether they are the last.

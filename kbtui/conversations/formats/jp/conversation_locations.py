@@ -60,7 +60,7 @@ class ConversationCopy:
         """Return when a file was last modified, in nanoseconds; 0 if it does not exist."""
         return self.files[name].st_mtime_ns if name in self.files else 0
 
-    def get_rank_by_events_file(self) -> tuple[bool, int, bool]:
+    def get_sort_key_by_events_file(self) -> tuple[bool, int, bool]:
         """Return a sort key; the events of the copy with the highest key are read.
 
         Copies with events rank above copies without, which JP cannot load. Among them, the newest
@@ -87,7 +87,7 @@ class JpConversationLocation:
 
     def get_copy_to_read_events_from(self) -> ConversationCopy:
         """Return the copy whose events and base configuration are read."""
-        return max(self.copies, key=ConversationCopy.get_rank_by_events_file)
+        return max(self.copies, key=ConversationCopy.get_sort_key_by_events_file)
 
     def get_copy_to_read_metadata_from(self) -> ConversationCopy:
         """Return the copy whose metadata is read: the newest or, in the archive, that of the workspace."""
@@ -162,7 +162,7 @@ class JpConversationLocation:
             pinned_at=parse_timestamp(metadata.get("pinned_at")),
             archived_at=parse_timestamp(metadata.get("archived_at")),
             expires_at=parse_timestamp(metadata.get("expires_at")),
-            labels=_clean_labels(metadata.get("labels")),
+            labels=_keep_string_labels(metadata.get("labels")),
             size=sum(sizes),
             signature=self.signature,
             problem="; ".join(problems) or None,
@@ -198,12 +198,12 @@ def _find_wrong_metadata_values(metadata: dict[str, Any]) -> list[str]:
         if metadata.get(name) is not None and parse_timestamp(metadata[name]) is None
     ]
     labels = metadata.get("labels")
-    if labels is not None and _clean_labels(labels) != labels:
+    if labels is not None and _keep_string_labels(labels) != labels:
         wrong.append("its labels are not all strings")
     return wrong
 
 
-def _clean_labels(value: Any) -> dict[str, str]:
+def _keep_string_labels(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         return {}
     return {key: text for key, text in value.items() if isinstance(text, str)}

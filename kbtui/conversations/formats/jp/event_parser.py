@@ -333,7 +333,7 @@ class ConversationEventParser:
         event.data = event.metadata = event.problem = event.result = event.request = None
         event.is_error = False
         if type(text) is not str:
-            self._set_text_from_value(event, element, text, field)
+            self._set_event_text_from_value(event, element, text, field)
         turn.events.append(event)
         if time is None:
             self._report_event_problem(event, "its timestamp cannot be read")
@@ -344,7 +344,7 @@ class ConversationEventParser:
                 self._report_event_problem(event, "its metadata is not an object")
         return event
 
-    def _set_text_from_value(
+    def _set_event_text_from_value(
         self, event: ConversationEvent, element: _Element, value: Any, field: str
     ) -> None:
         """Set the text of an event from typed content, or from a value of the wrong type."""
