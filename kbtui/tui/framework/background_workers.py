@@ -100,7 +100,7 @@ class LatestOnlyWorker:
         on_done: Callable[[T], object],
         on_error: Callable[[Exception], object],
     ) -> None:
-        """Like `submit_call`, but `work` gets a function that delivers intermediate values to `on_progress`."""
+        """Run `work` as `submit_call` does, and give it a function that passes values to `on_progress`."""
         generation = self._generation + 1
 
         def deliver_progress(value: Any) -> None:

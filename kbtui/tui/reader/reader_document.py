@@ -44,7 +44,7 @@ class ReaderDocument:
     lines_total: int = 0
     """The number of lines of the shown text; 0 if references cannot name its lines."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
-    """Kind ("turn", "request", "error") -> ascending indices of blocks."""
+    """Kind ("turn", "request", "error") -> indices of the blocks that start one, in ascending order."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
     """Names and values of the details that the user can show above the document."""
     is_partial: bool = False
@@ -113,7 +113,7 @@ class ReaderDocument:
     ) -> Iterator[tuple[int, int]]:
         """Yield the block index of each match, and the index of the match within its block.
 
-        Only blocks that the user sees are searched or, with `model`, those that the model sees.
+        With `model`, search the blocks that the model sees, otherwise those that the user sees.
         """
         hidden_view = "person" if model else "model"
         for index, block in enumerate(self.blocks):
