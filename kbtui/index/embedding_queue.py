@@ -128,7 +128,7 @@ class EmbeddingQueue:
         stop: threading.Event | None = None,
         get_embedding_pause_reason: Callable[[], str | None] | None = None,
     ) -> None:
-        """`get_embedding_pause_reason` returns a phrase while embedding must pause, otherwise None."""
+        """Create a queue; `get_embedding_pause_reason` returns the reason of a pause, or None."""
         self._catalog, self._store, self._cache = catalog, store, cache
         self._on_progress = on_progress or (lambda progress: None)
         self._stop = stop or threading.Event()
