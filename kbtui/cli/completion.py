@@ -11,11 +11,6 @@ import os
 import sys
 from pathlib import Path
 
-from argcomplete.completers import DirectoriesCompleter, FilesCompleter
-from argcomplete.finders import ExclusiveCompletionFinder
-from argcomplete.lexers import split_line
-from argcomplete.shell_integration import shellcode
-
 from kbtui.cli.output import print_result
 from kbtui.errors import KbtuiError
 from kbtui.text import one_line, sanitize
@@ -28,7 +23,7 @@ if TYPE_CHECKING:
 
     from kbtui.cli.parser import CommandParser
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.knowledge_classes import Topic
+    from kbtui.knowledge.models import Topic
     from kbtui.workspace import Workspace
 
     Pairs = Iterable[tuple[str, str]]
@@ -45,6 +40,8 @@ def run_completion_command(args: Namespace) -> int:
     zsh, in ~/.zshrc after compinit:      eval "$(kbtui completion zsh)"
     fish, in ~/.config/fish/config.fish:  kbtui completion fish | source
     """
+    from argcomplete.shell_integration import shellcode
+
     # Without `argcomplete_script`, the script would run the first word of the command line.
     options, name = ["-o", "nospace"], "kbtui"
     print_result(
@@ -55,6 +52,9 @@ def run_completion_command(args: Namespace) -> int:
 
 def print_shell_completions(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
     """Print completions; `find_parser` returns a parser and how many first words to skip."""
+    from argcomplete.finders import ExclusiveCompletionFinder
+    from argcomplete.lexers import split_line
+
     words = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
     parser, skipped = find_parser(words[1:])
     # argcomplete reads from this variable at which word the program's name is.
@@ -78,6 +78,8 @@ def _list_argument_completions(
     *, prefix: str, action: Action, parser: ArgumentParser, parsed_args: Namespace
 ) -> Iterable[str] | dict[str, str]:
     """Return the possible values of an argument, with their descriptions if there are any."""
+    from argcomplete.completers import DirectoriesCompleter, FilesCompleter
+
     if action.dest.startswith("filter_"):
         from kbtui.search.filter_definitions import FILTERS
 

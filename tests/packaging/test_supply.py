@@ -117,3 +117,13 @@ def test_a_wheel_built_twice_has_the_same_bytes(tmp_path: Path) -> None:
         made.append(next((tmp_path / str(number)).glob("*.whl")))
     assert made[0].name == made[1].name
     assert made[0].read_bytes() == made[1].read_bytes()
+
+
+def test_the_build_needs_no_dependency_of_kbtui() -> None:
+    """pip builds the manual page in an environment that has none of kbtui's dependencies."""
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from kbtui.cli.man import format_man_page; print(format_man_page())"
+    page = subprocess.run(
+        [sys.executable, "-S", "-c", code, str(ROOT)], capture_output=True, text=True, check=False
+    )
+    assert page.returncode == 0, page.stderr
+    assert "completion" in page.stdout
