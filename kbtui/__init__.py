@@ -9,8 +9,8 @@ from kbtui.version import __version__
 
 TYPE_CHECKING = False  # importing `typing` would take time
 if TYPE_CHECKING:
-    from kbtui.citations.citation_classes import Citation, Citations
-    from kbtui.conversations.conversation_classes import ConversationInfo
+    from kbtui.citations.models import Citation, Citations
+    from kbtui.conversations.models import ConversationInfo
     from kbtui.errors import (
         ConfigError,
         IndexUnavailable,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         UsageError,
         WorkspaceError,
     )
-    from kbtui.knowledge.knowledge_classes import Topic
+    from kbtui.knowledge.models import Topic
     from kbtui.library import Library, open_workspace
     from kbtui.library.async_client import KnowledgeHit, MemoryClient, create_memory_client
     from kbtui.search.search_request_and_answer import Hit, SearchAnswer, SearchRequest
@@ -48,15 +48,15 @@ __all__ = [
 
 _MODULES = {
     "SearchAnswer": "search.search_request_and_answer",
-    "Citation": "citations.citation_classes",
-    "Citations": "citations.citation_classes",
-    "ConversationInfo": "conversations.conversation_classes",
+    "Citation": "citations.models",
+    "Citations": "citations.models",
+    "ConversationInfo": "conversations.models",
     "Hit": "search.search_request_and_answer",
     "KnowledgeHit": "library.async_client",
     "Library": "library",
     "MemoryClient": "library.async_client",
     "SearchRequest": "search.search_request_and_answer",
-    "Topic": "knowledge.knowledge_classes",
+    "Topic": "knowledge.models",
     "create_memory_client": "library.async_client",
     "open_workspace": "library",
 }

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from kbtui.conversations.conversation_classes import (
+    from kbtui.conversations.models import (
         Conversation,
         ConversationEvent,
         ConversationInfo,

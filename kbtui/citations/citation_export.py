@@ -14,8 +14,8 @@ from kbtui.text import format_json, one_line, strip_escape_sequences
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from kbtui.citations.citation_classes import Citation
-    from kbtui.conversations.conversation_classes import Conversation, ConversationEvent, Turn
+    from kbtui.citations.models import Citation
+    from kbtui.conversations.models import Conversation, ConversationEvent, Turn
 
 
 _BACKTICKS = re.compile("`+")

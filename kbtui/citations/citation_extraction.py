@@ -9,16 +9,16 @@ from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.citations.citation_classes import Citation, CitationMethod
+from kbtui.citations.models import Citation, CitationMethod
 from kbtui.errors import UsageError
 from kbtui.refs import parse_ref, split_slug_and_line_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kbtui.conversations.conversation_classes import Conversation, ConversationEvent
+    from kbtui.conversations.models import Conversation, ConversationEvent
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.knowledge_classes import Subject, Topic
+    from kbtui.knowledge.models import Subject, Topic
 
 
 class CitationTargetLookup:

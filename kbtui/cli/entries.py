@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.citations.citation_classes import Citation
+    from kbtui.citations.models import Citation
     from kbtui.cli.parser import CommandParser
     from kbtui.index.entry_query import EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody
-    from kbtui.knowledge.knowledge_classes import Subject
+    from kbtui.knowledge.models import Subject
     from kbtui.library import Library
 
 

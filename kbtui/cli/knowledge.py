@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.knowledge_classes import PromptFragment, Subject, Topic
+    from kbtui.knowledge.models import PromptFragment, Subject, Topic
 
 
 def declare_topics_arguments(parser: ArgumentParser) -> None:

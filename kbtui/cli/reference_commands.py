@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from kbtui.citations.citation_classes import Citation
+    from kbtui.citations.models import Citation
 
 
 def declare_show_arguments(parser: ArgumentParser) -> None:

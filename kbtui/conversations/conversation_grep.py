@@ -16,7 +16,7 @@ from kbtui.text import format_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kbtui.conversations.conversation_classes import ConversationEvent, Turn
+    from kbtui.conversations.models import ConversationEvent, Turn
 
 
 LINE_LENGTH = 400

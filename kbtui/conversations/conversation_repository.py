@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from kbtui.conversations.conversation_classes import Conversation, ConversationInfo
     from kbtui.conversations.formats.conversation_format import (
         ConversationFormat,
         ConversationLocation,
         UnusableConversationDirectory,
     )
+    from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.workspace import Workspace
 
 FORMATS: tuple[ConversationFormat, ...] = (jp,)

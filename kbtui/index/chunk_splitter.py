@@ -24,7 +24,7 @@ from kbtui.text import strip_escape_sequences
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.conversations.conversation_classes import Conversation, ConversationEvent
+    from kbtui.conversations.models import Conversation, ConversationEvent
     from kbtui.knowledge.front_matter import FrontMatterAndBody
 
 CHUNKING_VERSION = 8

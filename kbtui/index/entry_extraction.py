@@ -23,7 +23,7 @@ from kbtui.knowledge.front_matter import split_front_matter
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.conversations.conversation_classes import (
+    from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
         TurnRangeOfConversation,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from kbtui.index.index_catalog import IndexCatalog
     from kbtui.knowledge.front_matter import FrontMatterAndBody
-    from kbtui.knowledge.knowledge_classes import Subject
+    from kbtui.knowledge.models import Subject
 
 
 SUBJECT_BYTES_MAX = 20_000_000
@@ -227,8 +227,8 @@ def read_conversation_entry_parts(
     The caller must write each part before it requests the next one. Damaged events are left out, and
     the `error` of the entry names the first problem.
     """
-    from kbtui.conversations.conversation_classes import TurnRangeOfConversation
     from kbtui.conversations.conversation_repository import get_conversation_format
+    from kbtui.conversations.models import TurnRangeOfConversation
 
     form = get_conversation_format(info)
     has_parts = form.can_load_conversation_parts(info)
@@ -258,7 +258,7 @@ def _find_indexed_conversation_part(
     catalog: IndexCatalog, info: ConversationInfo
 ) -> _IndexedConversationPart | None:
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
-    from kbtui.conversations.conversation_classes import TurnResumePoint
+    from kbtui.conversations.models import TurnResumePoint
 
     kept, text = catalog.get_entry(info.id), catalog.get_entry_resume_mark(info.id)
     if not kept or not text or (kept.title, kept.archived) != (info.name, info.archived):

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.citations import CitationTargetLookup
-    from kbtui.conversations.conversation_classes import Conversation, ConversationInfo
+    from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.index.entry_extraction import EntryPartToWrite
     from kbtui.index.index_catalog import WrittenEntryChunks
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.knowledge_classes import Subject
+    from kbtui.knowledge.models import Subject
     from kbtui.workspace import Settings, Workspace
 
 
@@ -460,7 +460,7 @@ class WorkspaceIndex:
     def _read_entry_parts(
         self, work: list[Subject | ConversationInfo], changes: IndexRefreshChanges
     ) -> Iterator[EntryPartToWrite]:
-        from kbtui.conversations.conversation_classes import ConversationInfo
+        from kbtui.conversations.models import ConversationInfo
 
         for item in work:
             if self._stop.is_set():

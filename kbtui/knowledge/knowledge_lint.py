@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from kbtui.errors import KbtuiError, NothingFound
-from kbtui.knowledge.knowledge_classes import KnowledgeProblem
+from kbtui.knowledge.models import KnowledgeProblem
 from kbtui.knowledge.subject_files import read_subject_text
 from kbtui.knowledge.subject_visibility import (
     compile_slug_pattern,
@@ -22,8 +22,8 @@ from kbtui.knowledge.topic_scan import is_hidden_path, split_file_extension
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.knowledge.knowledge_classes import Subject, Topic
     from kbtui.knowledge.knowledge_loader import KnowledgeBase
+    from kbtui.knowledge.models import Subject, Topic
     from kbtui.knowledge.subject_visibility import SubjectSlugsByVisibility
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.knowledge import learn_tool_answers, system_prompt_section
-from kbtui.knowledge.knowledge_classes import KnowledgeProblem, LearnToolResult, Subject, Topic
+from kbtui.knowledge.models import KnowledgeProblem, LearnToolResult, Subject, Topic
 from kbtui.knowledge.subject_visibility import (
     SubjectSlugsByVisibility,
     apply_mark_to_topic,
@@ -23,7 +23,7 @@ from kbtui.workspace.paths import format_path_relative_to_root
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kbtui.knowledge.knowledge_classes import PreloadOrDisableMark, PromptFragment
+    from kbtui.knowledge.models import PreloadOrDisableMark, PromptFragment
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
     from kbtui.workspace.jp_config import ConfigLayer

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.knowledge.knowledge_classes import LearnToolResult
+from kbtui.knowledge.models import LearnToolResult
 from kbtui.knowledge.subject_files import (
     add_final_newline,
     format_file_text_for_assistant,
@@ -20,7 +20,7 @@ from kbtui.refs import make_subject_ref, split_slug_and_line_range
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kbtui.knowledge.knowledge_classes import Subject, Topic
+    from kbtui.knowledge.models import Subject, Topic
     from kbtui.knowledge.subject_visibility import SubjectSlugsByVisibility
 
 MAX_ARGUMENT_CHARACTERS = 300

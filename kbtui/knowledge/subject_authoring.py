@@ -26,8 +26,8 @@ from kbtui.knowledge.subject_files import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kbtui.knowledge.knowledge_classes import Subject, Topic
     from kbtui.knowledge.knowledge_loader import KnowledgeBase
+    from kbtui.knowledge.models import Subject, Topic
 
 UNTITLED = "Untitled"
 _TERMINAL_EDITORS = """

@@ -15,7 +15,7 @@ from kbtui.files import write_file_atomically
 from kbtui.knowledge.topic_scan import is_inside_folder, split_file_extension
 
 if TYPE_CHECKING:
-    from kbtui.knowledge.knowledge_classes import Subject, Topic
+    from kbtui.knowledge.models import Subject, Topic
     from kbtui.workspace import Workspace
 
 

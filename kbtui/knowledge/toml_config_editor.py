@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from kbtui.knowledge.knowledge_classes import PreloadOrDisableMark, Topic
+    from kbtui.knowledge.models import PreloadOrDisableMark, Topic
 
 
 def edit_toml_tables(

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kbtui.citations.citation_classes import Citations
-    from kbtui.conversations.conversation_classes import ConversationInfo
-    from kbtui.knowledge.knowledge_classes import Topic
+    from kbtui.citations.models import Citations
+    from kbtui.conversations.models import ConversationInfo
+    from kbtui.knowledge.models import Topic
     from kbtui.library.library import Library
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer
     from kbtui.workspace import Settings

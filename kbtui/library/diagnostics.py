@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.knowledge_classes import KnowledgeProblem, Subject
+    from kbtui.knowledge.models import KnowledgeProblem, Subject
     from kbtui.library.library import Library
 
 

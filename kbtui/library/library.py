@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, Self
 
-    from kbtui.citations.citation_classes import Citations
-    from kbtui.conversations.conversation_classes import (
+    from kbtui.citations.models import Citations
+    from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
         ConversationToolsAndModels,
     )
     from kbtui.engine.engine_protocol import EngineEvent
     from kbtui.index import IndexReader
-    from kbtui.knowledge.knowledge_classes import Topic
+    from kbtui.knowledge.models import Topic
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer
 

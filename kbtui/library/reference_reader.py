@@ -6,7 +6,7 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kbtui.citations.citation_classes import Citation, Citations
+from kbtui.citations.models import Citation, Citations
 from kbtui.conversations import conversation_repository
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.index.entries_and_chunks import make_subject_id
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.citations.citation_extraction import CitationTargetLookup
-    from kbtui.conversations.conversation_classes import Conversation, Turn
+    from kbtui.conversations.models import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.knowledge_classes import Subject
+    from kbtui.knowledge.models import Subject
 
 
 class ReferenceReader(IndexAccess):

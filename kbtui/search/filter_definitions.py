@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
     from typing import Any, Literal
 
-    from kbtui.conversations.conversation_classes import (
+    from kbtui.conversations.models import (
         ConversationInfo,
         ConversationToolsAndModels,
     )

@@ -16,7 +16,7 @@ from kbtui.index.entries_and_chunks import format_file_state
 from kbtui.text import strip_escape_sequences
 
 if TYPE_CHECKING:
-    from kbtui.conversations.conversation_classes import Conversation
+    from kbtui.conversations.models import Conversation
     from kbtui.index import IndexReader
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.knowledge import KnowledgeBase

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
-from kbtui.knowledge.knowledge_classes import KnowledgeProblem
+from kbtui.knowledge.models import KnowledgeProblem
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
     apply_toml_change,

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.timer import Timer
 
-    from kbtui.citations.citation_classes import Citation
-    from kbtui.conversations.conversation_classes import Conversation
+    from kbtui.citations.models import Citation
+    from kbtui.conversations.models import Conversation
     from kbtui.library import Library
     from kbtui.tui.reader.document_view import DocumentView
     from kbtui.tui.reader.reader_document import ReaderDocument

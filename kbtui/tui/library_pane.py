@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.conversations.conversation_classes import (
+    from kbtui.conversations.models import (
         ConversationInfo,
         ConversationToolsAndModels,
     )
-    from kbtui.knowledge.knowledge_classes import Subject
+    from kbtui.knowledge.models import Subject
     from kbtui.tui.framework.styled_text import Spans
 
 

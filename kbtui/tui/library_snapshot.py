@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from kbtui.conversations.conversation_classes import (
+    from kbtui.conversations.models import (
         ConversationInfo,
         ConversationToolsAndModels,
     )
-    from kbtui.knowledge.knowledge_classes import KnowledgeProblem, Subject, Topic
+    from kbtui.knowledge.models import KnowledgeProblem, Subject, Topic
     from kbtui.library import Library
 
 

@@ -18,7 +18,7 @@ from kbtui.assistant.assistant_tools import (
 )
 from kbtui.citations import CitationTargetLookup, extract_citations
 from kbtui.citations.citation_extraction import SEARCH_RESULT_HEADER
-from kbtui.conversations.conversation_classes import (
+from kbtui.conversations.models import (
     Conversation,
     ConversationEvent,
     ConversationInfo,

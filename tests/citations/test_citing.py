@@ -10,13 +10,13 @@ import pytest
 from kbtui.assistant.conversation_answers import format_answer_as_xml
 from kbtui.citations import Citation, CitationTargetLookup, extract_citations
 from kbtui.citations.citation_extraction import parse_kbtui_tool_name
-from kbtui.conversations.conversation_classes import (
+from kbtui.conversations.models import (
     Conversation,
     ConversationEvent,
     ConversationInfo,
     Turn,
 )
-from kbtui.knowledge.knowledge_classes import Subject, Topic
+from kbtui.knowledge.models import Subject, Topic
 
 ID = "jp-c17800836875"
 OTHER = "jp-c17457886043"

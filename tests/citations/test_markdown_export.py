@@ -6,7 +6,7 @@ from pathlib import Path
 from kbtui.assistant.conversation_tools import resolve_included_kinds
 from kbtui.citations import Citation
 from kbtui.citations.citation_export import format_conversation_markdown
-from kbtui.conversations.conversation_classes import (
+from kbtui.conversations.models import (
     Conversation,
     ConversationEvent,
     ConversationInfo,

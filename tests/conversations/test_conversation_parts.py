@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, said, write_json
 
-from kbtui.conversations.conversation_classes import (
+from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+from kbtui.conversations.formats.jp import conversation_loader as loader
+from kbtui.conversations.formats.jp.conversation_loader import load_conversation_part
+from kbtui.conversations.models import (
     ConversationEvent,
     ConversationInfo,
     Turn,
     TurnResumePoint,
 )
-from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-from kbtui.conversations.formats.jp import conversation_loader as loader
-from kbtui.conversations.formats.jp.conversation_loader import load_conversation_part
 
 ONE = {"timestamp": "2026-01-01 00:00:00.0"}
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from jp_files import ID, Stream, dump, standard, url_safe, workspace_at, write
 from support import grep_answer
 
-from kbtui.conversations.conversation_classes import ConversationInfo
 from kbtui.conversations.conversation_grep import (
     SCOPES,
     GrepQuery,
@@ -24,6 +23,7 @@ from kbtui.conversations.formats.conversation_format import DecodedTurns
 from kbtui.conversations.formats.jp import decode_turns
 from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
 from kbtui.conversations.formats.jp.json_reader import parse_json_array
+from kbtui.conversations.models import ConversationInfo
 
 _WORD = st.text(st.sampled_from('abAB kKsİſ\u212aéÉ"\\/\n\t.…😀'), max_size=12)
 _ELEMENT = st.one_of(

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from jp_files import BASE, ID, Stream, dump, jp_id, load, time, workspace_at, write
 
-from kbtui.conversations.conversation_classes import ConversationInfo
 from kbtui.conversations.conversation_repository import (
     find_conversation,
     find_unusable_conversation_directories,
     list_conversations,
     load_conversation,
 )
+from kbtui.conversations.models import ConversationInfo
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import make_conversation_ref, parse_conversation_id, parse_conversation_ref
 

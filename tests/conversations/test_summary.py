@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, write_json
 
-from kbtui.conversations.conversation_classes import ConversationInfo
 from kbtui.conversations.conversation_repository import (
     find_conversation,
     list_conversations,
@@ -16,6 +15,7 @@ from kbtui.conversations.conversation_repository import (
 )
 from kbtui.conversations.formats.jp import read_conversation_tools_and_models
 from kbtui.conversations.formats.jp.conversation_locations import JpConversationLocation
+from kbtui.conversations.models import ConversationInfo
 
 TIME = "2026-05-01 10:00:00.0"
 ELEMENTS = st.sampled_from(

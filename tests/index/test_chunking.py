@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.conversations.conversation_classes import ConversationEvent
+from kbtui.conversations.models import ConversationEvent
 from kbtui.index.chunk_splitter import (
     MAX_CHUNK_SIZE,
     format_event_text,
@@ -18,7 +18,7 @@ from kbtui.index.chunk_splitter import (
 )
 from kbtui.index.entries_and_chunks import Chunk
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.knowledge.knowledge_classes import Subject
+from kbtui.knowledge.models import Subject
 from kbtui.tui.reader.document_blocks import MarkdownBlock, SourceTextBlock
 from kbtui.tui.reader.subject_document import build_subject_document
 

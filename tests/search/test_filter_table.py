@@ -13,8 +13,8 @@ from support import Builder, asked, said
 from kbtui.cli import search
 from kbtui.cli.main import main
 from kbtui.cli.parser import CommandParser, parse_filter_options
-from kbtui.conversations.conversation_classes import ConversationToolsAndModels
 from kbtui.conversations.conversation_repository import list_conversations
+from kbtui.conversations.models import ConversationToolsAndModels
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.knowledge import load_knowledge
 from kbtui.search import SearchRequest, filter_definitions, query_suggestions

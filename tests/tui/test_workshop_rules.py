@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support import Builder
 
 from kbtui.knowledge import KnowledgeBase, load_knowledge
-from kbtui.knowledge.knowledge_classes import PreloadOrDisableMark
+from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.tui.prompt_workshop.planned_prompt import (
     FolderCostSums,
     PendingPreloadMarks,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from kbtui.conversations.conversation_classes import (
+    from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
         ConversationToolsAndModels,

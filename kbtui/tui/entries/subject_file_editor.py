@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.knowledge_classes import Subject, Topic
+    from kbtui.knowledge.models import Subject, Topic
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_widget import StyledScreen

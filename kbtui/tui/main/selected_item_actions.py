@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
-from kbtui.knowledge.knowledge_classes import Topic
+from kbtui.knowledge.models import Topic
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui import external_programs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge import read_subject_for_assistant
-from kbtui.knowledge.knowledge_classes import PreloadOrDisableMark
+from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.knowledge.system_prompt_section import estimate_token_count
 from kbtui.tui.reader.reader_document import format_size
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.knowledge_classes import PromptFragment, Subject
+    from kbtui.knowledge.models import PromptFragment, Subject
     from kbtui.library import Library
 
 

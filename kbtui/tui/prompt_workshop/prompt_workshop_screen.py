@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from kbtui.knowledge import toml_config_editor
-from kbtui.knowledge.knowledge_classes import PreloadOrDisableMark
+from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.library.index_access import CallCancellation, get_current_cancellation
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker

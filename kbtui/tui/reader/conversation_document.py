@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from kbtui.conversations.conversation_classes import (
+    from kbtui.conversations.models import (
         Conversation,
         ConversationCompaction,
         ConversationEvent,

@@ -17,7 +17,7 @@ from kbtui.tui.reader.document_blocks import (
 from kbtui.tui.reader.reader_document import ReaderDocument, count_text_lines, format_token_cost
 
 if TYPE_CHECKING:
-    from kbtui.knowledge.knowledge_classes import Subject
+    from kbtui.knowledge.models import Subject
     from kbtui.tui.framework.styled_text import Spans
 
 SUBJECT_VIEWS = ("read", "source", "learn")

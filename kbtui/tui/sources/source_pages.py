@@ -27,7 +27,7 @@ from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.userdata import UserData
 
 if TYPE_CHECKING:
-    from kbtui.knowledge.knowledge_classes import KnowledgeProblem
+    from kbtui.knowledge.models import KnowledgeProblem
     from kbtui.library import Library
     from kbtui.sources.source_definitions import SourceDefinition, SourceRunProgress
     from kbtui.tui.framework.styled_text import Spans

@@ -96,7 +96,7 @@ def front_matter(data: bytes) -> None:
     """A subject: its front matter, title and chunks, and the document on the screen."""
     from kbtui.index.chunk_splitter import split_subject_into_chunks
     from kbtui.knowledge.front_matter import split_front_matter
-    from kbtui.knowledge.knowledge_classes import Subject
+    from kbtui.knowledge.models import Subject
     from kbtui.tui.reader.subject_document import build_subject_document
 
     text = _text(data)

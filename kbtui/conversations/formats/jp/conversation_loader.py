@@ -9,13 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from kbtui.conversations.conversation_classes import (
-    Conversation,
-    ConversationInfo,
-    ConversationToolsAndModels,
-    TurnRangeOfConversation,
-    TurnResumePoint,
-)
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import DecodedTurns
 from kbtui.conversations.formats.jp.conversation_locations import BASE_CONFIG, EVENTS
@@ -39,6 +32,13 @@ from kbtui.conversations.formats.jp.json_reader import (
     read_file,
     read_file_head,
     read_file_tail,
+)
+from kbtui.conversations.models import (
+    Conversation,
+    ConversationInfo,
+    ConversationToolsAndModels,
+    TurnRangeOfConversation,
+    TurnResumePoint,
 )
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.conversation_classes import ConversationInfo
 from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
+from kbtui.conversations.models import ConversationInfo
 from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.refs import (
@@ -25,7 +25,7 @@ from kbtui.workspace import paths
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.conversations.conversation_classes import Presence
+    from kbtui.conversations.models import Presence
     from kbtui.workspace import Workspace
 
 ID_PREFIX = "jp-c"

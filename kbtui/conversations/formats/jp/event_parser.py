@@ -13,9 +13,9 @@ from urllib.parse import quote, urlencode
 
 from pybase64 import b64decode
 
-from kbtui.conversations.conversation_classes import ConversationCompaction, ConversationEvent, Turn
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
+from kbtui.conversations.models import ConversationCompaction, ConversationEvent, Turn
 from kbtui.dates import parse_timestamp
 from kbtui.text import format_json
 
