@@ -29,7 +29,7 @@ def test_there_are_enough_questions_and_a_third_of_them_is_sealed() -> None:
 def read_answer_text(ref: str) -> str:
     workspace = open_workspace_at_root(CORPUS)
     if match := re.fullmatch(r"jp-c(\d+):(\d+)", ref):
-        turn = load_conversation(find_conversation(workspace, f"jp-c{match[1]}")).turn(
+        turn = load_conversation(find_conversation(workspace, f"jp-c{match[1]}")).find_turn(
             int(match[2])
         )
         assert turn, ref

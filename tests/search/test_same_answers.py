@@ -102,7 +102,7 @@ class Bed:
         ]
 
     def _semantic(self, text: str) -> Any:
-        vector = WordVectors().encode([text])[0].tolist()
+        vector = WordVectors().embed_texts([text])[0].tolist()
 
         def ranked(question: SearchRequest, generation: str) -> SemanticRanking:
             towards = move_vector_towards(
@@ -252,7 +252,7 @@ def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
         with closing(
             WorkspaceIndex(history.builder.workspace, Settings(), cache_dir=tmp_path)
         ) as new:
-            new.refresh()
+            new.refresh_index()
         end = time.monotonic() + 60
         while answers(history.builder.workspace.cache_dir) != answers(tmp_path):
             assert time.monotonic() < end, "it was not compacted"

@@ -174,7 +174,7 @@ async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
 ) -> None:
     async with running(book.root) as tui:
         await tui.until("keywords only: not in this test")
-        tui.main.sync.stop()
+        tui.main.sync.stop_listening_to_engine()
         status: Any = tui.main.status
         status.show_engine_event({"event": "ready", "lexical": False})
         tui.main.sync.handle_engine_event(
