@@ -143,7 +143,7 @@ def _format_file_change_headline(change: PlannedFileChange) -> str:
 
 
 def _format_file_change(change: PlannedFileChange) -> str:
-    """Format a change with the text of a new file, or the difference to an existing file."""
+    """Format a planned change: the text of a new file, or how an existing file changes."""
     lines: list[str] = []
     if change.action == "write":
         lines = change.new_text.splitlines()

@@ -334,7 +334,7 @@ class FileWatcher:
                 yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
 
     def _should_watch_directory(self, path: str) -> bool:
-        """Return whether to watch a directory below a root; a link must not leave the workspace."""
+        """Return whether to watch a directory below a root. Links out of the workspace are not watched."""
         if Path(path).name in _IGNORED_NAMES or path.startswith(str(self._workspace.cache_dir)):
             return False
         target = _resolve_path_links(Path(path))

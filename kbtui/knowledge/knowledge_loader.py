@@ -204,7 +204,7 @@ def build_topics(declared: TopicDeclarations) -> dict[str, Topic]:
 
 
 def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None] | None:
-    """Return the problem of a `subjects` value and a hint; None if it is valid."""
+    """Return what is wrong with a value of `subjects`, and a hint; None if it is valid."""
     path_hint = "a path such as .jp/kb/project"
     if not subjects:
         hint = 'add subjects = "DIRECTORY", relative to the root'

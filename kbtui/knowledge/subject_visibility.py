@@ -134,7 +134,7 @@ class SubjectSlugsByVisibility:
     def list_matching_slugs(self, patterns: Iterable[str]) -> list[str]:
         """Return the slugs that patterns match, in the order of the patterns, then of the slugs.
 
-        A pattern that equals a slug means that subject, even a hidden one. Any other pattern is a glob
+        A pattern that equals a slug selects its subject, even a hidden one. Any other pattern is a glob
         over the visible subjects.
         """
         found: dict[str, None] = {}

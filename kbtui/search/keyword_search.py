@@ -198,7 +198,7 @@ class QueryTermBuilder:
 
 
 def extract_words_ending_in_symbols(word: str) -> list[str]:
-    """Return the forms of a word that end in `+` or `#`, such as `c++` and `c#`."""
+    """Return the names in a word that end in `+` or `#`, such as `c++` and `c#`."""
     return [whole for whole in get_code_word_forms(word).wholes if whole.endswith(("+", "#"))]
 
 

@@ -144,7 +144,7 @@ class QueryMistake(NamedTuple):
 
     @property
     def as_notice(self) -> Notice:
-        """The mistake as a notice of the answer."""
+        """The notice that tells the user about this mistake."""
         return Notice("query_mistake", {"detail": str(self)})
 
 

@@ -258,7 +258,7 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 
 
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:
-    """Return the hash of a source that an approval records.
+    """Return the hash that an approval of a source records.
 
     It includes the programs in the workspace that the command names: if one changes, the source needs a
     new approval.

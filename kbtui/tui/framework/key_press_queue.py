@@ -102,7 +102,7 @@ class KeyPressQueue:
             self._resume_sending_keys(done.number)
 
     def resume_keys_after_closed_screen(self) -> None:
-        """Resume after a screen has closed, because follow-up messages to that screen are lost."""
+        """Handle keys again after a screen has closed; messages to that screen are lost."""
         if self._is_busy and self._app.screen is not self._screen:
             self._resume_keys_when_screen_shown()
 

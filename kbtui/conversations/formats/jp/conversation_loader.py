@@ -282,7 +282,7 @@ def load_conversation_part(
 
 
 def _hash_file_until_resume_point(file: int, mark: TurnResumePoint | None) -> Any:
-    """Return the SHA-256 of the file up to the mark; None if it is not that of the mark."""
+    """Return the SHA-256 of the file up to the mark, or None if the mark has another hash."""
     if mark is None:
         return None
     digest, position = hashlib.sha256(), 0

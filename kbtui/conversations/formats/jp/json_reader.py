@@ -170,7 +170,7 @@ def _read_json_array_in_blocks(file: int, size: int, problems: list[str]) -> Ite
         # Double the block, so that an element of many megabytes is copied only a few times.
         data = os.pread(file, max(BLOCK_BYTES, len(pending)), position)
         if not data:
-            problems.append("it became shorter while it was read")
+            problems.append("the file shrank while it was being read")
             break
         position += len(data)
         pending += data
