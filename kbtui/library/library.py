@@ -12,13 +12,11 @@ import time
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui import errors
-from kbtui.conversations import conversation_repository
 from kbtui.errors import EngineUnavailable, IndexUnavailable, KbtuiError, UsageError
 from kbtui.library.index_access import FIRST_INDEX_SECONDS, EngineEventListener
 from kbtui.library.reference_reader import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, SearchRequest, make_search_request
-from kbtui.userdata.query_log import log_search_answer
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 
 if TYPE_CHECKING:
@@ -84,6 +82,8 @@ class Library(ReferenceReader):
 
         `archived` selects only archived ones (True), only live ones (False) or all (None).
         """
+        from kbtui.conversations import conversation_repository
+
         return conversation_repository.list_conversations(self.workspace, archived)
 
     def list_conversations_without_counts(
@@ -94,6 +94,8 @@ class Library(ReferenceReader):
         `known` has the results of an earlier call by id. Conversations whose files have not changed
         since then are not read again. Of the others, only the metadata and the last event are read.
         """
+        from kbtui.conversations import conversation_repository
+
         infos = conversation_repository.list_conversations(
             self.workspace, counts=False, known=known
         )
@@ -103,16 +105,22 @@ class Library(ReferenceReader):
         self, info: ConversationInfo
     ) -> ConversationToolsAndModels:
         """Return the tools, models and turns of a conversation; this parses its whole file."""
+        from kbtui.conversations import conversation_repository
+
         return conversation_repository.get_conversation_format(
             info
         ).read_conversation_tools_and_models(info)
 
     def find_conversation(self, conversation: str) -> ConversationInfo:
         """Return a conversation's metadata, without its events; raises `NothingFound`."""
+        from kbtui.conversations import conversation_repository
+
         return conversation_repository.find_conversation(self.workspace, conversation)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """Load the first turns of a long conversation; return None if it must be loaded whole."""
+        from kbtui.conversations import conversation_repository
+
         return conversation_repository.get_conversation_format(info).load_conversation_beginning(
             info
         )
@@ -314,6 +322,8 @@ class Library(ReferenceReader):
         replaces: str = "",
     ) -> Notice | None:
         """Log a search. `replaces` is the logged beginning of its query, typed before the rest."""
+        from kbtui.userdata.query_log import log_search_answer
+
         return log_search_answer(
             self.workspace, self.settings, answered, origin, caller, milliseconds, replaces
         )

@@ -6,11 +6,8 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from kbtui.citations.models import Citation, Citations
-from kbtui.conversations import conversation_repository
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.index.entries_and_chunks import make_subject_id
-from kbtui.knowledge import load_knowledge, parse_ref_in_workspace, read_subject_text
 from kbtui.library.index_access import IndexAccess
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 
@@ -19,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.citations.citation_extraction import CitationTargetLookup
+    from kbtui.citations.models import Citation, Citations
     from kbtui.conversations.models import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import KnowledgeBase
@@ -32,6 +30,8 @@ class ReferenceReader(IndexAccess):
         self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()
     ) -> KnowledgeBase:
         """Load the topics and subjects with the values of `--cfg` and of `--knowledge`."""
+        from kbtui.knowledge import load_knowledge
+
         # Apply names first, because assignments override them.
         return load_knowledge(
             self.workspace, sorted(cfg, key=lambda value: "=" in value), knowledge
@@ -39,10 +39,14 @@ class ReferenceReader(IndexAccess):
 
     def parse_typed_reference(self, text: str) -> Ref:
         """Parse a reference that a user typed; its topic can be an id or a title."""
+        from kbtui.knowledge import parse_ref_in_workspace
+
         return parse_ref_in_workspace(self.workspace, text)
 
     def resolve_reference(self, text: str) -> Ref:
         """Parse a reference and check that its target exists; turn a passage into lines or a turn."""
+        from kbtui.conversations import conversation_repository
+
         ref = self.parse_typed_reference(text)
         if ref.kind in ("topic", "subject"):
             return self._resolve_topic_of_ref(ref)
@@ -83,10 +87,14 @@ class ReferenceReader(IndexAccess):
 
     def read_subject_text(self, subject: Subject) -> str:
         """Read a subject's text; raises `KbtuiError` with the reason if it cannot be read."""
+        from kbtui.knowledge import read_subject_text
+
         return read_subject_text(subject)
 
     def load_conversation(self, conversation: str) -> Conversation:
         """Load a whole conversation by its id; raises `NothingFound`."""
+        from kbtui.conversations import conversation_repository
+
         return conversation_repository.load_conversation(
             conversation_repository.find_conversation(self.workspace, conversation)
         )
@@ -156,6 +164,7 @@ class ReferenceReader(IndexAccess):
         """Return the citations of a conversation's turns, with the targets' current titles."""
         from kbtui.citations import extract_citations
         from kbtui.citations.citation_extraction import CitationTargetLookup
+        from kbtui.conversations import conversation_repository
 
         titles = {
             info.id: info.name
@@ -187,6 +196,8 @@ class ReferenceReader(IndexAccess):
 
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Return the citations of a reference's target or of the file at a path, newest first."""
+        from kbtui.citations.models import Citation
+
         targets, chunk, gone = self._list_citation_names_of_target(target)
         reader = self.open_index_reader()
         rows = reader.find_citations(targets, chunk)
@@ -226,6 +237,8 @@ class ReferenceReader(IndexAccess):
 
     def find_citations(self, name: str | Ref) -> Citations:
         """Find what a target used and which turns used it, without updating the index."""
+        from kbtui.citations.models import Citations
+
         target = self._parse_reference_or_path(name) if isinstance(name, str) else name
         if isinstance(target, Ref) and target.kind == "topic":
             hint = "name one of its subjects: topic/slug"
@@ -307,6 +320,7 @@ def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
 
 def _read_subject_title(subject: Subject) -> str:
     """Return the title of a subject, from its text or, if the text has none, from its slug."""
+    from kbtui.knowledge import read_subject_text
     from kbtui.knowledge.front_matter import split_front_matter
 
     try:
