@@ -37,6 +37,9 @@ _INVISIBLE_RANGES = (
 _INVISIBLE = f"[{_INVISIBLE_RANGES}]"
 _SURROGATES = r"[\ud800-\udfff]"
 _SUSPECT = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE_RANGES}]"
+# Latin letters, usual punctuation, arrows and symbols. Most texts have no other characters, and
+# compiling this pattern takes a quarter of the time of the two that check for the rest.
+_USUAL = r"[\t\n\x20-\x7e\xa0-\xac\xae-\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u2bff]*"
 # Scripts and symbols that can have marks: testing for these first is twenty times as fast.
 _MAY_HAVE_MARKS = (
     r"[\u0300-\u036f\u0483-\u0489\u0591-\u1dff\u200c\u200d\u20d0-\u20f0\u2cef-\u2cf1\u2d7f\u2de0-\u2dff\u302a-\u302f\u3099\u309a"
@@ -75,6 +78,8 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
     if text.isascii():
         if not _CONTROLS.search(text):
             return text
+    elif re.fullmatch(_USUAL, text):
+        return text
     elif not re.search(_SUSPECT, text):
         return _limit_combining_marks(text)
     text = text.replace("\r\n", "\n")
