@@ -156,10 +156,10 @@ def list_reference_completions(path: str | None, topic_name: str, current: str) 
 
 def list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the ids of the live conversations, newest first."""
-    from kbtui.conversations.formats.jp import list_live_conversations
+    from kbtui.conversations.formats.jp import list_conversations_for_completion
 
     form = "" if current.isdigit() else "jp-c"
-    found = sorted(list_live_conversations(path).items(), reverse=True)
+    found = sorted(list_conversations_for_completion(path).items(), reverse=True)
     named = [(f"{form}{number}", name.replace("-", " ")) for number, name in found]
     return named if len(current) > len("jp-c") or current.isdigit() else named[:MAX_CONVERSATIONS]
 

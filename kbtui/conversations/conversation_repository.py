@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.formats.conversation_format import (
         ConversationFormat,
-        ConversationLocation,
+        StoredConversation,
         UnusableConversationDirectory,
     )
     from kbtui.conversations.models import Conversation, ConversationInfo
@@ -44,13 +44,13 @@ def list_conversations(
     has the results of an earlier call by id; those whose files have not changed are reused.
     """
     infos = []
-    for location in _iterate_conversation_locations(workspace):
-        if archived is not None and location.is_archived is not archived:
+    for stored in _iterate_stored_conversations(workspace):
+        if archived is not None and stored.is_archived is not archived:
             continue
-        info = (known or {}).get(location.id)
+        info = (known or {}).get(stored.id)
         # A problem such as a missing permission may disappear without a change of the files.
-        if info is None or info.problem or info.signature != location.signature:
-            info = location.read_conversation_info()
+        if info is None or info.problem or info.signature != stored.signature:
+            info = stored.read_conversation_info()
         infos.append(get_conversation_format(info).add_event_count(info) if counts else info)
     infos.sort(key=_get_activity_sort_key, reverse=True)
     return infos
@@ -58,7 +58,7 @@ def list_conversations(
 
 def list_conversation_signatures(workspace: Workspace) -> dict[str, str]:
     """Return the signature of every conversation by id; no file is read."""
-    return {one.id: one.signature for one in _iterate_conversation_locations(workspace)}
+    return {one.id: one.signature for one in _iterate_stored_conversations(workspace)}
 
 
 def find_conversation(
@@ -71,8 +71,8 @@ def find_conversation(
 
     Raises `ConversationNotFound`.
     """
-    for location in _iterate_conversation_locations(workspace, id):
-        info = location.read_conversation_info()
+    for stored in _iterate_stored_conversations(workspace, id):
+        info = stored.read_conversation_info()
         return get_conversation_format(info).add_event_count(info) if counts else info
     raise ConversationNotFound(workspace, id)
 
@@ -112,7 +112,7 @@ def find_unusable_conversation_directories(
     workspace: Workspace,
 ) -> list[UnusableConversationDirectory]:
     """Return the directories that cannot be listed as conversations, with the reasons."""
-    found = (one.find_conversation_locations(workspace)[1] for one in FORMATS)
+    found = (one.find_stored_conversations(workspace)[1] for one in FORMATS)
     return [directory for directories in found for directory in directories]
 
 
@@ -129,12 +129,12 @@ def get_last_activity_time(info: ConversationInfo) -> datetime:
     return info.last_event_at or info.created_at
 
 
-def _iterate_conversation_locations(
+def _iterate_stored_conversations(
     workspace: Workspace, only: str | None = None
-) -> Iterator[ConversationLocation]:
+) -> Iterator[StoredConversation]:
     for one in FORMATS:
         if only is None or only.startswith(one.ID_PREFIX):
-            yield from one.find_conversation_locations(workspace, only)[0]
+            yield from one.find_stored_conversations(workspace, only)[0]
 
 
 def _get_activity_sort_key(info: ConversationInfo) -> tuple[datetime, datetime, str]:

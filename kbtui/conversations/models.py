@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 Presence = Literal["projected", "user_local", "external"]
 """Where JP keeps a conversation: in both roots, in the user's own, or in the workspace alone."""
-PROBLEMS_NAMED = 10
+MAX_NAMED_PROBLEMS = 10
 """The maximum number of problems that `Conversation.describe_problems` names; it counts the others."""
-KINDS_NAMED = 5
+MAX_NAMED_KINDS = 5
 """The maximum number of unknown kinds that `Conversation.describe_unknown_content` names."""
 
 
@@ -149,8 +149,8 @@ class Conversation:
         """Join the problems of the list entry and the conversation; None if there are none."""
         own = self.info.problem
         new = [problem for problem in self.problems if problem not in (own or "")]
-        named = [*([own] if own else []), *new[:PROBLEMS_NAMED]]
-        if (left := len(new) - PROBLEMS_NAMED) > 0:
+        named = [*([own] if own else []), *new[:MAX_NAMED_PROBLEMS]]
+        if (left := len(new) - MAX_NAMED_PROBLEMS) > 0:
             # The line that counts the damaged elements is not a problem itself.
             left += max(0, self.more_problems - 1)
             named.append(f"{left} more problem{'s' * (left > 1)}")
@@ -161,8 +161,10 @@ class Conversation:
         extras = []
         if unknown := self.unknown_events:
             kinds = Counter(event.name for event in unknown)
-            named = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common(KINDS_NAMED))
-            left = len(kinds) - KINDS_NAMED
+            named = ", ".join(
+                f"{kind} {count}" for kind, count in kinds.most_common(MAX_NAMED_KINDS)
+            )
+            left = len(kinds) - MAX_NAMED_KINDS
             more = f", {left} more kind{'s' * (left > 1)}" if left > 0 else ""
             where = f", {len(self.leading)} of them before the first turn" if self.leading else ""
             events = f"{len(unknown)} events of unknown kinds"
@@ -207,7 +209,7 @@ class TurnResumePoint:
 
 
 @dataclass(frozen=True)
-class TurnRangeOfConversation:
+class ConversationPart:
     """Some turns of a conversation, numbered as in the whole.
 
     `start` is the point at which these turns begin, None for the beginning of the file. `mark` is the

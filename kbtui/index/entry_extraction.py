@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
-        TurnRangeOfConversation,
+        ConversationPart,
         TurnResumePoint,
     )
     from kbtui.index.index_catalog import IndexCatalog
@@ -228,7 +228,7 @@ def read_conversation_entry_parts(
     the `error` of the entry names the first problem.
     """
     from kbtui.conversations.conversation_repository import get_conversation_format
-    from kbtui.conversations.models import TurnRangeOfConversation
+    from kbtui.conversations.models import ConversationPart
 
     form = get_conversation_format(info)
     has_parts = form.can_load_conversation_parts(info)
@@ -240,7 +240,7 @@ def read_conversation_entry_parts(
         part = form.load_conversation_part(info, known.mark, max_bytes) if has_parts else None
         if part is None:
             conversation = form.load_conversation(info)
-            part = TurnRangeOfConversation(conversation, start=None, mark=None, is_last=True)
+            part = ConversationPart(conversation, start=None, mark=None, is_last=True)
         if part.start is None:
             known = _IndexedConversationPart()
         entry_part, known = _make_conversation_entry_part(
@@ -271,7 +271,7 @@ def _find_indexed_conversation_part(
 def _make_conversation_entry_part(
     catalog: IndexCatalog,
     entry: CatalogEntry,
-    part: TurnRangeOfConversation,
+    part: ConversationPart,
     known: _IndexedConversationPart,
     embed_tool_results: bool,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:

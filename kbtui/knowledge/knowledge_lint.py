@@ -121,14 +121,14 @@ def _find_mentions_of_missing_subjects(
         if "/" not in text and "learn(" not in text:
             continue
         prose = _CODE_FENCE.sub("", text)
-        names = _list_mentions_of_missing_subjects(knowledge, subject, prose, folders_by_topic)
+        names = _list_missing_subjects_in_prose(knowledge, subject, prose, folders_by_topic)
         for name in dict.fromkeys(names):
             message = f"mentions {name}, which does not exist"
             hint = "correct the mention, or add the subject"
             yield _make_subject_problem(subject, message, hint)
 
 
-def _list_mentions_of_missing_subjects(
+def _list_missing_subjects_in_prose(
     knowledge: KnowledgeBase, subject: Subject, prose: str, folders_by_topic: dict[str, set[str]]
 ) -> Iterator[str]:
     for token in _QUOTED_SLUG.findall(prose):

@@ -333,7 +333,7 @@ class KnowledgeBase:
     def iterate_subjects(self, topic: str) -> Iterator[Subject]:
         """Yield what `list_subjects` returns, for callers that may stop early; raises `NothingFound`."""
         slugs = self.get_topic_slugs(topic).scan.slugs
-        records = (self._get_subject_record(topic, slug) for slug in slugs)
+        records = (self._get_subject_of_slug(topic, slug) for slug in slugs)
         # A file may have vanished since the walk.
         return (subject for subject in records if subject.inode)
 
@@ -341,7 +341,7 @@ class KnowledgeBase:
         """Return the subject with exactly this slug, even if it is hidden or disabled, or None."""
         if topic not in self.topics or slug not in self.get_topic_slugs(topic).scan:
             return None
-        subject = self._get_subject_record(topic, slug)
+        subject = self._get_subject_of_slug(topic, slug)
         return subject if subject.inode else None
 
     def list_subject_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
@@ -383,7 +383,7 @@ class KnowledgeBase:
         if not patterns:
             return LearnToolResult(learn_tool_answers.format_subject_listing(resolved, caller))
         return learn_tool_answers.answer_learn_patterns(
-            resolved, patterns, lambda slug: self._get_subject_record(found.id, slug), caller
+            resolved, patterns, lambda slug: self._get_subject_of_slug(found.id, slug), caller
         )
 
     def _find_learn_topic_and_patterns(
@@ -403,7 +403,7 @@ class KnowledgeBase:
         """Return the `<knowledge>` section; None if there is nothing to list or pre-load."""
         topics = self._resolve_enabled_topics()
         return system_prompt_section.format_knowledge_prompt_section(
-            topics, self._get_subject_record
+            topics, self._get_subject_of_slug
         )
 
     def format_preloaded_subjects(self, topic: str) -> str | None:
@@ -412,7 +412,7 @@ class KnowledgeBase:
         if not resolved.topic.enable or not resolved.learned:
             return None
         return system_prompt_section.format_preloaded_topic_block(
-            resolved, self._get_subject_record
+            resolved, self._get_subject_of_slug
         )
 
     def make_learn_tool_definition(self) -> dict[str, Any] | None:
@@ -464,7 +464,7 @@ class KnowledgeBase:
     def _add_problems(self, problems: list[KnowledgeProblem]) -> None:
         self.problems += [problem for problem in problems if problem not in self.problems]
 
-    def _get_subject_record(self, topic: str, slug: str) -> Subject:
+    def _get_subject_of_slug(self, topic: str, slug: str) -> Subject:
         """Return the subject with an existing slug; its `inode` is 0 if the file has vanished."""
         records = self._records.setdefault(topic, {})
         if slug not in records:

@@ -25,7 +25,7 @@ ONE = {"timestamp": "2026-01-01 00:00:00.0"}
 
 @pytest.fixture(autouse=True)
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "PARTS_FROM", 0)
+    monkeypatch.setattr(loader, "MIN_BYTES_FOR_PARTS", 0)
     monkeypatch.setattr(loader, "READ_BYTES", 16)
 
 

@@ -96,7 +96,7 @@ def test_a_broken_base_configuration_hurts_nothing_else(good: Path, text: str) -
 def test_a_huge_base_configuration_is_not_read(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kbtui.conversations.formats.jp import conversation_loader as loader
 
-    monkeypatch.setattr(loader, "LARGEST_CONFIG", 1000)
+    monkeypatch.setattr(loader, "MAX_CONFIG_BYTES", 1000)
     write(good, SOUND, base={**BASE, "filler": "x" * 2000})
     _, problems, saved = broken(good)
     assert "bytes" in problems[0]
@@ -383,18 +383,18 @@ def test_a_directory_that_vanishes_while_it_is_listed(
     good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write(good, SOUND)
-    from kbtui.conversations.formats.jp import conversation_locations as locations
+    from kbtui.conversations.formats.jp import stored_conversations
 
-    real = locations.stat_conversation_copy
+    real = stored_conversations.stat_conversation_copy
 
     def slow(
         path: str, local: bool, archived: bool, parent: int | None
-    ) -> locations.ConversationCopy:
+    ) -> stored_conversations.ConversationCopy:
         if path == str(folder):
             shutil.rmtree(folder)
         return real(path, local, archived, parent)
 
-    monkeypatch.setattr(locations, "stat_conversation_copy", slow)
+    monkeypatch.setattr(stored_conversations, "stat_conversation_copy", slow)
     check_the_rest(good)
 
 

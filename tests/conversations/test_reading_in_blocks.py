@@ -20,7 +20,7 @@ ELEMENTS = st.lists(
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_reader, "SPLIT_FROM", 0)
+    monkeypatch.setattr(json_reader, "MIN_BYTES_FOR_BLOCKS", 0)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

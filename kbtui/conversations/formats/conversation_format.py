@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
+        ConversationPart,
         ConversationToolsAndModels,
         Turn,
-        TurnRangeOfConversation,
         TurnResumePoint,
     )
     from kbtui.workspace import Workspace
@@ -46,7 +46,7 @@ class DecodedTurns(NamedTuple):
     problem: str | None = None
 
 
-class ConversationLocation(Protocol):
+class StoredConversation(Protocol):
     """The files of one conversation, found but not read."""
 
     id: str
@@ -69,9 +69,9 @@ class ConversationFormat(Protocol):
     ID_PREFIX: str
     """The prefix of this format's ids, such as `jp-c`."""
 
-    def find_conversation_locations(
+    def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[ConversationLocation], list[UnusableConversationDirectory]]:
+    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
         """Find every conversation of a workspace, or the one with the id `only`."""
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
@@ -94,7 +94,7 @@ class ConversationFormat(Protocol):
 
     def load_conversation_part(
         self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
-    ) -> TurnRangeOfConversation | None:
+    ) -> ConversationPart | None:
         """Load about `size` bytes, but at least one turn, from `mark` on.
 
         Returns None if the conversation must be loaded whole.

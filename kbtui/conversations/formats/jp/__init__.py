@@ -5,11 +5,11 @@ The functions that read events are imported on first use: listing and completion
 
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.formats.jp.conversation_locations import (
+from kbtui.conversations.formats.jp.stored_conversations import (
     ID_PREFIX,
     count_trashed_conversations,
-    find_conversation_locations,
-    list_live_conversations,
+    find_stored_conversations,
+    list_conversations_for_completion,
 )
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ __all__ = [
     "can_load_conversation_parts",
     "count_trashed_conversations",
     "decode_turns",
-    "find_conversation_locations",
-    "list_live_conversations",
+    "find_stored_conversations",
+    "list_conversations_for_completion",
     "load_conversation",
     "load_conversation_beginning",
     "load_conversation_part",

@@ -11,7 +11,6 @@ import orjson
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import DecodedTurns
-from kbtui.conversations.formats.jp.conversation_locations import BASE_CONFIG, EVENTS
 from kbtui.conversations.formats.jp.event_parser import (
     ConversationEventParser,
     MergedConversationConfig,
@@ -19,8 +18,8 @@ from kbtui.conversations.formats.jp.event_parser import (
 )
 from kbtui.conversations.formats.jp.json_reader import (
     ARRAY_START,
-    LARGEST,
-    LARGEST_CONFIG,
+    MAX_CONFIG_BYTES,
+    MAX_EVENTS_BYTES,
     SEPARATOR,
     HarmlessFileProblem,
     has_jp_array_ending,
@@ -33,11 +32,12 @@ from kbtui.conversations.formats.jp.json_reader import (
     read_file_head,
     read_file_tail,
 )
+from kbtui.conversations.formats.jp.stored_conversations import BASE_CONFIG, EVENTS
 from kbtui.conversations.models import (
     Conversation,
     ConversationInfo,
+    ConversationPart,
     ConversationToolsAndModels,
-    TurnRangeOfConversation,
     TurnResumePoint,
 )
 from kbtui.dates import parse_timestamp
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 _BEGINNING_BYTES = 1 << 20
 _TAIL_BYTES = 16 << 10
-PARTS_FROM = 128 << 10
+MIN_BYTES_FOR_PARTS = 128 << 10
 """The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
 READ_BYTES = 1 << 20
 """How much of a file is read at a time, in bytes."""
@@ -142,7 +142,7 @@ def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig)
         return []
     problems: list[str] = []
     try:
-        data = read_file(str(info.base_config_path), LARGEST_CONFIG)
+        data = read_file(str(info.base_config_path), MAX_CONFIG_BYTES)
         config.apply_config(parse_json_object(data, problems))
     except (WorkspaceError, ValueError) as error:
         problems.append(getattr(error, "message", str(error)))
@@ -248,12 +248,12 @@ def _iterate_object_elements(
 
 def can_load_conversation_parts(info: ConversationInfo) -> bool:
     """Return whether a conversation is long enough for `load_conversation_part`."""
-    return info.events_path is not None and PARTS_FROM <= info.size <= LARGEST
+    return info.events_path is not None and MIN_BYTES_FOR_PARTS <= info.size <= MAX_EVENTS_BYTES
 
 
 def load_conversation_part(
     info: ConversationInfo, mark: TurnResumePoint | None, size: int
-) -> TurnRangeOfConversation | None:
+) -> ConversationPart | None:
     """Load about `size` bytes of the file, but at least one turn, from `mark` on.
 
     If the file has changed before the mark, the part starts at the beginning of the file. Returns
@@ -354,7 +354,7 @@ def _decode_conversation_part(
     digest: Any,
     span: _JsonElementBatch,
     is_last: bool,
-) -> TurnRangeOfConversation | None:
+) -> ConversationPart | None:
     """Decode the turns of `span`; None if a tool result in it belongs to a call before it."""
     before = start or TurnResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
@@ -390,4 +390,4 @@ def _decode_conversation_part(
         problems.append(_NO_CONFIG)
     problems += [f"{EVENTS}: {text}" for text in parser.problems]
     conversation = Conversation(info, parser.turns, problems=problems)
-    return TurnRangeOfConversation(conversation, start, mark, is_last)
+    return ConversationPart(conversation, start, mark, is_last)

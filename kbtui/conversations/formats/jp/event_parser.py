@@ -89,7 +89,7 @@ _OpenRequests = dict[str, list[ConversationEvent]]
 
 _new_object = object.__new__
 
-PROBLEMS_NAMED = 100
+MAX_KEPT_PROBLEMS = 100
 """The maximum number of problems that are kept as text; further ones are only counted."""
 
 
@@ -375,7 +375,7 @@ class ConversationEventParser:
         self._add_problem(f"element {event.index} ({event.kind}): {what}")
 
     def _add_problem(self, problem: str) -> None:
-        if len(self.problems) < PROBLEMS_NAMED:
+        if len(self.problems) < MAX_KEPT_PROBLEMS:
             self.problems.append(problem)
         else:
             self.more_problems += 1

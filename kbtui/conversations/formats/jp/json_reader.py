@@ -22,13 +22,13 @@ from kbtui.errors import WorkspaceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LARGEST = 512 << 20
+MAX_EVENTS_BYTES = 512 << 20
 """The maximum size in bytes of a file that is read. JP's own files are a thousand times smaller."""
-LARGEST_CONFIG = 16 << 20
+MAX_CONFIG_BYTES = 16 << 20
 DAMAGED = object()
 """The value that replaces an unreadable element, so that later elements keep their index."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-SPLIT_FROM = 4 << 20
+MIN_BYTES_FOR_BLOCKS = 4 << 20
 """The size in bytes from which an array is decoded in parts."""
 BLOCK_BYTES = 1 << 20
 """How much of a file is read at a time, in bytes."""
@@ -137,9 +137,9 @@ def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
     A large file that is formatted like JP's is read in blocks of about a megabyte, so that it is
     never in memory as a whole. Raises `WorkspaceError`.
     """
-    with open_regular_file(path, LARGEST) as (file, size):
+    with open_regular_file(path, MAX_EVENTS_BYTES) as (file, size):
         if (
-            size > SPLIT_FROM
+            size > MIN_BYTES_FOR_BLOCKS
             and os.pread(file, len(ARRAY_START), 0) == ARRAY_START
             and has_jp_array_ending(os.pread(file, len(_END), size - len(_END)))
         ):

@@ -60,7 +60,7 @@ class ConversationCopy:
         """Return when a file was last modified, in nanoseconds; 0 if it does not exist."""
         return self.files[name].st_mtime_ns if name in self.files else 0
 
-    def get_sort_key_by_events_file(self) -> tuple[bool, int, bool]:
+    def get_rank_for_reading_events(self) -> tuple[bool, int, bool]:
         """Return a sort key; the events of the copy with the highest key are read.
 
         Copies with events rank above copies without, which JP cannot load. Among them, the newest
@@ -73,7 +73,7 @@ class ConversationCopy:
 
 
 @dataclass(slots=True)
-class JpConversationLocation:
+class JpStoredConversation:
     """All copies of one conversation. Live copies take precedence over archived ones.
 
     `archived_copies` are a live conversation's copies in the archive. If there are only archived
@@ -87,7 +87,7 @@ class JpConversationLocation:
 
     def get_copy_to_read_events_from(self) -> ConversationCopy:
         """Return the copy whose events and base configuration are read."""
-        return max(self.copies, key=ConversationCopy.get_sort_key_by_events_file)
+        return max(self.copies, key=ConversationCopy.get_rank_for_reading_events)
 
     def get_copy_to_read_metadata_from(self) -> ConversationCopy:
         """Return the copy whose metadata is read: the newest or, in the archive, that of the workspace."""
@@ -217,9 +217,9 @@ def _parse_parent_id(value: Any) -> str | None:
         return None
 
 
-def find_conversation_locations(
+def find_stored_conversations(
     workspace: Workspace, only: str | None = None
-) -> tuple[list[JpConversationLocation], list[UnusableConversationDirectory]]:
+) -> tuple[list[JpStoredConversation], list[UnusableConversationDirectory]]:
     """Find every conversation of a workspace, and the directories that are not conversations.
 
     If `only` is an id, only the conversation with this id is returned.
@@ -243,14 +243,14 @@ def find_conversation_locations(
                     copy = stat_conversation_copy(path, is_local, is_archived, parent)
                     copies.setdefault(id, []).append(copy)
                 found += [(nested, id) for nested in _find_nested_conversations(path)]
-    locations = []
+    conversations = []
     for id, found_copies in copies.items():  # noqa: A001
         live = [copy for copy in found_copies if not copy.is_archived]
         archived = [copy for copy in found_copies if copy.is_archived]
-        locations.append(
-            JpConversationLocation(id, not live, live or archived, archived if live else [])
+        conversations.append(
+            JpStoredConversation(id, not live, live or archived, archived if live else [])
         )
-    return locations, unlisted
+    return conversations, unlisted
 
 
 def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
@@ -376,7 +376,7 @@ def stat_conversation_copy(
     return copy
 
 
-def list_live_conversations(path: str | None) -> dict[int, str]:
+def list_conversations_for_completion(path: str | None) -> dict[int, str]:
     """Return the live conversations of the workspace at or above `path` (default: here) for completion.
 
     The result maps each id, without prefix, to the rest of the directory's name. No file of a
