@@ -64,14 +64,14 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
 
-READ_LENGTH = 60_000
+MAX_READ_LENGTH = 60_000
 """The maximum number of characters of the XML answer of `conversation_read`."""
 _FRAME_LENGTH = 10_000
 """How many characters are reserved for the fields around entries and hits.
 
 The number is generous, because escaping can lengthen the hint.
 """
-_HIT_LENGTH_LEAST = 100
+_MIN_HIT_LENGTH = 100
 """The minimum length of a hit in XML, in characters."""
 _PROBLEMS_NAMED = 3
 _IDS_NAMED = 40
@@ -209,7 +209,7 @@ def answer_conversation_grep(
     """
     _check_argument_minimum("context", context, 0)
     _check_argument_minimum("limit", limit, 1)
-    most = limit if max_chars is None else min(limit, max_chars // _HIT_LENGTH_LEAST)
+    most = limit if max_chars is None else min(limit, max_chars // _MIN_HIT_LENGTH)
     query = GrepQuery(
         LiteralGrepPattern(pattern, ignore_case), resolve_grep_scopes(scopes), context, most, masked
     )
@@ -361,7 +361,7 @@ def answer_conversation_read(
     include: Sequence[str] | None = None,
     include_current: bool = False,
     current: str | None = None,
-    max_chars: int | None = READ_LENGTH,
+    max_chars: int | None = MAX_READ_LENGTH,
     masked: bool = False,
 ) -> ConversationReadAnswer:
     """Answer a call of `conversation_read`; `id` can also name a turn (`jp-c17457886043:3`).
@@ -373,7 +373,7 @@ def answer_conversation_read(
     """
     ref = parse_conversation_ref(str(id), workspace.id)
     turn = resolve_requested_turn(ref, turn, last)
-    kinds = resolve_included_kinds(include)
+    kinds = resolve_included_event_kinds(include)
     if max_chars is not None:
         _check_argument_minimum("max_chars", max_chars, 1000)
     conversation_id = ref.conversation
@@ -405,7 +405,7 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
     return ref.turn
 
 
-def resolve_included_kinds(include: Sequence[str] | None) -> frozenset[str]:
+def resolve_included_event_kinds(include: Sequence[str] | None) -> frozenset[str]:
     """Return the event kinds of the groups in `include`, or of all groups; raises `UsageError`."""
     groups = map_include_groups_to_event_kinds()
     names = include or tuple(groups)
@@ -565,7 +565,7 @@ def _make_event_json(event: ConversationEvent) -> dict[str, Any]:
 
 _TURN_FRAME = 200
 """How many characters of XML surround the events of a turn."""
-_TEXT_LEAST = 200
+_MIN_TEXT_LENGTH = 200
 """The length to which texts are cut before whole events are omitted."""
 
 
@@ -641,10 +641,10 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    """Return the first and last events that fit into `size` if texts are cut to `_TEXT_LEAST`."""
+    """Return the first and last events that fit into `size` if texts are cut to `_MIN_TEXT_LENGTH`."""
     sizes = []
     for event in events:
-        spare = sum(max(0, text.size - _TEXT_LEAST) for text in _find_shortenable_texts(event))
+        spare = sum(max(0, text.size - _MIN_TEXT_LENGTH) for text in _find_shortenable_texts(event))
         sizes.append(len(format_xml_element("event", event, 8)) + 1 - spare)
     first, last, used = 0, len(events), _TURN_FRAME
     while first < last:

@@ -64,7 +64,7 @@ async def _forward_valid_messages(
                     continue
                 # If the client does not read the error, stop waiting: the input may have ended.
                 with (
-                    anyio.move_on_after(UNREAD_SECONDS),
+                    anyio.move_on_after(FINAL_READ_SECONDS),
                     contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError),
                 ):
                     await output.send(SessionMessage(refusal))
@@ -142,7 +142,7 @@ CONCURRENT_CALLS = 8
 IDLE_SECONDS = 60.0
 """How many seconds after the last call the index and the connection to the engine are closed."""
 CLOSE_SECONDS = 2.0
-UNREAD_SECONDS = 5.0
+FINAL_READ_SECONDS = 5.0
 """How many seconds the client has to read the last answers after the input has ended."""
 
 INSTRUCTIONS = (
@@ -195,7 +195,7 @@ async def _serve_stdio(server: Server[Any], library: Library, *, masked: bool) -
             tasks.start_soon(_forward_valid_messages, reading, checked, output)
             await server.run(requests, output, options)
             # The input has ended. If the client no longer reads, writing would block for ever.
-            loop.call_later(UNREAD_SECONDS, _exit_without_waiting, library, 0)
+            loop.call_later(FINAL_READ_SECONDS, _exit_without_waiting, library, 0)
     except* (BrokenPipeError, ConnectionError):
         # The client no longer reads, so it cannot be told of an error.
         pass

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Pairs = Iterable[tuple[str, str]]
 
 
-def declare_completion_arguments(parser: ArgumentParser) -> None:
+def declare_completion_command_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
 
 

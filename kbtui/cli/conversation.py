@@ -14,8 +14,8 @@ from kbtui.assistant.conversation_answers import (
 )
 from kbtui.cli.output import (
     WaitingLine,
+    are_colours_off,
     get_terminal_width,
-    is_output_without_colours,
     print_json_result,
     print_result,
     print_through_pager,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
 
 
-def declare_conversation_arguments(parser: ArgumentParser) -> None:
+def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     metavar = "ls|grep|read|export"
     commands = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
@@ -196,7 +196,7 @@ def _print_conversation(library: Library, args: Namespace) -> int:
 
 def _export_conversation(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import (
-        resolve_included_kinds,
+        resolve_included_event_kinds,
         resolve_requested_turn,
         select_requested_turns,
     )
@@ -205,7 +205,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     from kbtui.refs import parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
-    kinds = resolve_included_kinds(_split_values_at_commas(args.include))
+    kinds = resolve_included_event_kinds(_split_values_at_commas(args.include))
     with WaitingLine("reading"):
         info = find_conversation(library.workspace, ref.conversation or "")
         conversation = load_conversation(info)
@@ -254,7 +254,7 @@ def _print_conversation_answer(
     terminal = sys.stdout.isatty()
     writer = ConversationFormatter(
         terminal=terminal,
-        colours=not is_output_without_colours(),
+        colours=not are_colours_off(),
         width=get_terminal_width(),
         now=datetime.now(UTC),
     )

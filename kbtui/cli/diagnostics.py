@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kbtui.library.diagnostics import DiagnosticFinding
 
 
-def declare_doctor_arguments(parser: ArgumentParser) -> None:
+def declare_doctor_command_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -64,7 +64,7 @@ def _run_doctor_checks(path: str | None) -> Iterator[DiagnosticFinding]:
         yield DiagnosticFinding("workspace", "wrong", str(error))
 
 
-def declare_paths_arguments(parser: ArgumentParser) -> None:
+def declare_paths_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--looked",
@@ -107,7 +107,7 @@ def _format_path_and_existence(path: Path | None) -> str:
     return str(path) if path.exists() else f"{path}  (does not exist)"
 
 
-def declare_model_arguments(parser: ArgumentParser) -> None:
+def declare_model_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("action", choices=["show"], nargs="?", default="show", help="show the model (default)")
     add("--json", action="store_true", help="print one JSON document")
@@ -144,7 +144,7 @@ _LOG_BYTES = 1_000_000
 _PACKAGES = ("textual", "tantivy", "lancedb", "onnxruntime", "sentence-transformers", "torch")
 
 
-def declare_log_arguments(parser: ArgumentParser) -> None:
+def declare_log_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     text = f"print the last N lines of each log ({_LOG_LINES})"
     add("--lines", type=int, default=_LOG_LINES, metavar="N", help=text)
@@ -316,7 +316,7 @@ def _redact_path(match: re.Match[str]) -> str:
     return f"{match[1] or ''}/…{ending if re.fullmatch(r'[.][a-z0-9]{1,6}', ending) else ''}"
 
 
-def declare_config_arguments(parser: ArgumentParser) -> None:
+def declare_config_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("key", nargs="?", metavar="KEY", help="print only the value of this key")
     add("--example", action="store_true", help="print a commented file with every key")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_client import EngineClient
 
 
-def declare_engine_arguments(parser: ArgumentParser) -> None:
+def declare_engine_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     text = "show the state of the engine, or stop it"
     add("action", choices=["status", "stop"], nargs="?", default="status", help=text)
@@ -74,7 +74,7 @@ def _format_embedding_progress(state: dict[str, Any]) -> str:
     return text
 
 
-def declare_index_arguments(parser: ArgumentParser) -> None:
+def declare_index_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     text = "build a new index while the old one is in use, then switch"
     add("--rebuild", action="store_true", help=text)

@@ -50,7 +50,7 @@ _COLUMN_HEADINGS = (
 _RIGHT_ALIGNED = {0, 3, 4}
 
 
-def declare_entries_arguments(parser: CommandParser) -> None:
+def declare_entries_command_arguments(parser: CommandParser) -> None:
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="words in title or text, and filters")
     add_filter_options(parser, "entries")
@@ -161,7 +161,7 @@ def _format_entry_table(rows: list[tuple[str, ...]]) -> str:
 PREVIEW_CHARACTERS = 200
 
 
-def declare_entry_arguments(parser: ArgumentParser) -> None:
+def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
     new = actions.add_parser("new", help="create a subject file and edit it")
     text = "the subject's topic; not needed if there is only one"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.usage_insights import EntryCitationCount, UsageInsightsReport
 
 
-def declare_insights_arguments(parser: ArgumentParser) -> None:
+def declare_insights_command_arguments(parser: ArgumentParser) -> None:
     add, text = parser.add_argument, "show the insights, or erase the query log"
     add("action", choices=["show", "erase"], nargs="?", default="show", help=text)
     add("--days", type=int, default=30, metavar="N", help="days to look back, 1 to 3660 (30)")

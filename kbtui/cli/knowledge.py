@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import PromptFragment, Subject, Topic
 
 
-def declare_topics_arguments(parser: ArgumentParser) -> None:
+def declare_topics_command_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic, by id or title")
     parser.add_argument("--hidden", action="store_true", help="include hidden subjects")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -143,7 +143,7 @@ def _pick_fields(record: Topic | Subject | PromptFragment, names: str) -> dict[s
     return {name: getattr(record, name) for name in names.split()}
 
 
-def declare_learn_arguments(parser: ArgumentParser) -> None:
+def declare_learn_command_arguments(parser: ArgumentParser) -> None:
     add, text = parser.add_argument, "a slug, lines of a subject (SLUG:12-18), or a glob"
     add("topic", metavar="TOPIC", help="a topic's id or title")
     add("subjects", nargs="*", default=[], metavar="SUBJECT", help=text)
@@ -165,7 +165,7 @@ def run_learn_command(args: Namespace) -> int:
     return 1 if learned.is_error else 0
 
 
-def declare_prompt_arguments(parser: ArgumentParser) -> None:
+def declare_prompt_command_arguments(parser: ArgumentParser) -> None:
     _add_knowledge_options(parser)
 
 

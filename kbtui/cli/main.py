@@ -2,7 +2,7 @@
 
 Short commands spend most of their time on imports, so the table below names modules instead of
 importing them. For each command, its module has two functions: `run_NAME_command(args) -> int`, whose
-docstring is the text of `--help`, and `declare_NAME_arguments(parser)`.
+docstring is the text of `--help`, and `declare_NAME_command_arguments(parser)`.
 """
 
 import atexit
@@ -25,45 +25,35 @@ if TYPE_CHECKING:
     from kbtui.cli.parser import CommandParser
 
 
-# For each command, its module and function below kbtui.cli, and its description. `kbtui` without a
-# command runs `tui`.
+# For each command, its module in kbtui.cli and its description. `kbtui` without a command runs `tui`.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "tui": ("tui.run_tui_command", "browse the workspace in the terminal (the default)"),
-    "demo": ("tui.run_demo_command", "browse a fresh copy of the bundled demo workspace"),
-    "search": ("search.run_search_command", "search subjects and conversations"),
-    "index": ("engine.run_index_command", "bring the index up to date"),
-    "topics": ("knowledge.run_topics_command", "list topics and their subjects"),
-    "learn": ("knowledge.run_learn_command", "print exactly what `learn` returns"),
-    "prompt": ("knowledge.run_prompt_command", "print exactly the <knowledge> section"),
-    "conversation": (
-        "conversation.run_conversation_command",
-        "list, grep, read and export conversations",
-    ),
-    "show": ("reference_commands.run_show_command", "print what a reference points to"),
-    "open": ("reference_commands.run_open_command", "open a reference in the TUI"),
-    "cites": (
-        "reference_commands.run_cites_command",
-        "show what a reference uses, and what uses it",
-    ),
-    "entries": ("entries.run_entries_command", "list entries: type, status, size, citations"),
-    "entry": ("entries.run_entry_command", "create, edit, remove or inspect a subject"),
-    "insights": (
-        "insights.run_insights_command",
-        "show what was searched, found, cited and missing",
-    ),
-    "source": ("source.run_source_command", "fetch pages, files and MCP resources into topics"),
-    "tools": ("tool.run_tools_command", "print, install or uninstall the tools for assistants"),
-    "tool": ("tool.run_tool_command", "answer one call of a JP local tool"),
-    "mcp": ("tool.run_mcp_command", "serve the tools over MCP on stdio"),
-    "serve": ("tui.run_serve_command", "show the TUI in a browser on this machine"),
-    "engine": ("engine.run_engine_command", "show or stop the engine"),
-    "doctor": ("diagnostics.run_doctor_command", "find and explain what is wrong"),
-    "paths": ("diagnostics.run_paths_command", "print the directories in use"),
-    "model": ("diagnostics.run_model_command", "show the embedding model"),
-    "log": ("diagnostics.run_log_command", "print the logs for a report, without private text"),
-    "config": ("diagnostics.run_config_command", "show the settings and where they come from"),
-    "completion": ("completion.run_completion_command", "print a completion script for a shell"),
-    "man": ("man.run_man_command", "print the manual page"),
+    "tui": ("tui_commands", "browse the workspace in the terminal (the default)"),
+    "demo": ("tui_commands", "browse a fresh copy of the bundled demo workspace"),
+    "search": ("search", "search subjects and conversations"),
+    "index": ("engine", "bring the index up to date"),
+    "topics": ("knowledge", "list topics and their subjects"),
+    "learn": ("knowledge", "print exactly what `learn` returns"),
+    "prompt": ("knowledge", "print exactly the <knowledge> section"),
+    "conversation": ("conversation", "list, grep, read and export conversations"),
+    "show": ("reference_commands", "print what a reference points to"),
+    "open": ("reference_commands", "open a reference in the TUI"),
+    "cites": ("reference_commands", "show what a reference uses, and what uses it"),
+    "entries": ("entries", "list entries: type, status, size, citations"),
+    "entry": ("entries", "create, edit, remove or inspect a subject"),
+    "insights": ("insights", "show what was searched, found, cited and missing"),
+    "source": ("source", "fetch pages, files and MCP resources into topics"),
+    "tools": ("tool_commands", "print, install or uninstall the tools for assistants"),
+    "tool": ("tool_commands", "answer one call of a JP local tool"),
+    "mcp": ("tool_commands", "serve the tools over MCP on stdio"),
+    "serve": ("tui_commands", "show the TUI in a browser on this machine"),
+    "engine": ("engine", "show or stop the engine"),
+    "doctor": ("diagnostics", "find and explain what is wrong"),
+    "paths": ("diagnostics", "print the directories in use"),
+    "model": ("diagnostics", "show the embedding model"),
+    "log": ("diagnostics", "print the logs for a report, without private text"),
+    "config": ("diagnostics", "show the settings and where they come from"),
+    "completion": ("completion", "print a completion script for a shell"),
+    "man": ("man", "print the manual page"),
 }
 ALIASES = {"c": "conversation"}
 
@@ -119,15 +109,11 @@ def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[
     """
     from kbtui.cli.parser import CommandParser
 
-    module_name, _, function = COMMANDS[name][0].partition(".")
-    module = import_module(f"kbtui.cli.{module_name}")
-    run = getattr(module, function)
+    module = import_module(f"kbtui.cli.{COMMANDS[name][0]}")
+    run = getattr(module, f"run_{name}_command")
     description = (run.__doc__ or "").replace("\n    ", "\n").strip()
     parser = CommandParser(prog=f"kbtui {name}", description=description)
-    declare_arguments = (
-        function.replace("run_", "declare_", 1).removesuffix("_command") + "_arguments"
-    )
-    getattr(module, declare_arguments)(parser)
+    getattr(module, f"declare_{name}_command_arguments")(parser)
     return parser, run
 
 
@@ -181,7 +167,7 @@ def _run_command(words: list[str]) -> int:
     if not words and workspace != "":
         # Plain `kbtui` needs no parser.
         from kbtui.cli.output import apply_terminal_text_setting
-        from kbtui.cli.tui import open_tui
+        from kbtui.cli.tui_commands import open_tui
 
         apply_terminal_text_setting()
         return open_tui(workspace)

@@ -30,7 +30,7 @@ VARIABLES = {
 }
 
 
-def declare_man_arguments(parser: ArgumentParser) -> None:
+def declare_man_command_arguments(parser: ArgumentParser) -> None:
     pass
 
 

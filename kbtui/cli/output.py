@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def is_output_without_colours(stream: Any = None) -> bool:
+def are_colours_off(stream: Any = None) -> bool:
     """Return whether to print without colours."""
     stream = stream or sys.stdout
     return (

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from kbtui.citations.models import Citation
 
 
-def declare_show_arguments(parser: ArgumentParser) -> None:
+def declare_show_command_arguments(parser: ArgumentParser) -> None:
     text = "topic/slug, topic/slug:12-18, jp-c…:3, chunk:ID"
     parser.add_argument("ref", metavar="REF", help=text)
 
 
-declare_open_arguments = declare_show_arguments
+declare_open_command_arguments = declare_show_command_arguments
 
 
 def run_show_command(args: Namespace) -> int:
@@ -43,12 +43,12 @@ def run_show_command(args: Namespace) -> int:
 
 def run_open_command(args: Namespace) -> int:
     """Open a reference in the TUI."""
-    from kbtui.cli.tui import open_tui
+    from kbtui.cli.tui_commands import open_tui
 
     return open_tui(args.workspace, args.ref)
 
 
-def declare_cites_arguments(parser: ArgumentParser) -> None:
+def declare_cites_command_arguments(parser: ArgumentParser) -> None:
     text = "topic/slug, jp-c…, jp-c…:3, chunk:ID or a file's path"
     parser.add_argument("ref", metavar="REF", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON document")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from kbtui.cli.output import is_output_without_colours, print_json_result, print_to_stderr
+from kbtui.cli.output import are_colours_off, print_json_result, print_to_stderr
 from kbtui.cli.parser import add_filter_options, parse_filter_options
 from kbtui.errors import UsageError
 from kbtui.text import (
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbtui.cli.parser import CommandParser
 
 
-def declare_search_arguments(parser: CommandParser) -> None:
+def declare_search_command_arguments(parser: CommandParser) -> None:
     """Declare the arguments of `kbtui search`."""
     parser.hint = (
         "write words that begin with a dash after `--`; "
@@ -64,9 +64,9 @@ def run_search_command(args: Namespace) -> int:
         from kbtui.cli.output import WaitingLine
 
         with WaitingLine("searching"):
-            answer = _send_search_request(args.workspace, request)
+            answer = _search_with_engine_or_library(args.workspace, request)
     else:
-        answer = _send_search_request(args.workspace, request)
+        answer = _search_with_engine_or_library(args.workspace, request)
     _raise_first_query_mistake(answer)
     found = bool(answer["hits"] or answer.get("why"))
     if args.json:
@@ -78,11 +78,11 @@ def run_search_command(args: Namespace) -> int:
         print_to_stderr(text)
     if args.why and not args.explain:
         answer["hits"] = []
-    sys.stdout.write(format_hits_with_explanations(answer, plain=is_output_without_colours()))
+    sys.stdout.write(format_hits_with_explanations(answer, plain=are_colours_off()))
     return 0 if found else 1
 
 
-def _send_search_request(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
+def _search_with_engine_or_library(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
     answer = _search_with_running_engine(start, request)
     return _search_with_library(start, request) if answer is None else answer
 

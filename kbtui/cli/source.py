@@ -46,7 +46,7 @@ MAX_SKIPS_SHOWN = 5
 _BLOCK_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
 
 
-def declare_source_arguments(parser: ArgumentParser) -> None:
+def declare_source_command_arguments(parser: ArgumentParser) -> None:
     metavar = "add|ls|edit|approve|run|rm"
     actions = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     add = actions.add_parser("add", help="declare a source and approve it")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kbtui.sources.http_fetcher import SourceLimits
     from kbtui.sources.source_document_directory import SourceRunContext
 
-_KINDS_BY_EXTENSION = {
+_CONTENT_TYPES_BY_EXTENSION = {
     **dict.fromkeys((".md", ".markdown"), MARKDOWN[0]),
     **dict.fromkeys((".txt", ".text", ".rst", ".adoc", ".org"), PLAIN[0]),
     **dict.fromkeys((".html", ".htm", ".xhtml"), HTML[0]),
@@ -117,7 +117,9 @@ async def _import_source_file(
         if run.memory.get(url, {}).get("stat") == mark and run.directory.has_unedited_document(url):
             run.keep_unchanged_document(url)
             return
-        kind = _KINDS_BY_EXTENSION.get(path.suffix.lower()) or _detect_file_content_type(path)
+        kind = _CONTENT_TYPES_BY_EXTENSION.get(path.suffix.lower()) or _detect_file_content_type(
+            path
+        )
         # Without a URL, links between the files stay relative.
         facts = await extractor.extract_in_child_process(path.read_bytes(), kind, "")
     except _SkippedFile as error:

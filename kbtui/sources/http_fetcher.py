@@ -40,7 +40,7 @@ class SourceLimits:
     """The limits of a run, with times in seconds and sizes in bytes.
 
     `seconds` limits one document with its redirects. `delay` is the time between two requests to one
-    host; robots.txt can increase it up to `delay_most`.
+    host; robots.txt can increase it up to `max_delay`.
     """
 
     pages: int = 1000
@@ -51,7 +51,7 @@ class SourceLimits:
     connect_seconds: float = 10.0
     run_seconds: float = 3600.0
     delay: float = 0.5
-    delay_most: float = 30.0
+    max_delay: float = 30.0
 
     def explain_too_many_documents(self, count: int, what: str) -> str:
         """Return the message that a run found `count` documents but read only the first `files` of them."""

@@ -179,7 +179,7 @@ class WebCrawler:
                     )
             except FetchError as error:
                 wait = error.retry_after
-                if wait is None or wait > self._limits.delay_most or not again:
+                if wait is None or wait > self._limits.max_delay or not again:
                     raise
                 await asyncio.sleep(wait)
         raise AssertionError
@@ -192,7 +192,7 @@ class WebCrawler:
         if robots is not None:
             wanted = robots.crawl_delay(AGENT) or 0.0
             # A delay of NaN fails the comparison and is ignored.
-            delay = max(delay, min(wanted, self._limits.delay_most)) if wanted > 0 else delay
+            delay = max(delay, min(wanted, self._limits.max_delay)) if wanted > 0 else delay
         left = self._last_requests.get(host, -1e9) + delay - time.monotonic()
         if left > 0:
             await asyncio.sleep(left)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kbtui.assistant.conversation_tools import resolve_included_kinds
+from kbtui.assistant.conversation_tools import resolve_included_event_kinds
 from kbtui.citations import Citation
 from kbtui.citations.citation_export import format_conversation_markdown
 from kbtui.conversations.models import (
@@ -49,7 +49,9 @@ CITES = [
 
 def test_the_document_has_all_turns_and_their_sources() -> None:
     talk = conversation()
-    assert format_conversation_markdown(talk, CITES, talk.turns, resolve_included_kinds(None)) == (
+    assert format_conversation_markdown(
+        talk, CITES, talk.turns, resolve_included_event_kinds(None)
+    ) == (
         r"""# A \*starred\* title
 
 - Conversation: `jp-c17800836875`
@@ -118,7 +120,7 @@ The *answer*.
 def test_chosen_turns_and_kinds_alone_are_written() -> None:
     talk = conversation()
     text = format_conversation_markdown(
-        talk, CITES, talk.turns[:1], resolve_included_kinds(["chat"])
+        talk, CITES, talk.turns[:1], resolve_included_event_kinds(["chat"])
     )
     assert "### Jean" in text
     assert "### Assistant" in text
@@ -131,5 +133,5 @@ def test_chosen_turns_and_kinds_alone_are_written() -> None:
 def test_a_conversation_without_sources_says_so() -> None:
     talk = conversation()
     assert format_conversation_markdown(
-        talk, [], talk.turns, resolve_included_kinds(None)
+        talk, [], talk.turns, resolve_included_event_kinds(None)
     ).endswith("## Sources\n\nNo turn used a source.\n")

@@ -12,7 +12,7 @@ from jp_files import ID, Stream, jp_id, workspace_at, write
 from support import list_answer, read_answer
 
 from kbtui.assistant.conversation_answers import format_answer_as_xml
-from kbtui.assistant.conversation_tools import READ_LENGTH
+from kbtui.assistant.conversation_tools import MAX_READ_LENGTH
 from kbtui.errors import NothingFound, UsageError
 
 
@@ -289,16 +289,16 @@ def test_an_answer_over_the_limit_is_refused_with_what_would_fit(heavy: Path) ->
     with pytest.raises(UsageError) as caught:
         read(heavy)
     assert "10 turns" in caught.value.message
-    assert f"{READ_LENGTH:,}" in caught.value.message
+    assert f"{MAX_READ_LENGTH:,}" in caught.value.message
     hint = caught.value.hint or ""
     fitting = int(hint.partition("last=")[2].partition(" ")[0])
     assert fitting >= 2
-    assert size(read(heavy, last=fitting)) <= READ_LENGTH
+    assert size(read(heavy, last=fitting)) <= MAX_READ_LENGTH
     with pytest.raises(UsageError):
         read(heavy, last=fitting + 1)
-    assert size(read(heavy, include=["chat"])) < READ_LENGTH, "measured after include"
+    assert size(read(heavy, include=["chat"])) < MAX_READ_LENGTH, "measured after include"
     assert read(heavy, max_chars=None)["count"] == 10, "a person has no limit"
-    assert size(read(heavy, max_chars=1_000_000)) > READ_LENGTH
+    assert size(read(heavy, max_chars=1_000_000)) > MAX_READ_LENGTH
 
 
 def test_where_not_even_the_last_turn_fits_one_turn_is_offered(jp: Path) -> None:
@@ -307,7 +307,7 @@ def test_where_not_even_the_last_turn_fits_one_turn_is_offered(jp: Path) -> None
         with pytest.raises(UsageError) as caught:
             read(jp, **options)
         assert "turn=2" in (caught.value.hint or "")
-    assert size(read(jp, turn=2)) <= READ_LENGTH
+    assert size(read(jp, turn=2)) <= MAX_READ_LENGTH
 
 
 def test_a_single_turn_is_shortened_in_the_middle_of_its_longest_texts(jp: Path) -> None:
@@ -316,7 +316,7 @@ def test_a_single_turn_is_shortened_in_the_middle_of_its_longest_texts(jp: Path)
     stream.say("short answer").turn().ask("next")
     write(jp, stream)
     answer = read(jp, turn=1)
-    assert READ_LENGTH * 0.9 < size(answer) <= READ_LENGTH
+    assert MAX_READ_LENGTH * 0.9 < size(answer) <= MAX_READ_LENGTH
     request, call, result, said = answer["turns"][0]["events"]
     assert (request["content"], said["content"]) == ("short question", "short answer")
     assert call["arguments"]["path"] == "p"
@@ -337,7 +337,7 @@ def test_a_turn_of_very_many_events_loses_some_in_its_middle(jp: Path) -> None:
         stream.used("t", str(number), f"result {number}", n=number)
     write(jp, stream.say("last"))
     answer = read(jp, turn=1)
-    assert READ_LENGTH * 0.8 < size(answer) <= READ_LENGTH
+    assert MAX_READ_LENGTH * 0.8 < size(answer) <= MAX_READ_LENGTH
     events = answer["turns"][0]["events"]
     assert events[0]["content"] == "first"
     assert events[-1]["content"] == "last"

@@ -65,7 +65,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
 ) -> None:
     def searched(*words: str) -> set[str]:
         parser = CommandParser(prog="kbtui search")
-        search.declare_search_arguments(parser)
+        search.declare_search_command_arguments(parser)
         args = parser.parse_args(words)
         question = SearchRequest(" ".join(args.query), mode="lexical", **parse_filter_options(args))
         return {

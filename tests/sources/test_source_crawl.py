@@ -338,7 +338,7 @@ def test_a_host_is_not_asked_faster_than_it_wants(project: SourceWorkspace, site
         "/b": page("B"),  # type: ignore[dict-item]
     }
     project.crawl(site.url())
-    project.run(limits=SourceLimits(delay=0.0, delay_most=1.0))
+    project.run(limits=SourceLimits(delay=0.0, max_delay=1.0))
     assert len(times) == 3
     assert all(later - earlier >= 0.15 for earlier, later in pairwise(times))
 

@@ -19,7 +19,7 @@ from kbtui.userdata.userdata import SourceRunRecord
 Handler = BaseHTTPRequestHandler
 Page = str | bytes | tuple[int, dict[str, str], bytes] | Callable[[Handler], None]
 
-FAST = SourceLimits(delay=0.0, delay_most=0.2, seconds=30.0, connect_seconds=20.0)
+FAST = SourceLimits(delay=0.0, max_delay=0.2, seconds=30.0, connect_seconds=20.0)
 
 
 class Site:

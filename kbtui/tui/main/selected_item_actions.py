@@ -385,7 +385,7 @@ def prepare_conversation_export(
     library: Library, conversation: str, values: FormValues
 ) -> tuple[Path, str]:
     """Return the path and the text for the export form; raise `KbtuiError` if the path is invalid."""
-    from kbtui.assistant.conversation_tools import resolve_included_kinds
+    from kbtui.assistant.conversation_tools import resolve_included_event_kinds
     from kbtui.citations.citation_export import format_conversation_markdown
 
     if not values["path"]:
@@ -398,7 +398,7 @@ def prepare_conversation_export(
     check_export_path(library.workspace, path)
     found = library.load_conversation(conversation)
     citations = library.extract_citations(found)
-    kinds = resolve_included_kinds(EXPORTED_KINDS[values["what"]])
+    kinds = resolve_included_event_kinds(EXPORTED_KINDS[values["what"]])
     return path, format_conversation_markdown(found, citations, found.turns, kinds)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def declare_tools_arguments(parser: ArgumentParser) -> None:
+def declare_tools_command_arguments(parser: ArgumentParser) -> None:
     add, text = parser.add_argument, "print the definitions, or install or uninstall them for JP"
     add("action", choices=["schema", "install", "uninstall"], help=text)
     add("--yes", "-y", action="store_true", help="do not ask for confirmation")
@@ -192,7 +192,7 @@ def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChan
         print_to_stderr("`kbtui` is not on the PATH, so JP cannot run it")
 
 
-def declare_tool_arguments(parser: ArgumentParser) -> None:
+def declare_tool_command_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("context", metavar="CONTEXT_JSON", help="action, root, conversation_id")
     parser.add_argument("tool", metavar="TOOL_JSON", help="name, arguments")
 
@@ -209,7 +209,7 @@ def run_tool_command(args: Namespace) -> int:
     return 0 if found["type"] == "success" else 1
 
 
-def declare_mcp_arguments(parser: ArgumentParser) -> None:
+def declare_mcp_command_arguments(parser: ArgumentParser) -> None:
     text = "the id of the calling conversation, which is not searched"
     parser.add_argument("--current", metavar="ID", help=text)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def declare_tui_arguments(parser: ArgumentParser) -> None:
+def declare_tui_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--fresh", action="store_true", help="do not restore the last session")
     add("--plain", action="store_true", help="for screen readers: one pane, no frames")
@@ -31,11 +31,11 @@ def open_tui(
     workspace: str | None,
     reference: str | None = None,
     *,
-    first: str | None = None,
+    default_reference: str | None = None,
     fresh: bool = False,
     plain: bool = False,
 ) -> int:
-    """Open the TUI at `reference`, or at `first` if there is no session to restore."""
+    """Open the TUI at `reference`, or at `default_reference` if there is no session to restore."""
     hint = "`kbtui search WORDS` prints hits; `kbtui --help` lists the commands"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         message = "the TUI needs a terminal, but input or output is a pipe or a file"
@@ -52,7 +52,7 @@ def open_tui(
     library = open_workspace(workspace)
     try:
         ref = library.resolve_reference(reference) if reference else None
-        begin = library.resolve_reference(first) if first else None
+        begin = library.resolve_reference(default_reference) if default_reference else None
         from kbtui.tui.app import TuiStartOptions, run_tui
 
         return run_tui(library, ref, TuiStartOptions(first=begin, fresh=fresh, plain=plain))
@@ -61,7 +61,7 @@ def open_tui(
         library.close()
 
 
-def declare_demo_arguments(parser: ArgumentParser) -> None:
+def declare_demo_command_arguments(parser: ArgumentParser) -> None:
     text = "print the path of the copy instead of opening it"
     parser.add_argument("--path", action="store_true", help=text)
 
@@ -72,7 +72,7 @@ def run_demo_command(args: Namespace) -> int:
     if args.path:
         print_result(f"{root}\n")
         return 0
-    return open_tui(str(root), first="guide/about")
+    return open_tui(str(root), default_reference="guide/about")
 
 
 def copy_demo_workspace() -> Path:
@@ -122,7 +122,7 @@ def find_demo_workspace() -> Path:
     raise WorkspaceError("this installation has no demo workspace", where=str(package))
 
 
-def declare_serve_arguments(parser: ArgumentParser) -> None:
+def declare_serve_command_arguments(parser: ArgumentParser) -> None:
     add, text = parser.add_argument, "the port (8000); with 0, any free port"
     add("--port", type=int, default=8000, metavar="N", help=text)
     text = "the address to listen on (127.0.0.1)"
