@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.formats import jp
+from kbtui.conversations.formats.jp import JpFormat
 from kbtui.errors import NothingFound
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation, ConversationInfo
     from kbtui.workspace import Workspace
 
-FORMATS: tuple[ConversationFormat, ...] = (jp,)
-"""The known formats. A new one is a module that implements `ConversationFormat`."""
+FORMATS: tuple[ConversationFormat, ...] = (JpFormat(),)
+"""The known formats."""
 
 
 def get_conversation_format(info: ConversationInfo) -> ConversationFormat:
     """Return the format of a conversation."""
-    return next(one for one in FORMATS if info.id.startswith(one.ID_PREFIX))
+    return next(one for one in FORMATS if info.id.startswith(one.id_prefix))
 
 
 def list_conversations(
@@ -133,7 +133,7 @@ def _iterate_stored_conversations(
     workspace: Workspace, only: str | None = None
 ) -> Iterator[StoredConversation]:
     for one in FORMATS:
-        if only is None or only.startswith(one.ID_PREFIX):
+        if only is None or only.startswith(one.id_prefix):
             yield from one.find_stored_conversations(workspace, only)[0]
 
 

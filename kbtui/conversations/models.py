@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Presence = Literal["projected", "user_local", "external"]
 """Where JP keeps a conversation: in both roots, in the user's own, or in the workspace alone."""
@@ -22,7 +22,8 @@ class ConversationInfo:
     its file, as `jp c ls` does; None until they are counted. All times have the time zone UTC.
     `size` is in bytes. `problem` says why the conversation, or a part of it, cannot be read.
     `signature` changes whenever one of its files does. `parent` is the id of the conversation
-    that this one belongs to.
+    that this one belongs to. `agent` is the name of its format. `working_directory` is where the
+    agent ran, and `worktree` is the name of the Git worktree if it ran in another one than this.
     """
 
     id: str
@@ -31,7 +32,7 @@ class ConversationInfo:
     events_path: Path | None
     base_config_path: Path | None
     archived: bool
-    presence: Presence
+    presence: Presence | None
     created_at: datetime
     updated_at: datetime | None = None
     last_event_at: datetime | None = None
@@ -45,6 +46,9 @@ class ConversationInfo:
     signature: str = ""
     problem: str | None = None
     parent: str | None = None
+    agent: str = "jp"
+    working_directory: str | None = None
+    worktree: str | None = None
 
     @property
     def ref(self) -> str:
@@ -97,6 +101,8 @@ class Turn:
     events: list[ConversationEvent]
     model: str | None = None
     started_at: datetime | None = None
+    is_rewound: bool = False
+    """Whether the person went back to an earlier turn, so that the model no longer sees this one."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +212,8 @@ class TurnResumePoint:
     configured: bool = False
     problem: str | None = None
     waiting: tuple[str, ...] = ()
+    state: dict[str, Any] | None = None
+    """What else the format must know to resume here, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -221,3 +229,26 @@ class ConversationPart:
     start: TurnResumePoint | None
     mark: TurnResumePoint | None
     is_last: bool
+
+
+@dataclass(frozen=True)
+class ConversationUsage:
+    """The tokens that a conversation used, each None if its files do not say.
+
+    `input_tokens` excludes tokens that were read from or written to the provider's cache.
+    `is_estimate` says that the agent itself only estimated them.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    total_tokens: int | None = None
+    is_estimate: bool = False
+
+
+class ResumeCommand(NamedTuple):
+    """A command that continues a conversation, and the directory in which it must run."""
+
+    words: tuple[str, ...]
+    directory: str

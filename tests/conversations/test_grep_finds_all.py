@@ -20,7 +20,7 @@ from kbtui.conversations.conversation_grep import (
 )
 from kbtui.conversations.event_kinds import get_event_role
 from kbtui.conversations.formats.conversation_format import DecodedTurns
-from kbtui.conversations.formats.jp import decode_turns
+from kbtui.conversations.formats.jp.conversation_loader import decode_turns
 from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
 from kbtui.conversations.formats.jp.json_reader import parse_json_array
 from kbtui.conversations.models import ConversationInfo

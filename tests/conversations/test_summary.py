@@ -13,7 +13,7 @@ from kbtui.conversations.conversation_repository import (
     list_conversations,
     load_conversation,
 )
-from kbtui.conversations.formats.jp import read_conversation_tools_and_models
+from kbtui.conversations.formats.jp.conversation_loader import read_conversation_tools_and_models
 from kbtui.conversations.formats.jp.stored_conversations import JpStoredConversation
 from kbtui.conversations.models import ConversationInfo
 

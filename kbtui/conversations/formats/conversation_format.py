@@ -1,11 +1,14 @@
 """The interface of a conversation format: how kbtui reads the conversations of one agent.
 
-A format is a module, or a package, with the attributes of `ConversationFormat`. It is listed in
-`FORMATS` of `kbtui/conversations/conversation_repository.py`, which is the only module that imports it.
+A format is an instance of a subclass of `ConversationFormat`. Those that kbtui has are listed in
+`kbtui/conversations/conversation_repository.py`; other packages add theirs by the entry-point group
+`kbtui.conversation_formats`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationPart,
         ConversationToolsAndModels,
+        ConversationUsage,
+        ResumeCommand,
         Turn,
         TurnResumePoint,
     )
@@ -60,37 +65,59 @@ class StoredConversation(Protocol):
         """Read the metadata but no events. Never raises; `problem` says what is wrong."""
 
 
-class ConversationFormat(Protocol):
-    """The functions of a format.
+class ConversationFormat(ABC):
+    """How the conversations of one agent are found and read.
 
-    A function that takes a `ConversationInfo` is called only with objects that this format made.
+    A format must define `name`, `label`, `id_prefix`, `find_stored_conversations` and
+    `load_conversation`. The other methods have defaults, which read a conversation as a whole.
+    A method that takes a `ConversationInfo` is called only with objects that this format made.
     """
 
-    ID_PREFIX: str
-    """The prefix of this format's ids, such as `jp-c`."""
+    name: str
+    """The agent's name in settings and filters, such as `claude-code`."""
+    label: str
+    """The agent's name on screens, such as `Claude Code`."""
+    id_prefix: str
+    """The prefix of the ids of this format, such as `claude-`."""
 
+    @abstractmethod
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
         """Find every conversation of a workspace, or the one with the id `only`."""
 
-    def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
-        """Count the unreadable conversations that the agent moved away, by directory."""
-
-    def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with `last_event_at`, reading as little as possible."""
-
-    def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with `events_count` and `last_event_at`."""
-
+    @abstractmethod
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises; `problems` says what is wrong."""
 
+    def list_watched_directories(self, workspace: Workspace) -> list[Path]:
+        """Return the directories in which conversations of a workspace appear and change."""
+        return []
+
+    def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
+        """Count the unreadable conversations that the agent moved away, by directory."""
+        return {}
+
+    def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
+        """Return `info` with `last_event_at`, reading as little as possible."""
+        return info
+
+    def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
+        """Return `info` with `events_count` and `last_event_at`."""
+        if info.events_count is not None:
+            return info
+        turns = self.decode_turns(info)
+        count = sum(len(turn.events) for turn in turns.turns)
+        problem = info.problem or turns.problem
+        return replace(info, events_count=count, last_event_at=turns.last_event_at, problem=problem)
+
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """Load the first turns of a long conversation; None if it must be loaded whole."""
+        return None
 
     def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
         """Return whether a conversation is long enough for `load_conversation_part`."""
+        return False
 
     def load_conversation_part(
         self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
@@ -99,14 +126,33 @@ class ConversationFormat(Protocol):
 
         Returns None if the conversation must be loaded whole.
         """
+        return None
 
     def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
         """Decode all turns for searching, without metadata and configuration. Never raises."""
+        conversation = self.load_conversation(info)
+        problem = next(iter(conversation.problems), None)
+        return DecodedTurns(conversation.turns, conversation.info.last_event_at, problem)
 
     def read_conversation_tools_and_models(
         self, info: ConversationInfo
     ) -> ConversationToolsAndModels:
-        """Return the tools and models used in a conversation, without decoding its texts.
+        """Return the tools and models used in a conversation. Never raises."""
+        from kbtui.conversations.models import ConversationToolsAndModels
 
-        Never raises.
-        """
+        conversation = self.load_conversation(info)
+        events = [event for turn in conversation.turns for event in turn.events]
+        tools = {event.name for event in events if event.kind == "tool_call_request" and event.name}
+        models = {turn.model for turn in conversation.turns if turn.model}
+        problem = next(iter(conversation.problems), None)
+        return ConversationToolsAndModels(
+            frozenset(tools), frozenset(models), len(conversation.turns), problem
+        )
+
+    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
+        """Return what a conversation used; None if its files do not say. Never raises."""
+        return None
+
+    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+        """Return the command that continues a conversation in its agent, None if there is none."""
+        return None

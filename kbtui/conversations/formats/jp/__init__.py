@@ -1,48 +1,87 @@
-"""JP's format of conversations, an implementation of `ConversationFormat`.
+"""JP's format of conversations.
 
 The functions that read events are imported on first use: listing and completion need none of them.
 """
 
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-from kbtui.conversations.formats.jp.stored_conversations import (
-    ID_PREFIX,
-    count_trashed_conversations,
-    find_stored_conversations,
-    list_conversations_for_completion,
-)
+from typing import TYPE_CHECKING
+
+from kbtui.conversations.formats.conversation_format import ConversationFormat, DecodedTurns
+from kbtui.conversations.formats.jp import stored_conversations
 
 if TYPE_CHECKING:
-    from kbtui.conversations.formats.jp.conversation_loader import (
-        add_event_count,
-        add_last_event_time,
-        can_load_conversation_parts,
-        decode_turns,
-        load_conversation,
-        load_conversation_beginning,
-        load_conversation_part,
-        read_conversation_tools_and_models,
+    from collections.abc import Sequence
+
+    from kbtui.conversations.formats.conversation_format import (
+        StoredConversation,
+        UnusableConversationDirectory,
     )
-
-__all__ = [
-    "ID_PREFIX",
-    "add_event_count",
-    "add_last_event_time",
-    "can_load_conversation_parts",
-    "count_trashed_conversations",
-    "decode_turns",
-    "find_stored_conversations",
-    "list_conversations_for_completion",
-    "load_conversation",
-    "load_conversation_beginning",
-    "load_conversation_part",
-    "read_conversation_tools_and_models",
-]
+    from kbtui.conversations.models import (
+        Conversation,
+        ConversationInfo,
+        ConversationPart,
+        ConversationToolsAndModels,
+        TurnResumePoint,
+    )
+    from kbtui.workspace import Workspace
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+class JpFormat(ConversationFormat):
+    """The conversations of JP, in the workspace and in JP's directory of the user."""
 
-    return getattr(import_module(f"{__name__}.conversation_loader"), name)
+    name = "jp"
+    label = "JP"
+    id_prefix = stored_conversations.ID_PREFIX
+
+    def find_stored_conversations(
+        self, workspace: Workspace, only: str | None = None
+    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+        return stored_conversations.find_stored_conversations(workspace, only)
+
+    def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
+        return stored_conversations.count_trashed_conversations(workspace)
+
+    def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
+        from kbtui.conversations.formats.jp import conversation_loader
+
+        return conversation_loader.add_last_event_time(info)
+
+    def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
+        from kbtui.conversations.formats.jp import conversation_loader
+
+        return conversation_loader.add_event_count(info)
+
+    def load_conversation(self, info: ConversationInfo) -> Conversation:
+        from kbtui.conversations.formats.jp import conversation_loader
+
+        return conversation_loader.load_conversation(info)
+
+    def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
+        from kbtui.conversations.formats.jp import conversation_loader
+
+        return conversation_loader.load_conversation_beginning(info)
+
+    def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
+        from kbtui.conversations.formats.jp import conversation_loader
+
+        return conversation_loader.can_load_conversation_parts(info)
+
+    def load_conversation_part(
+        self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
+    ) -> ConversationPart | None:
+        from kbtui.conversations.formats.jp import conversation_loader
+
+        return conversation_loader.load_conversation_part(info, mark, size)
+
+    def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
+        from kbtui.conversations.formats.jp import conversation_loader
+
+        return conversation_loader.decode_turns(info)
+
+    def read_conversation_tools_and_models(
+        self, info: ConversationInfo
+    ) -> ConversationToolsAndModels:
+        from kbtui.conversations.formats.jp import conversation_loader
+
+        return conversation_loader.read_conversation_tools_and_models(info)

@@ -1,0 +1,331 @@
+"""Reads conversations that an agent appends to a file as JSON Lines, one record a line.
+
+Such a file is read line by line and never as a whole. Once it has grown, reading resumes at the
+beginning of its last turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from kbtui.conversations.formats.conversation_format import ConversationFormat, DecodedTurns
+from kbtui.conversations.formats.jp.json_reader import open_regular_file
+from kbtui.conversations.models import (
+    Conversation,
+    ConversationCompaction,
+    ConversationInfo,
+    ConversationPart,
+    ConversationToolsAndModels,
+    ConversationUsage,
+    TurnResumePoint,
+)
+from kbtui.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kbtui.conversations.formats.turn_builder import TurnBuilder
+
+LINE_BYTES_MAX = 32 << 20
+"""The maximum length in bytes of a line that is parsed; longer lines are skipped and reported."""
+BLOCK_BYTES = 1 << 20
+BEGINNING_BYTES = 1 << 20
+PARTS_FROM = 128 << 10
+"""The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
+
+
+class JsonlRecord(NamedTuple):
+    """A line of a file: the bytes it covers, with its line end, and its value.
+
+    If `problem` is not None, the line cannot be read, and `value` is None.
+    """
+
+    start: int
+    end: int
+    line: bytes
+    value: Any
+    problem: str | None = None
+
+
+def iterate_jsonl_records(
+    file: int, start: int = 0, end: int | None = None
+) -> Iterator[JsonlRecord]:
+    """Yield the records of an open file from byte `start` to before byte `end`.
+
+    Empty lines are skipped. A last line without a line end may still be written, so it is left out
+    unless it is a complete object. A line longer than `LINE_BYTES_MAX` is reported without its bytes.
+    """
+    rest, at, position = b"", start, start
+    skipped = 0
+    while True:
+        wanted = BLOCK_BYTES if end is None else min(BLOCK_BYTES, end - position)
+        block = os.pread(file, wanted, position) if wanted > 0 else b""
+        if not block:
+            break
+        position += len(block)
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            size = skipped + len(line) + 1
+            if skipped or len(line) > LINE_BYTES_MAX:
+                yield _make_too_long_record(at, at + size)
+            elif line.strip():
+                yield _parse_jsonl_line(at, line, b"\n")
+            at += size
+            skipped = 0
+        if len(rest) > LINE_BYTES_MAX:
+            skipped += len(rest)
+            rest = b""
+    if skipped:
+        return
+    if rest.strip():
+        record = _parse_jsonl_line(at, rest, b"")
+        if record.problem is None and type(record.value) is dict:
+            yield record
+
+
+def _make_too_long_record(start: int, end: int) -> JsonlRecord:
+    problem = f"is longer than {LINE_BYTES_MAX >> 20} MB"
+    return JsonlRecord(start, end, b"", None, problem)
+
+
+def _parse_jsonl_line(start: int, line: bytes, line_end: bytes) -> JsonlRecord:
+    end = start + len(line) + len(line_end)
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        try:
+            value = orjson.loads(line.decode("utf-8", "replace"))
+        except orjson.JSONDecodeError:
+            return JsonlRecord(start, end, line + line_end, None, f"is not JSON: {error.msg}")
+        return JsonlRecord(start, end, line + line_end, value)
+    return JsonlRecord(start, end, line + line_end, value)
+
+
+class JsonlConversationParser:
+    """Parses the records of one conversation in order. Each format has a subclass.
+
+    A parser that resumes at a mark gets the `state` that `make_state` returned there.
+    """
+
+    def __init__(self, builder: TurnBuilder, state: dict[str, Any] | None = None) -> None:
+        self.builder = builder
+        self.compactions: list[ConversationCompaction] = []
+        self.title: str | None = None
+
+    def starts_turn(self, record: dict[str, Any]) -> bool:
+        """Return whether a record is what a person asked."""
+        raise NotImplementedError
+
+    def parse_record(self, record: dict[str, Any]) -> None:
+        """Parse the next record; a value of the wrong type may raise any error."""
+        raise NotImplementedError
+
+    def make_state(self) -> dict[str, Any] | None:
+        """Return what a parser must know to resume here, as JSON."""
+        return None
+
+    @property
+    def usage(self) -> ConversationUsage | None:
+        """The tokens used so far; None if the records do not say."""
+        return None
+
+
+class JsonlConversationFormat(ConversationFormat):
+    """A format whose conversations are files of JSON Lines; `ConversationInfo.events_path` is the file."""
+
+    @abstractmethod
+    def make_parser(
+        self, builder: TurnBuilder, state: dict[str, Any] | None
+    ) -> JsonlConversationParser:
+        """Return a parser, which resumes at a mark with the state `state`, or starts if that is None."""
+
+    def load_conversation(self, info: ConversationInfo) -> Conversation:
+        """Load a conversation. Never raises; `problems` says what is wrong."""
+        parser, problem = self._parse_file(info)
+        return _make_conversation(info, parser, [problem] if problem else [])
+
+    def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
+        """Load the first turns of a long conversation; None if it must be loaded whole."""
+        if info.size <= BEGINNING_BYTES:
+            return None
+        parser, _ = self._parse_file(info, BEGINNING_BYTES)
+        return _make_conversation(info, parser, []) if parser.builder.turns else None
+
+    def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
+        """Decode all turns for searching. Never raises."""
+        parser, problem = self._parse_file(info)
+        builder = parser.builder
+        problem = problem or next(iter(builder.problems), None)
+        return DecodedTurns(builder.turns, builder.last_time, problem)
+
+    def read_conversation_tools_and_models(
+        self, info: ConversationInfo
+    ) -> ConversationToolsAndModels:
+        """Return the tools and models used in a conversation. Never raises."""
+        found = self.decode_turns(info)
+        events = [event for turn in found.turns for event in turn.events]
+        tools = {event.name for event in events if event.kind == "tool_call_request" and event.name}
+        models = {turn.model for turn in found.turns if turn.model}
+        return ConversationToolsAndModels(
+            frozenset(tools), frozenset(models), len(found.turns), found.problem
+        )
+
+    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
+        """Return what a conversation used; None if its file does not say. Never raises."""
+        return self._parse_file(info)[0].usage
+
+    def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
+        """Return whether a conversation is long enough for `load_conversation_part`."""
+        return info.events_path is not None and info.size >= PARTS_FROM
+
+    def load_conversation_part(
+        self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
+    ) -> ConversationPart | None:
+        """Load about `size` bytes of the file, but at least one turn, from `mark` on.
+
+        If the file has changed before the mark, the part starts at the beginning of the file. Returns
+        None if a tool result belongs to a call before the mark, or if the file cannot be read.
+        """
+        if info.events_path is None:
+            return None
+        try:
+            with open_regular_file(str(info.events_path)) as (file, file_size):
+                digest = _hash_file_until(file, mark) if mark else None
+                if digest is None:
+                    mark, digest = None, hashlib.sha256()
+                return self._read_part(info, file, file_size, mark, digest, size)
+        except WorkspaceError:
+            return None
+
+    def _read_part(
+        self,
+        info: ConversationInfo,
+        file: int,
+        file_size: int,
+        start: TurnResumePoint | None,
+        digest: Any,
+        size: int,
+    ) -> ConversationPart | None:
+        from kbtui.conversations.formats.turn_builder import TurnBuilder
+
+        before = start or TurnResumePoint(0, "", 0, 0)
+        builder = TurnBuilder(turns=before.turns, count=before.elements)
+        builder.problems += [before.problem] if before.problem else []
+        parser = self.make_parser(builder, before.state)
+        waiting = set(before.waiting)
+        mark, is_last = start, True
+        for record in iterate_jsonl_records(file, before.offset, file_size):
+            if type(record.value) is dict and _starts_turn(parser, record.value):
+                if record.start > before.offset:
+                    mark = TurnResumePoint(
+                        record.start,
+                        digest.hexdigest(),
+                        builder.turn_count,
+                        builder.count,
+                        problem=next(iter(builder.problems), None),
+                        waiting=tuple(sorted(waiting.union(builder.open_call_ids))),
+                        state=parser.make_state(),
+                    )
+                if record.start - before.offset >= size and builder.turns:
+                    is_last = False
+                    break
+            _parse_jsonl_record(parser, record)
+            digest.update(record.line)
+            if not record.line:
+                _hash_bytes(digest, file, record.start, record.end)
+        if any(
+            event.kind == "tool_call_response" and event.call_id in waiting
+            for turn in builder.turns
+            for event in turn.events
+        ):
+            return None
+        conversation = _make_conversation(info, parser, [])
+        return ConversationPart(conversation, start, mark, is_last)
+
+    def _parse_file(
+        self, info: ConversationInfo, size: int | None = None
+    ) -> tuple[JsonlConversationParser, str | None]:
+        """Parse the records of the first `size` bytes; return the parser and a problem of the file."""
+        from kbtui.conversations.formats.turn_builder import TurnBuilder
+
+        parser = self.make_parser(TurnBuilder(), None)
+        if info.events_path is None:
+            return parser, None
+        try:
+            with open_regular_file(str(info.events_path)) as (file, _):
+                for record in iterate_jsonl_records(file, 0, size):
+                    _parse_jsonl_record(parser, record)
+        except WorkspaceError as error:
+            return parser, error.message
+        return parser, None
+
+
+def _starts_turn(parser: JsonlConversationParser, record: dict[str, Any]) -> bool:
+    try:
+        return parser.starts_turn(record)
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError):
+        return False
+
+
+def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) -> None:
+    """Parse a record; if it is damaged, report it, and show what can be read of it."""
+    builder = parser.builder
+    if record.problem is not None:
+        builder.add_problem(f"record {builder.count} {record.problem}")
+    elif type(record.value) is not dict:
+        builder.add_problem(f"record {builder.count} is not an object")
+    else:
+        try:
+            parser.parse_record(record.value)
+        except (
+            TypeError,
+            ValueError,
+            KeyError,
+            AttributeError,
+            IndexError,
+            RecursionError,
+        ) as error:
+            kind = record.value.get("type")
+            name = kind if type(kind) is str else "record"
+            event = builder.add_unknown_event(name, record.value)
+            builder.add_event_problem(event, f"cannot be read: {error}")
+    builder.count += 1
+
+
+def _make_conversation(
+    info: ConversationInfo, parser: JsonlConversationParser, problems: list[str]
+) -> Conversation:
+    """Return a conversation with what has been parsed so far."""
+    builder = parser.builder
+    problems = [*problems, *builder.problems]
+    if builder.more_problems:
+        noun = "problem" if builder.more_problems == 1 else "problems"
+        problems.append(f"{builder.more_problems} more {noun}")
+    return Conversation(
+        replace(info, events_count=builder.count, last_event_at=builder.last_time),
+        builder.turns,
+        compactions=parser.compactions,
+        problems=problems,
+        model=builder.model,
+        leading=builder.leading,
+        more_problems=builder.more_problems,
+    )
+
+
+def _hash_file_until(file: int, mark: TurnResumePoint) -> Any:
+    """Return the SHA-256 of the file up to the mark, or None if the mark has another hash."""
+    digest = hashlib.sha256()
+    _hash_bytes(digest, file, 0, mark.offset)
+    return digest if digest.hexdigest() == mark.digest else None
+
+
+def _hash_bytes(digest: Any, file: int, start: int, end: int) -> None:
+    while start < end and (block := os.pread(file, min(BLOCK_BYTES, end - start), start)):
+        digest.update(block)
+        start += len(block)

@@ -1,0 +1,92 @@
+"""A conversation that an agent keeps in one file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbtui.conversations.models import ConversationInfo
+
+if TYPE_CHECKING:
+    from kbtui.conversations.project_directories import ProjectDirectory
+
+TITLE_CHARACTERS = 80
+"""The maximum length of a title that is made from the first request."""
+
+
+@dataclass(slots=True)
+class SessionFile:
+    """The file of one conversation, found but not read.
+
+    `read_facts` reads the fields of `ConversationInfo` that this class does not know, such as the
+    title and the creation time; it may raise `OSError`, `ValueError` or `KbtuiError`.
+    """
+
+    id: str
+    agent: str
+    path: str
+    status: os.stat_result
+    project: ProjectDirectory
+    working_directory: str
+    read_facts: Callable[[SessionFile], dict[str, Any]]
+    is_archived: bool = False
+    parent: str | None = None
+
+    @property
+    def signature(self) -> str:
+        """A digest of path, inode, size and modification time; it changes if the file does."""
+        state = self.status
+        text = f"{self.path}\0{state.st_ino}\0{state.st_size}\0{state.st_mtime_ns}"
+        return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+
+    def read_conversation_info(self) -> ConversationInfo:
+        """Read the metadata but no events. Never raises; `problem` says what is wrong."""
+        facts, problem = {}, None
+        try:
+            facts = self.read_facts(self)
+        except Exception as error:  # noqa: BLE001  (a damaged file must not hide the others)
+            problem = getattr(error, "message", None) or str(error)
+        modified = datetime.fromtimestamp(self.status.st_mtime, UTC)
+        values: dict[str, Any] = {
+            "id": self.id,
+            "title": None,
+            "directory": Path(self.path).parent,
+            "events_path": Path(self.path),
+            "base_config_path": None,
+            "archived": self.is_archived,
+            "presence": None,
+            "created_at": modified,
+            "updated_at": modified,
+            "last_activated_at": modified,
+            "size": self.status.st_size,
+            "signature": self.signature,
+            "problem": problem,
+            "parent": self.parent,
+            "agent": self.agent,
+            "working_directory": self.working_directory,
+            "worktree": self.project.worktree,
+        }
+        return ConversationInfo(**(values | facts))
+
+
+def stat_session_file(path: str) -> os.stat_result | None:
+    """Return the state of a regular file; None if it does not exist or is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  (thousands)
+    except OSError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def make_title_from_request(text: str) -> str | None:
+    """Return the first line of a request, cut to `TITLE_CHARACTERS`; None if there is no text."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if len(line) > TITLE_CHARACTERS:
+        line = line[: TITLE_CHARACTERS - 1].rstrip() + "…"
+    return line or None

@@ -1,0 +1,120 @@
+"""Finds out which project a conversation belongs to, from the directory in which its agent ran."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kbtui.workspace import Workspace
+
+
+class ProjectDirectory(NamedTuple):
+    """A directory whose conversations belong to a workspace.
+
+    `worktree` is the name of the Git worktree that it is or lies in; None for the workspace itself.
+    """
+
+    path: str
+    worktree: str | None
+
+
+class ProjectDirectories:
+    """The directories whose conversations belong to one workspace.
+
+    They are the workspace itself and the same directory in the other worktrees of its Git repository.
+    A directory inside that has a `.jp` of its own is another workspace.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        root = str(workspace.root)
+        worktrees = find_other_worktrees(root)
+        self.directories = [
+            ProjectDirectory(root, None),
+            *(ProjectDirectory(path, os.path.basename(top)) for top, path in worktrees),  # noqa: PTH119
+        ]
+        self.find_directory_of = lru_cache(maxsize=None)(self._find_directory_of)
+
+    def _find_directory_of(self, working_directory: str) -> ProjectDirectory | None:
+        """Return the project's directory that contains `working_directory`, None if none does."""
+        path = os.path.normpath(working_directory)
+        containing = [
+            one
+            for one in self.directories
+            if path == one.path or path.startswith(one.path.rstrip("/") + "/")
+        ]
+        if not containing:
+            return None
+        found = max(containing, key=lambda one: len(one.path))
+        while path != found.path:
+            if os.path.isdir(f"{path}/.jp"):  # noqa: PTH112
+                return None
+            path = os.path.dirname(path)  # noqa: PTH120
+        return found
+
+
+def find_other_worktrees(root: str) -> list[tuple[str, str]]:
+    """Return the other worktrees of the Git repository around `root`, and `root`'s path in each.
+
+    Reads Git's files, because starting `git` takes longer than all of this.
+    """
+    top = _find_git_root(root)
+    if top is None:
+        return []
+    common = _find_common_git_directory(top)
+    if common is None:
+        return []
+    tops = []
+    if os.path.basename(common) == ".git":  # noqa: PTH119
+        tops.append(os.path.dirname(common))  # noqa: PTH120
+    try:
+        with os.scandir(f"{common}/worktrees") as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                # `gitdir` has the path of the worktree's `.git` file.
+                if link := _read_first_line(f"{entry.path}/gitdir"):
+                    tops.append(os.path.dirname(os.path.join(entry.path, link)))  # noqa: PTH118, PTH120
+    except OSError:
+        pass
+    inside = os.path.relpath(root, top)
+    found = []
+    for other in dict.fromkeys(map(os.path.normpath, tops)):
+        if other != top:
+            found.append((other, os.path.normpath(f"{other}/{inside}")))
+    return found
+
+
+def find_repository_root(directory: str) -> str | None:
+    """Return the root of the Git repository or worktree at or above a directory, or None."""
+    return _find_git_root(directory)
+
+
+def _find_git_root(directory: str) -> str | None:
+    below = ""
+    while directory != below:
+        if os.path.exists(f"{directory}/.git"):  # noqa: PTH110
+            return directory
+        directory, below = os.path.dirname(directory), directory  # noqa: PTH120
+    return None
+
+
+def _find_common_git_directory(top: str) -> str | None:
+    """Return the `.git` directory that all worktrees of a repository share."""
+    git = f"{top}/.git"
+    if os.path.isdir(git):  # noqa: PTH112
+        return git
+    line = _read_first_line(git) or ""
+    if not line.startswith("gitdir:"):
+        return None
+    own = os.path.normpath(os.path.join(top, line.removeprefix("gitdir:").strip()))  # noqa: PTH118
+    common = _read_first_line(f"{own}/commondir")
+    return os.path.normpath(os.path.join(own, common)) if common else own  # noqa: PTH118
+
+
+def _read_first_line(path: str) -> str | None:
+    try:
+        lines = Path(path).read_text("utf-8", "surrogateescape").splitlines()
+    except (OSError, ValueError):
+        return None
+    return lines[0].strip() if lines else None
