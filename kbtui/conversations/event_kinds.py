@@ -75,6 +75,7 @@ _KINDS = (
     EventKind(
         "inquiry_response", "inquiry", "tool_results", "Answer", is_indexed=False, is_response=True
     ),
+    EventKind("notice", "notice", "chat", "Notice", is_embedded=False, colour="dim"),
     EventKind("unknown", "unknown", None, "Unknown event", is_indexed=False),
 )
 EVENT_KINDS = {kind.name: kind for kind in _KINDS}

@@ -71,18 +71,16 @@ def find_other_worktrees(root: str) -> list[tuple[str, str]]:
         tops.append(os.path.dirname(common))  # noqa: PTH120
     try:
         with os.scandir(f"{common}/worktrees") as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                # `gitdir` has the path of the worktree's `.git` file.
-                if link := _read_first_line(f"{entry.path}/gitdir"):
-                    tops.append(os.path.dirname(os.path.join(entry.path, link)))  # noqa: PTH118, PTH120
+            folders = sorted(entry.path for entry in entries)
     except OSError:
-        pass
+        folders = []
+    for folder in folders:
+        # `gitdir` has the path of the worktree's `.git` file.
+        if link := _read_first_line(f"{folder}/gitdir"):
+            tops.append(os.path.dirname(os.path.join(folder, link)))  # noqa: PERF401, PTH118, PTH120
     inside = os.path.relpath(root, top)
-    found = []
-    for other in dict.fromkeys(map(os.path.normpath, tops)):
-        if other != top:
-            found.append((other, os.path.normpath(f"{other}/{inside}")))
-    return found
+    others = dict.fromkeys(map(os.path.normpath, tops))
+    return [(other, os.path.normpath(f"{other}/{inside}")) for other in others if other != top]
 
 
 def find_repository_root(directory: str) -> str | None:

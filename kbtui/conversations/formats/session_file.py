@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kbtui.conversations.models import ConversationInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kbtui.conversations.project_directories import ProjectDirectory
 
 TITLE_CHARACTERS = 80
@@ -50,7 +51,7 @@ class SessionFile:
         facts, problem = {}, None
         try:
             facts = self.read_facts(self)
-        except Exception as error:  # noqa: BLE001  (a damaged file must not hide the others)
+        except Exception as error:
             problem = getattr(error, "message", None) or str(error)
         modified = datetime.fromtimestamp(self.status.st_mtime, UTC)
         values: dict[str, Any] = {

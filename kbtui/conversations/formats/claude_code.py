@@ -1,0 +1,575 @@
+"""Claude Code's format of conversations: a file of JSON Lines for each session and subagent."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
+from kbtui.conversations.formats.jp.json_reader import read_file_head, read_file_tail
+from kbtui.conversations.formats.jsonl_format import (
+    JsonlConversationFormat,
+    JsonlConversationParser,
+)
+from kbtui.conversations.formats.session_file import (
+    SessionFile,
+    make_title_from_request,
+    stat_session_file,
+)
+from kbtui.conversations.models import ConversationCompaction, ConversationUsage, ResumeCommand
+from kbtui.conversations.project_directories import ProjectDirectories
+from kbtui.dates import parse_timestamp
+from kbtui.text import format_json
+from kbtui.workspace import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from kbtui.conversations.formats.turn_builder import TurnBuilder
+    from kbtui.conversations.models import ConversationInfo
+    from kbtui.workspace import Workspace
+
+_HEAD_BYTES = 256 << 10
+"""How much of a file's beginning is read for the directory, the first request and the time."""
+_TAIL_BYTES = 64 << 10
+"""How much of a file's end is read for the title, which the agent writes again and again."""
+_FOLDER_CHARACTERS = 100
+"""How many characters of a folder's name are compared; the agent shortens longer names."""
+_SESSION_NAME = re.compile(r"[0-9A-Za-z_-]{1,80}")
+_SUBAGENT_NAME = re.compile(r"agent-(?!acompact-)([0-9A-Za-z_-]{1,60})")
+"""The names of subagents' files. Those of `acompact` are the summarizer's own transcripts."""
+_IGNORED_TYPES = frozenset(
+    {
+        "agent-name",
+        "ai-title",
+        "attachment",
+        "custom-title",
+        "file-history-snapshot",
+        "last-prompt",
+        "mode",
+        "permission-mode",
+        "progress",
+        "queue-operation",
+        "summary",
+    }
+)
+"""Records without a part of the dialogue. Titles are read separately."""
+_IGNORED_SYSTEM_TYPES = frozenset({"turn_duration", "stop_hook_summary"})
+_NOTICE_STARTS = (
+    "[Request interrupted by user",
+    "<task-notification>",
+    "<local-command-stdout>",
+    "<local-command-stderr>",
+    "<local-command-caveat>",
+    "<bash-input>",
+    "<bash-stdout>",
+    "<bash-stderr>",
+    "<command-name>",
+)
+"""What the agent itself writes in the name of the user.
+
+A text that begins with `<command-name>` is a command that the agent carries out without the model;
+one whose prompt is given to the model begins with `<command-message>`.
+"""
+_TAG = r"(?s)<{0}>(.*?)</{0}>"
+
+
+class ClaudeCodeFormat(JsonlConversationFormat):
+    """The sessions of Claude Code that were held in a project, and their subagents.
+
+    The agent keeps the sessions of each directory in a folder, whose name is the directory's path with
+    `-` for most characters. The path itself is in the records.
+    """
+
+    name = "claude-code"
+    label = "Claude Code"
+    id_prefix = "claude-"
+
+    def __init__(self) -> None:
+        self._working_directories: dict[tuple[str, int], str] = {}
+        """The working directory of each file that was read, by path and inode; it never changes."""
+
+    def find_stored_conversations(
+        self, workspace: Workspace, only: str | None = None
+    ) -> tuple[Sequence[SessionFile], list[UnusableConversationDirectory]]:
+        """Find the sessions that were held in a workspace, or the one with the id `only`."""
+        wanted = only.removeprefix(self.id_prefix) if only is not None else None
+        session = wanted.partition("~")[0] if wanted is not None else None
+        projects = ProjectDirectories(workspace)
+        found: list[SessionFile] = []
+        unusable: list[UnusableConversationDirectory] = []
+        for folder in _list_project_folders(projects, unusable):
+            names = _list_names(folder, unusable)
+            subagents_of = [name for name in names if "." not in name]
+            for name in names:
+                stem, end = os.path.splitext(name)  # noqa: PTH122
+                if end != ".jsonl" or (session is not None and not _may_hold(stem, session)):
+                    continue
+                if match := _SUBAGENT_NAME.fullmatch(stem):
+                    # Older versions kept subagents beside the sessions.
+                    self._add_subagent(found, projects, f"{folder}/{name}", match[1], None)
+                elif _SESSION_NAME.fullmatch(stem) and not stem.startswith("agent-"):
+                    self._add_session(found, projects, f"{folder}/{name}", stem, None)
+            for name in subagents_of:
+                if session is None or name == session:
+                    for path, agent in _iterate_subagent_files(f"{folder}/{name}/subagents"):
+                        self._add_subagent(found, projects, path, agent, name)
+        if only is not None:
+            found = [one for one in found if one.id == only]
+        return found, unusable
+
+    def _add_session(
+        self,
+        found: list[SessionFile],
+        projects: ProjectDirectories,
+        path: str,
+        name: str,
+        parent: str | None,
+    ) -> None:
+        status = stat_session_file(path)
+        if status is None:
+            return
+        directory = self._read_working_directory(path, status)
+        project = projects.find_directory_of(directory) if directory else None
+        if directory is None or project is None:
+            return
+        found.append(
+            SessionFile(
+                f"{self.id_prefix}{name}",
+                self.name,
+                path,
+                status,
+                project,
+                directory,
+                _read_session_facts,
+                parent=parent,
+            )
+        )
+
+    def _add_subagent(
+        self,
+        found: list[SessionFile],
+        projects: ProjectDirectories,
+        path: str,
+        agent: str,
+        session: str | None,
+    ) -> None:
+        if session is None:
+            session = _read_session_id(path)
+        if session is not None and _SESSION_NAME.fullmatch(session):
+            self._add_session(
+                found, projects, path, f"{session}~{agent}", f"{self.id_prefix}{session}"
+            )
+
+    def list_watched_directories(self, workspace: Workspace) -> list[Path]:
+        """Return the folders of the project, and the folder in which new ones appear."""
+        projects = ProjectDirectories(workspace)
+        return [
+            Path(get_claude_directory(), "projects"),
+            *map(Path, _list_project_folders(projects, [])),
+        ]
+
+    def make_parser(
+        self, builder: TurnBuilder, state: dict[str, Any] | None
+    ) -> JsonlConversationParser:
+        """Return a parser of a session's records."""
+        return ClaudeCodeParser(builder)
+
+    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+        """Return the command that continues a session; a subagent's session cannot be continued."""
+        if info.parent is not None or info.working_directory is None:
+            return None
+        session = info.id.removeprefix(self.id_prefix)
+        return ResumeCommand(("claude", "--resume", session), info.working_directory)
+
+    def _read_working_directory(self, path: str, status: os.stat_result) -> str | None:
+        key = (path, status.st_ino)
+        if key not in self._working_directories:
+            for record in _iterate_head_records(path):
+                if type(directory := record.get("cwd")) is str and directory.startswith("/"):
+                    self._working_directories[key] = directory
+                    break
+        return self._working_directories.get(key)
+
+
+def get_claude_directory() -> str:
+    """Return the directory in which Claude Code keeps its data."""
+    return os.environ.get("CLAUDE_CONFIG_DIR") or f"{paths.get_user_home()}/.claude"
+
+
+def make_project_folder_name(directory: str) -> str:
+    """Return the name of the folder with the sessions of a directory."""
+    return re.sub(r"[^0-9A-Za-z]", "-", directory)
+
+
+def _list_project_folders(
+    projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
+) -> list[str]:
+    """Return the folders that may have sessions of a project."""
+    root = f"{get_claude_directory()}/projects"
+    names = [make_project_folder_name(one.path) for one in projects.directories]
+    return [
+        f"{root}/{folder}"
+        for folder in _list_names(root, unusable)
+        if any(_is_name_or_below(folder, name) for name in names)
+    ]
+
+
+def _is_name_or_below(folder: str, name: str) -> bool:
+    if len(name) > _FOLDER_CHARACTERS:
+        return folder.startswith(name[:_FOLDER_CHARACTERS])
+    return folder == name or folder.startswith(f"{name}-")
+
+
+def _may_hold(stem: str, session: str) -> bool:
+    """Return whether a file can be the session itself or, in older versions, one of its subagents."""
+    return stem == session or stem.startswith("agent-")
+
+
+def _list_names(directory: str, unusable: list[UnusableConversationDirectory]) -> list[str]:
+    """Return the sorted names in a directory; report it if it cannot be read."""
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        unusable.append(UnusableConversationDirectory(Path(directory), reason, True))
+        return []
+
+
+def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the id of each subagent, also of those of workflows."""
+    for folder, _, names in os.walk(directory):
+        for name in sorted(names):
+            stem, end = os.path.splitext(name)  # noqa: PTH122
+            if end == ".jsonl" and (match := _SUBAGENT_NAME.fullmatch(stem)):
+                yield f"{folder}/{name}", match[1]
+
+
+def _read_session_id(path: str) -> str | None:
+    """Return the id of the session that a subagent's records name."""
+    for record in _iterate_head_records(path):
+        if type(session := record.get("sessionId")) is str:
+            return session
+    return None
+
+
+def _iterate_head_records(path: str) -> Iterator[dict[str, Any]]:
+    """Yield the records in the first `_HEAD_BYTES` of a file; damaged lines are left out."""
+    try:
+        yield from _iterate_line_records(read_file_head(path, _HEAD_BYTES).split(b"\n"))
+    except Exception:
+        return
+
+
+def _iterate_line_records(lines: list[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if type(record) is dict:
+            yield record
+
+
+def _read_session_facts(file: SessionFile) -> dict[str, Any]:
+    """Return the title and the creation time of a session."""
+    head = read_file_head(file.path, _HEAD_BYTES).split(b"\n")
+    tail = read_file_tail(file.path, _TAIL_BYTES).split(b"\n")
+    created: datetime | None = None
+    request: str | None = None
+    titles: dict[str, str] = {}
+    for record in _iterate_line_records(head):
+        created = created or parse_timestamp(record.get("timestamp"))
+        _collect_title(record, titles)
+        if request is None and _is_request(record):
+            request = make_title_from_request(format_request_text(_get_content(record)))
+    for record in _iterate_line_records(tail):
+        _collect_title(record, titles)
+    title = next(
+        (titles[key] for key in ("customTitle", "aiTitle", "summary") if key in titles), request
+    )
+    facts: dict[str, Any] = {"title": title}
+    if created is not None:
+        facts["created_at"] = created
+    return facts
+
+
+def _collect_title(record: dict[str, Any], titles: dict[str, str]) -> None:
+    """Keep the last title of each kind."""
+    for kind, key in (
+        ("custom-title", "customTitle"),
+        ("ai-title", "aiTitle"),
+        ("summary", "summary"),
+    ):
+        if record.get("type") == kind and type(title := record.get(key)) is str and title.strip():
+            titles[key] = title.strip()
+
+
+def _get_content(record: dict[str, Any]) -> Any:
+    message = record.get("message")
+    return message.get("content") if type(message) is dict else None
+
+
+def _is_request(record: dict[str, Any]) -> bool:
+    """Return whether a record is what a person typed for the model."""
+    if record.get("type") != "user" or record.get("isMeta") or record.get("isCompactSummary"):
+        return False
+    content = _get_content(record)
+    if type(content) is list:
+        kinds = {block.get("type") for block in content if type(block) is dict}
+        if "tool_result" in kinds or not kinds:
+            return False
+    elif type(content) is not str:
+        return False
+    text = _join_text_blocks(content)
+    return not text.lstrip().startswith(_NOTICE_STARTS)
+
+
+def _join_text_blocks(content: Any) -> str:
+    if type(content) is str:
+        return content
+    texts = [block.get("text") for block in content if type(block) is dict]
+    return "\n".join(text for text in texts if type(text) is str)
+
+
+def format_request_text(content: Any) -> str:
+    """Return a request as the person typed it; a command is written as a command."""
+    text = _format_content(content)
+    if text.lstrip().startswith("<command-message>"):
+        name = re.search(_TAG.format("command-name"), text)
+        arguments = re.search(_TAG.format("command-args"), text)
+        if name:
+            return f"{name[1].strip()} {arguments[1].strip() if arguments else ''}".strip()
+    return text
+
+
+def _format_content(content: Any) -> str:
+    """Return the text of a message's content: a string, or blocks of text, images and others."""
+    if type(content) is str:
+        return content
+    if type(content) is not list:
+        return "" if content is None else format_json(content)
+    return "\n".join(map(_format_block, content))
+
+
+def _format_block(block: Any) -> str:
+    if type(block) is str:
+        return block
+    if type(block) is not dict:
+        return format_json(block)
+    if block.get("type") == "text" and type(block.get("text")) is str:
+        return str(block["text"])
+    if block.get("type") in {"image", "document"}:
+        return _format_media_block(block)
+    return format_json(block)
+
+
+def _format_media_block(block: dict[str, Any]) -> str:
+    """Return the kind, name, type and size of an image or document."""
+    source = block.get("source")
+    source = source if type(source) is dict else {}
+    data = source.get("data")
+    size = f"{len(data.rstrip('=')) * 3 // 4:,} bytes" if type(data) is str else None
+    named = (block.get("title"), source.get("url"), source.get("media_type"), size)
+    details = ", ".join(part for part in named if type(part) is str and part)
+    return f"[{block['type']}: {details}]" if details else f"[{block['type']}]"
+
+
+class ClaudeCodeParser(JsonlConversationParser):
+    """Parses the records of a session in the order of the file.
+
+    The records form a tree, because a person can go back to an earlier turn and continue from there.
+    The turns that are left behind keep their numbers, so that references stay valid.
+    """
+
+    def __init__(self, builder: TurnBuilder, state: dict[str, Any] | None = None) -> None:
+        super().__init__(builder, state)
+        self._turn_of_record: dict[str, int] = {}
+        """For each record with a `uuid`, how many turns there were before or in it."""
+        self._usage: dict[str, dict[str, int]] = {}
+        """The usage of each message by its id. A message's records repeat it, and it grows."""
+
+    def starts_turn(self, record: dict[str, Any]) -> bool:
+        """Return whether a record is what a person typed for the model."""
+        if record.get("isSidechain"):
+            # The first record of a subagent's file is what the main agent asked it.
+            return not self.builder.turn_count and record.get("type") == "user"
+        return _is_request(record)
+
+    def parse_record(self, record: dict[str, Any]) -> None:
+        """Parse the next record."""
+        kind = record.get("type")
+        uuid = record.get("uuid")
+        if type(uuid) is str and uuid in self._turn_of_record:
+            return  # the agent wrote the record a second time
+        time = parse_timestamp(record.get("timestamp"))
+        if kind == "user":
+            self._parse_user_record(record, time)
+        elif kind == "assistant":
+            self._parse_assistant_record(record, time)
+        elif kind == "system":
+            self._parse_system_record(record, time)
+        elif kind not in _IGNORED_TYPES:
+            name = kind if type(kind) is str else "record without a type"
+            self.builder.add_unknown_event(name, record, time)
+        if type(uuid) is str:
+            self._turn_of_record[uuid] = self.builder.turn_count
+
+    def _parse_user_record(self, record: dict[str, Any], time: datetime | None) -> None:
+        content = _get_content(record)
+        if record.get("isCompactSummary"):
+            text = _format_content(content)
+            turns = max(1, self.builder.turn_count)
+            self.compactions.append(ConversationCompaction(1, turns, time, summary=text))
+        elif self.starts_turn(record):
+            self._mark_rewound_turns(record)
+            self.builder.start_turn(time)
+            self.builder.add_event("chat_request", format_request_text(content), time)
+        elif type(content) is list:
+            for block in content:
+                if type(block) is dict and block.get("type") == "tool_result":
+                    self._parse_tool_result(record, block, time)
+                elif text := _format_block(block).strip():
+                    self.builder.add_event("notice", _format_notice(text), time)
+        elif text := _format_content(content).strip():
+            self.builder.add_event("notice", _format_notice(text), time)
+
+    def _mark_rewound_turns(self, record: dict[str, Any]) -> None:
+        """Mark the turns that the person left behind by going back to an earlier one."""
+        if "parentUuid" not in record:
+            return
+        parent = record["parentUuid"]
+        if parent is not None and parent not in self._turn_of_record:
+            return
+        last_kept = self._turn_of_record[parent] if parent is not None else 0
+        for turn in self.builder.turns:
+            if turn.number > last_kept:
+                turn.is_rewound = True
+
+    def _parse_tool_result(
+        self, record: dict[str, Any], block: dict[str, Any], time: datetime | None
+    ) -> None:
+        details = record.get("toolUseResult")
+        event = self.builder.add_result(
+            _get_string(block, "tool_use_id"),
+            _format_content(block.get("content")),
+            time,
+            is_error=block.get("is_error") is True,
+            data=details if type(details) is dict else None,
+        )
+        if type(details) is dict:
+            if patch := _format_patch(details):
+                event.text = f"{event.text}\n\n{patch}" if event.text else patch
+            if agent := _get_string(details, "agentId"):
+                event.metadata = {"subagent": agent}
+
+    def _parse_assistant_record(self, record: dict[str, Any], time: datetime | None) -> None:
+        message = record["message"]
+        model = message.get("model")
+        if type(model) is str and model and not model.startswith("<"):
+            self.builder.set_model(model)
+        self._add_usage(message)
+        content = message.get("content")
+        for block in [content] if type(content) is str else content or []:
+            self._parse_answer_block(block, time)
+
+    def _parse_answer_block(self, block: Any, time: datetime | None) -> None:
+        kind = block.get("type") if type(block) is dict else "text"
+        if kind == "text":
+            text = block if type(block) is str else block["text"]
+            if text.strip():
+                self.builder.add_event("message", text.strip("\n"), time)
+        elif kind == "thinking":
+            if (text := block.get("thinking")) and text.strip():
+                self.builder.add_event("reasoning", text.strip("\n"), time)
+        elif kind in {"tool_use", "server_tool_use", "mcp_tool_use"}:
+            name, call_id = _get_string(block, "name"), _get_string(block, "id")
+            self.builder.add_call(name, block.get("input"), call_id, time)
+        elif kind != "redacted_thinking":
+            self.builder.add_unknown_event(str(kind), block, time)
+
+    def _parse_system_record(self, record: dict[str, Any], time: datetime | None) -> None:
+        kind = record.get("subtype")
+        if kind in _IGNORED_SYSTEM_TYPES:
+            return
+        if kind == "compact_boundary":
+            return  # the summary follows in a record of its own
+        text = record.get("content")
+        if type(text) is not str:
+            error = record.get("error")
+            text = _get_string(error, "message") if type(error) is dict else None
+        if text is None:
+            name = f"system {kind}" if type(kind) is str else "system"
+            self.builder.add_unknown_event(name, record, time)
+        elif text.strip():
+            self.builder.add_event("notice", _format_notice(text), time)
+
+    def _add_usage(self, message: dict[str, Any]) -> None:
+        usage, message_id = message.get("usage"), message.get("id")
+        if type(usage) is not dict or type(message_id) is not str:
+            return
+        kept = self._usage.setdefault(message_id, {})
+        for key in (
+            "input_tokens",
+            "output_tokens",
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+        ):
+            if type(count := usage.get(key)) is int:
+                kept[key] = max(kept.get(key, 0), count)
+
+    @property
+    def usage(self) -> ConversationUsage | None:
+        """The tokens of all messages; each counts once."""
+        if not self._usage:
+            return None
+
+        def add_up(key: str) -> int:
+            return sum(one.get(key, 0) for one in self._usage.values())
+
+        counts = (
+            add_up("input_tokens"),
+            add_up("output_tokens"),
+            add_up("cache_read_input_tokens"),
+            add_up("cache_creation_input_tokens"),
+        )
+        return ConversationUsage(*counts, sum(counts))
+
+
+def _get_string(values: Any, key: str) -> str | None:
+    value = values.get(key)
+    return value if type(value) is str else None
+
+
+def _format_notice(text: str) -> str:
+    """Return a notice of the agent without its tags."""
+    if text.startswith("<command-name>"):
+        name = re.search(_TAG.format("command-name"), text)
+        arguments = re.search(_TAG.format("command-args"), text)
+        words = [match[1].strip() for match in (name, arguments) if match]
+        return " ".join(filter(None, words))
+    tags = "bash-input|bash-stdout|bash-stderr|local-command-stdout|local-command-stderr|local-command-caveat"
+    return re.sub(rf"</?(?:{tags})>", "", text).strip()
+
+
+def _format_patch(details: dict[str, Any]) -> str | None:
+    """Return the changes of a file as a unified diff; None if a result has none."""
+    hunks, path = details.get("structuredPatch"), details.get("filePath")
+    if type(hunks) is not list or not hunks or type(path) is not str:
+        return None
+    lines = [f"--- {path}", f"+++ {path}"]
+    for hunk in hunks:
+        try:
+            counts = [int(hunk[key]) for key in ("oldStart", "oldLines", "newStart", "newLines")]
+            body = [str(line) for line in hunk["lines"]]
+        except (KeyError, TypeError, ValueError):
+            return None
+        lines += ["@@ -{},{} +{},{} @@".format(*counts), *body]
+    return "\n".join(lines)
