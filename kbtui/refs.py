@@ -20,11 +20,16 @@ RefKind = Literal["topic", "subject", "conversation", "chunk"]
 _ID = r"(\d{1,18})(?:-([0-9a-z]+))?"
 _CONVERSATION = rf"(?:jp-c)?{_ID}(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
 _LINK = rf"(?s)jp://(?:jp-c)?{_ID}(?:\?(.*))?"
+_OTHER_ID = (
+    r"(?:claude|codex|gemini|opencode|aider|llm)-(?=[^:]*[0-9_])[0-9A-Za-z][0-9A-Za-z_~-]{7,}"
+)
+_OTHER_CONVERSATION = rf"({_OTHER_ID})(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
 _SELECTED = r"(?:^|&)select=[^&:]*:(\d{1,18})"
 # JP's short form of a link: `jp-c17457886043?a:142`.
 _SHORTHAND = rf"(?s)jp-c{_ID}\?(?:[^&:]*:(\d{{1,18}}))?.*"
 _LINES = r"(?s)(.+):(\d{1,18})(?:-(\d{1,18}))?"
 _CHUNK = r"chunk:(\S+)"
+JP_ID_PREFIX = "jp-c"
 _LARGEST_JP_ID = 253402300799 * 10
 """The last second of the year 9999, the latest that `datetime` supports, in tenths of a second."""
 
@@ -87,7 +92,7 @@ def make_conversation_ref(
 
 def make_jp_conversation_id(digits: str) -> str:
     """Return a JP conversation's id, made from the digits in its directory's name."""
-    return f"jp-c{int(digits)}"
+    return f"{JP_ID_PREFIX}{int(digits)}"
 
 
 def is_jp_conversation_id(number: int) -> bool:
@@ -97,7 +102,7 @@ def is_jp_conversation_id(number: int) -> bool:
 
 def get_conversation_creation_time(conversation: str) -> datetime:
     """Return when a JP conversation was created: its id counts tenths of seconds since 1970."""
-    seconds, tenths = divmod(int(conversation.removeprefix("jp-c")), 10)
+    seconds, tenths = divmod(int(conversation.removeprefix(JP_ID_PREFIX)), 10)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=tenths * 100_000)
 
 
@@ -139,6 +144,9 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
         numbers = (int(part) if part else None for part in rest)
         ref = make_conversation_ref(make_jp_conversation_id(digits), *numbers)
         return ref._replace(workspace=workspace)
+    if match := re.fullmatch(_OTHER_CONVERSATION, text):
+        conversation, *rest = match.groups()
+        return make_conversation_ref(conversation, *(int(part) if part else None for part in rest))
     topic, slash, slug = text.partition("/")
     if topic and slug:
         if exists is not None and exists(topic, slug):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_timestamp
-from kbtui.refs import get_conversation_creation_time
+from kbtui.refs import JP_ID_PREFIX, get_conversation_creation_time
 from kbtui.text import format_json, one_line, strip_escape_sequences
 
 if TYPE_CHECKING:
@@ -195,9 +195,11 @@ def format_citing_turn(cite: Citation) -> str:
 
 
 def _format_citation_date(cite: Citation) -> str:
-    """Return the local time of the citing call, or of its conversation if the call has no time."""
-    time = cite.timestamp or get_conversation_creation_time(cite.conversation)
-    return f"{time.astimezone():%Y-%m-%d %H:%M}"
+    """Return the local time of the citing call; if it has none, that in the id of a JP conversation."""
+    time = cite.timestamp
+    if time is None and cite.conversation.startswith(JP_ID_PREFIX):
+        time = get_conversation_creation_time(cite.conversation)
+    return f"{time.astimezone():%Y-%m-%d %H:%M}" if time else "no date"
 
 
 def format_citations_markdown(

@@ -156,7 +156,7 @@ def list_reference_completions(path: str | None, topic_name: str, current: str) 
 
 def list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the ids of the live conversations, newest first."""
-    from kbtui.conversations.formats.jp.stored_conversations import (
+    from kbtui.conversations.formats.jp import (
         list_conversations_for_completion,
     )
 

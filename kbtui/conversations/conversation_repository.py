@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.formats.claude_code import ClaudeCodeFormat
 from kbtui.conversations.formats.jp import JpFormat
-from kbtui.errors import NothingFound
+from kbtui.errors import NothingFound, UsageError
+from kbtui.refs import JP_ID_PREFIX, make_conversation_ref
+from kbtui.workspace import load_settings
+from kbtui.workspace.settings import get_chosen_agents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
+    from pathlib import Path
 
     from kbtui.conversations.formats.conversation_format import (
         ConversationFormat,
@@ -18,15 +24,48 @@ if TYPE_CHECKING:
         UnusableConversationDirectory,
     )
     from kbtui.conversations.models import Conversation, ConversationInfo
+    from kbtui.refs import Ref
     from kbtui.workspace import Workspace
 
-FORMATS: tuple[ConversationFormat, ...] = (JpFormat(),)
-"""The known formats."""
+FORMATS: tuple[ConversationFormat, ...] = (JpFormat(), ClaudeCodeFormat())
+"""The formats that kbtui has."""
+ENTRY_POINT_GROUP = "kbtui.conversation_formats"
+"""The group of entry points by which other packages add formats: subclasses of `ConversationFormat`."""
+AGENTS_OFF_BY_DEFAULT = frozenset({"llm"})
+"""The agents that keep no working directory, so that their conversations belong to no project."""
+
+
+@cache
+def list_formats() -> tuple[ConversationFormat, ...]:
+    """Return all formats: kbtui's own, then those of other packages, sorted by name."""
+    from importlib.metadata import entry_points
+
+    formats = {one.name: one for one in FORMATS}
+    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
+        try:
+            found = point.load()()
+        except Exception as error:
+            unusable_formats[point.name] = f"{type(error).__name__}: {error}"
+            continue
+        formats.setdefault(found.name, found)
+    return tuple(formats.values())
+
+
+unusable_formats: dict[str, str] = {}
+"""Why the formats of other packages cannot be used, by the name of their entry point."""
+
+
+def list_enabled_formats() -> list[ConversationFormat]:
+    """Return the formats that the user's settings choose."""
+    chosen = get_chosen_agents(load_settings())
+    if chosen is None:
+        return [one for one in list_formats() if one.name not in AGENTS_OFF_BY_DEFAULT]
+    return [one for one in list_formats() if one.name in chosen]
 
 
 def get_conversation_format(info: ConversationInfo) -> ConversationFormat:
     """Return the format of a conversation."""
-    return next(one for one in FORMATS if info.id.startswith(one.id_prefix))
+    return next(one for one in list_formats() if one.name == info.agent)
 
 
 def list_conversations(
@@ -71,10 +110,33 @@ def find_conversation(
 
     Raises `ConversationNotFound`.
     """
+    id = str(resolve_conversation_ref(workspace, make_conversation_ref(id)).conversation)  # noqa: A001
     for stored in _iterate_stored_conversations(workspace, id):
         info = stored.read_conversation_info()
         return get_conversation_format(info).add_event_count(info) if counts else info
     raise ConversationNotFound(workspace, id)
+
+
+def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
+    """Return a reference with the whole id of its conversation, of which it may have only the beginning.
+
+    Other references are returned unchanged, and so is one that fits no conversation. Raises
+    `UsageError` if it fits several.
+    """
+    begun = ref.conversation
+    if ref.kind != "conversation" or begun is None or begun.startswith(JP_ID_PREFIX):
+        return ref
+    if any(_iterate_stored_conversations(workspace, begun)):
+        return ref
+    ids = [one.id for one in _iterate_stored_conversations(workspace) if one.id.startswith(begun)]
+    if "~" not in begun:
+        # The beginning of a session's id is also that of its subagents.
+        ids = [id for id in ids if "~" not in id] or ids  # noqa: A001
+    if len(ids) > 1:
+        named = ", ".join(sorted(ids)[:3])
+        more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+        raise UsageError(f"{len(ids)} conversations begin so: {named}{more}", where=begun)
+    return ref._replace(conversation=ids[0]) if ids else ref
 
 
 class ConversationNotFound(NothingFound):
@@ -112,16 +174,23 @@ def find_unusable_conversation_directories(
     workspace: Workspace,
 ) -> list[UnusableConversationDirectory]:
     """Return the directories that cannot be listed as conversations, with the reasons."""
-    found = (one.find_stored_conversations(workspace)[1] for one in FORMATS)
+    found = (one.find_stored_conversations(workspace)[1] for one in list_enabled_formats())
     return [directory for directories in found for directory in directories]
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
     """Count the unreadable conversations that agents moved away, by directory."""
     counts: dict[str, int] = {}
-    for one in FORMATS:
+    for one in list_enabled_formats():
         counts |= one.count_trashed_conversations(workspace)
     return counts
+
+
+def list_agent_directories(workspace: Workspace) -> list[Path]:
+    """Return the directories in which agents other than JP write conversations of a workspace."""
+    return [
+        path for one in list_enabled_formats() for path in one.list_watched_directories(workspace)
+    ]
 
 
 def get_last_activity_time(info: ConversationInfo) -> datetime:
@@ -132,7 +201,7 @@ def get_last_activity_time(info: ConversationInfo) -> datetime:
 def _iterate_stored_conversations(
     workspace: Workspace, only: str | None = None
 ) -> Iterator[StoredConversation]:
-    for one in FORMATS:
+    for one in list_enabled_formats():
         if only is None or only.startswith(one.id_prefix):
             yield from one.find_stored_conversations(workspace, only)[0]
 

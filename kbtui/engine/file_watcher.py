@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 
 import watchfiles
 
+from kbtui.conversations.conversation_repository import list_agent_directories
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
@@ -249,6 +251,7 @@ class FileWatcher:
         wanted += [path for path in self._topics if _resolve_path_links(path).is_relative_to(root)]
         if self._workspace.jp_user_directory:
             wanted.append(self._workspace.jp_user_directory / "conversations")
+        wanted += list_agent_directories(self._workspace)
         # Symbolic links are not followed, so their targets are roots, too.
         roots: list[Path] = []
         for place in sorted(

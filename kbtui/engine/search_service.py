@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import RefreshOutcome
     from kbtui.index import IndexReader
     from kbtui.index.embedding_model import Matrix
+    from kbtui.refs import Ref
     from kbtui.search.search_pipeline import SemanticLeg, SemanticRanker
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
     from kbtui.workspace import Settings, Workspace
@@ -45,10 +46,9 @@ def answer_search_request(
     for an invalid reference.
     """
     if question.like is not None:
-        from kbtui.knowledge import parse_ref_in_workspace
         from kbtui.search.similar_passages import find_similar_passages
 
-        ref = parse_ref_in_workspace(workspace, question.like)
+        ref = _parse_typed_reference(workspace, question.like)
         return find_similar_passages(workspace, reader, ref, semantic, question)
     if question.explain or question.why is not None:
         from kbtui.search.rank_explanation import SearchExplainer
@@ -58,14 +58,19 @@ def answer_search_request(
         if question.explain:
             answer = answer._replace(explanations=explainer.explain_hits())
         if question.why is not None:
-            from kbtui.knowledge import parse_ref_in_workspace
-
-            why = explainer.explain_missing_hit(parse_ref_in_workspace(workspace, question.why))
+            why = explainer.explain_missing_hit(_parse_typed_reference(workspace, question.why))
             answer = answer._replace(why=why)
         return answer
     from kbtui.search.search_pipeline import search_index
 
     return search_index(workspace, reader, question, semantic)
+
+
+def _parse_typed_reference(workspace: Workspace, text: str) -> Ref:
+    from kbtui.conversations.conversation_repository import resolve_conversation_ref
+    from kbtui.knowledge import parse_ref_in_workspace
+
+    return resolve_conversation_ref(workspace, parse_ref_in_workspace(workspace, text))
 
 
 def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:

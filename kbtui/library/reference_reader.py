@@ -38,10 +38,16 @@ class ReferenceReader(IndexAccess):
         )
 
     def parse_typed_reference(self, text: str) -> Ref:
-        """Parse a reference that a user typed; its topic can be an id or a title."""
+        """Parse a reference that a user typed; its topic can be an id or a title.
+
+        A conversation's id can be cut to its beginning.
+        """
+        from kbtui.conversations.conversation_repository import resolve_conversation_ref
         from kbtui.knowledge import parse_ref_in_workspace
 
-        return parse_ref_in_workspace(self.workspace, text)
+        return resolve_conversation_ref(
+            self.workspace, parse_ref_in_workspace(self.workspace, text)
+        )
 
     def resolve_reference(self, text: str) -> Ref:
         """Parse a reference and check that its target exists; turn a passage into lines or a turn."""

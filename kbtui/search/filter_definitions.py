@@ -224,6 +224,10 @@ FILTERS: tuple[FilterDefinition, ...] = (
         needs_summary=True,
     ),
     FilterDefinition(
+        "agent", "conversations with an agent whose name contains this: agent:claude", "text", ("agents",),
+        library=lambda info, _, name: name in info.agent,
+    ),
+    FilterDefinition(
         "is", f"conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
         ("status",), library=_has_conversation_state, noun="state", choices=_map_names_to_themselves(*STATES),
     ),

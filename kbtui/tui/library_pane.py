@@ -310,8 +310,9 @@ def _make_conversation_section(
         yield _make_note_row("unread", f"reading {left:,} more conversations …")
     elif contents.conversations and not infos:
         yield _make_note_row("no-talk", "nothing matches")
-    if all(info.presence == "external" for info in contents.conversations):
-        infos = [replace(info, presence="projected") for info in infos]
+    if all(info.presence in {"external", None} for info in contents.conversations):
+        # Without other places, the mark of the workspace would say nothing.
+        infos = [replace(info, presence=info.presence and "projected") for info in infos]
     pinned = [info for info in infos if info.pinned_at and not info.archived]
     live = [info for info in infos if not info.pinned_at and not info.archived]
     archived = [info for info in infos if info.archived]

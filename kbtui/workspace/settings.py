@@ -87,6 +87,11 @@ class Settings(NamedTuple):
         dict[str, Any],
         "a table that maps the id of a command to its keys in the TUI",
     ] = {}  # noqa: RUF012  (nobody changes it)
+    conversations: Annotated[
+        dict[str, Any],
+        "a table whose key `agents` lists the agents whose conversations are read, such as "
+        '["jp", "claude-code"]; without it, all that keep their conversations by project',
+    ] = {}  # noqa: RUF012  (nobody changes it)
 
 
 class SettingDefinition(NamedTuple):
@@ -158,6 +163,24 @@ def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
     return found
 
 
+def get_chosen_agents(settings: Settings) -> list[str] | None:
+    """Return the names of the agents whose conversations the user chose; None for the default.
+
+    Raises `ConfigError`.
+    """
+    unknown = [key for key in settings.conversations if key != "agents"]
+    agents = settings.conversations.get("agents")
+    where = f"{get_settings_path()}, [conversations]"
+    if unknown:
+        hint = "the only key is agents"
+        raise ConfigError(f"unknown key {unknown[0]!r}", where=where, hint=hint)
+    if agents is None:
+        return None
+    if not isinstance(agents, list) or not all(isinstance(name, str) for name in agents):
+        raise ConfigError("agents must be a list of names", where=where)
+    return agents
+
+
 def format_example_settings() -> str:
     """Return a settings file in which every key is commented out and has its default."""
     import textwrap
@@ -170,7 +193,11 @@ def format_example_settings() -> str:
         if key.variable:
             text += f"; the environment variable {key.variable} overrides it"
         comment = textwrap.fill(text[0].upper() + text[1:] + ".", 90, break_long_words=False)
-        setting = "[keys]" if key.kind is dict else f"{key.name} = {format_toml_value(key.default)}"
+        setting = (
+            f"[{key.name}]"
+            if key.kind is dict
+            else f"{key.name} = {format_toml_value(key.default)}"
+        )
         blocks.append(textwrap.indent(f"{comment}\n{setting}", "# "))
     return "\n\n".join(blocks) + "\n"
 

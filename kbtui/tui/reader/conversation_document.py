@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from kbtui.conversations.conversation_repository import get_conversation_format
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.dates import format_time_with_date
 from kbtui.secret_detection import describe_secrets_in_text
@@ -164,7 +165,14 @@ def list_conversation_facts(
     if info.events_count is not None:
         sizes.append(format_counted_noun(info.events_count, "event"))
     facts.append(("size", ", ".join([*sizes, f"{format_size(info.size, ' ')}B"])))
-    facts.append(("stored", PRESENCE_LABELS[info.presence]))
+    if info.presence is not None:
+        facts.append(("stored", PRESENCE_LABELS[info.presence]))
+    else:
+        facts.append(("agent", get_conversation_format(info).label))
+    if info.worktree is not None:
+        facts.append(("worktree", info.worktree))
+    if info.working_directory is not None and not brief:
+        facts.append(("ran in", info.working_directory))
     if extras := conversation.describe_unknown_content():
         facts.append(("other files", ", ".join(extras)))
     if not brief or conversation.problems or info.problem:
@@ -250,6 +258,7 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
         (info.pinned_at, "pinned", "accent"),
         (info.archived, "archived", "dim"),
         (info.parent is not None, f"part of {info.parent}", "dim"),
+        (info.worktree is not None, f"worktree {info.worktree}", "dim"),
         (info.presence == "user_local", "local only", "dim"),
         (info.problem, "damaged", "error"),
     )

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 from kbtui.conversations.formats.conversation_format import ConversationFormat, DecodedTurns
 from kbtui.conversations.formats.jp import stored_conversations
+from kbtui.conversations.formats.jp.stored_conversations import list_conversations_for_completion
+
+__all__ = ["JpFormat", "list_conversations_for_completion"]
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
