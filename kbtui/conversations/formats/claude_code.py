@@ -167,12 +167,8 @@ class ClaudeCodeFormat(JsonlConversationFormat):
             )
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the folders of the project, and the folder in which new ones appear."""
-        projects = ProjectDirectories(workspace)
-        return [
-            Path(get_claude_directory(), "projects"),
-            *map(Path, _list_project_folders(projects, [])),
-        ]
+        """Return the folders with sessions of the project; others are not watched."""
+        return [Path(folder) for folder in _list_project_folders(ProjectDirectories(workspace), [])]
 
     def make_parser(
         self, builder: TurnBuilder, state: dict[str, Any] | None
