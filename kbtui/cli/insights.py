@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kbtui.userdata import UserData
     from kbtui.userdata.query_log import LoggedQuery
-    from kbtui.userdata.usage_insights import EntryCitationCount, UsageInsightsReport
+    from kbtui.userdata.usage_statistics import EntryCitationCount, UsageStatistics
 
 
 def declare_insights_command_arguments(parser: ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def run_insights_command(args: Namespace) -> int:
     """
     from kbtui.library import open_workspace
     from kbtui.userdata import UserData
-    from kbtui.userdata.usage_insights import collect_usage_insights
+    from kbtui.userdata.usage_statistics import collect_usage_statistics
 
     for option, number, least, most in (
         ("--days", args.days, 1, 3660),
@@ -51,7 +51,7 @@ def run_insights_command(args: Namespace) -> int:
     with WaitingLine("bringing the index up to date"):
         library.update_index()
     with WaitingLine("counting"):
-        found = collect_usage_insights(
+        found = collect_usage_statistics(
             library.workspace,
             userdata,
             library.open_index_reader(),
@@ -86,8 +86,8 @@ def _format_count_with_noun(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def format_insights_report(found: UsageInsightsReport) -> str:
-    from kbtui.userdata.usage_insights import draw_daily_usage_chart
+def format_insights_report(found: UsageStatistics) -> str:
+    from kbtui.userdata.usage_statistics import draw_daily_usage_chart
 
     never = f"Never cited ({found.never_cited_total})"
     stale = f"Cited, unchanged for {_format_count_with_noun(found.stale_days, 'day')}"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot
 
-ITEMS_MOST = 100
+MAX_ITEMS = 100
 """The maximum number of items in the list."""
 
 
@@ -141,8 +141,8 @@ def find_command_palette_items(
     """
     words = text.casefold().split()
     if not words:
-        return items[:ITEMS_MOST]
-    most = ITEMS_MOST
+        return items[:MAX_ITEMS]
+    most = MAX_ITEMS
     if words[0].startswith("id:"):
         commands = apply_keymap_to_commands(ALL_COMMANDS, keymap)
         items = [_make_command_item(f"id: {command.id}", command) for command in commands]
@@ -202,10 +202,10 @@ class CommandPaletteScreen(StyledScreen):
         self.input.focus()
         self._show_palette_items(find_command_palette_items(self._items, ""))
         self._targets_worker.submit_call(
-            self._find_targets, self._add_topics_and_entries, lambda error: None
+            self._find_targets, self._append_loaded_targets, lambda error: None
         )
 
-    def _add_topics_and_entries(self, targets: list[CommandPaletteItem]) -> None:
+    def _append_loaded_targets(self, targets: list[CommandPaletteItem]) -> None:
         self._items = [*self._items, *targets]
         if self.input.value:
             self._search_palette_items()

@@ -422,7 +422,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self._unfold_topics_that_fit(contents)
         self.update_library_rows()
 
-    def restore_unfolded_rows(self, expanded: list[str]) -> None:
+    def unfold_rows_of_saved_session(self, expanded: list[str]) -> None:
         """Unfold the rows that were unfolded in the saved session."""
         self._is_restored = True
         self.state.expanded = set(expanded)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-LOG_BYTES_MOST = 1_000_000
+MAX_LOG_BYTES = 1_000_000
 """At start, a larger log is emptied; a smaller one is kept, because it may say why the last run ended."""
 ANSWER_SECONDS = 0.3
 """How long to wait for the answer of a local terminal."""
@@ -55,7 +55,7 @@ class StderrRedirect:
         try:
             make_private_directory(self._log.parent)
             log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            if os.fstat(log).st_size > LOG_BYTES_MOST:
+            if os.fstat(log).st_size > MAX_LOG_BYTES:
                 os.ftruncate(log, 0)
         except OSError:
             log = os.open(os.devnull, os.O_WRONLY)

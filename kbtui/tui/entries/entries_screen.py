@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 PREVIEW_CHARACTERS = 200
-CITATIONS_MOST = 500
+MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 DETAIL_DELAY = 0.08
 """How many seconds to wait after the last change of the selection or the filter before reading."""
@@ -175,14 +175,14 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     blocks: list[DocumentBlock] = [HeadingBlock("cites", heading, count, above=1)]
     if not citations:
         blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
-    for number, citation in enumerate(citations[:CITATIONS_MOST]):
+    for number, citation in enumerate(citations[:MAX_CITATIONS]):
         when = format_time_with_date(citation.timestamp, now) if citation.timestamp else ""
         title = f"  {one_line(citation.source_title)}"
         left = [(citation.source, "link"), (title, ""), (f"  {citation.how}", "dim")]
         key = f"cite:{number}:{citation.source}"
         blocks.append(HeadingBlock(key, left, [(when, "dim")], link=citation.source))
-    if len(citations) > CITATIONS_MOST:
-        more = f"and {len(citations) - CITATIONS_MOST:,} more"
+    if len(citations) > MAX_CITATIONS:
+        more = f"and {len(citations) - MAX_CITATIONS:,} more"
         blocks.append(ParagraphBlock("further", [(more, "dim")]))
     return blocks
 

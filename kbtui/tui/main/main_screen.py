@@ -65,7 +65,7 @@ class MainScreen(StyledScreen):
     * `navigator` opens documents in the reader.
     * `items` runs commands on the selected or open item.
     * `search` runs searches and shows the results.
-    * `sync` follows changes of files and events of the engine.
+    * `change_listener` follows changes of files and events of the engine.
     * `session` saves and restores the state of the screen.
     """
 
@@ -114,7 +114,7 @@ class MainScreen(StyledScreen):
         )
         self.items = SelectedItemActions(context)
         self.search = SearchController(context, self.items, self.hints)
-        self.sync = WorkspaceChangeListener(context, self.search)
+        self.change_listener = WorkspaceChangeListener(context, self.search)
         wanted = open_ref or first
         first_target = make_navigation_target(wanted) if wanted else HOME
         must_reopen = open_ref is None and not fresh
@@ -174,12 +174,12 @@ class MainScreen(StyledScreen):
             more = f" ({len(notices)} problems{shown})" if len(notices) > 1 else ""
             self.status.flash_message(f"{notices[0]}{more}", "warning")
         self.session.restore_session_or_open_first_target()
-        self.sync.read_lists_and_listen_to_engine()
+        self.change_listener.read_lists_and_listen_to_engine()
 
     def on_unmount(self) -> None:
         """Save the session, and stop listening to the engine."""
-        self.session.save_session_if_worthwhile()
-        self.sync.stop_listening_to_engine()
+        self.session.save_session_on_exit()
+        self.change_listener.stop_listening_to_engine()
 
     def clear_refused_key_message(self) -> None:
         """Remove a message that says why the last key did nothing."""
@@ -273,12 +273,12 @@ class MainScreen(StyledScreen):
             self.search.repeat_search()
         self.citations_pane.load_citing_turns()
         target = self.navigator.shown
-        if self.sync.may_event_concern_entry(target.ref if target else None, event):
+        if self.change_listener.may_event_concern_entry(target.ref if target else None, event):
             self.navigator.reload_shown_document()
 
     def action_reload(self) -> None:
         """Read the lists and the document from disk again."""
-        self.sync.read_library_lists()
+        self.change_listener.read_library_lists()
         if self.navigator.shown:
             self.navigator.reload_shown_document()
 

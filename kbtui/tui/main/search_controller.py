@@ -47,7 +47,7 @@ LOG_DELAY_SECONDS = 2.0
 """How long a query must stay unchanged to be logged; opening a hit logs the query immediately."""
 PREVIEW_DELAY_SECONDS = 0.12
 """How long a hit must stay selected before the reader shows it."""
-SUGGESTIONS_MOST = 8
+MAX_SUGGESTIONS = 8
 
 
 class SearchController:
@@ -256,7 +256,7 @@ class SearchController:
         request = self._make_search_request(mode=self.mode, partial=False)
         unfinished = self._make_search_request(mode=self.mode, partial=True)
 
-        def search_also_half_typed_word() -> SearchAnswer:
+        def search_with_partial_fallback() -> SearchAnswer:
             # `origin=None` keeps the search out of the query log; `log_current_query` logs it later.
             answer = self._library.search(request, origin=None)
             if answer.hits and not answer.has_notice("meaning_only"):
@@ -271,7 +271,7 @@ class SearchController:
             return wider
 
         self._full_worker.submit_call(
-            search_also_half_typed_word, self._show_full_search_answer, self._report_search_failure
+            search_with_partial_fallback, self._show_full_search_answer, self._report_search_failure
         )
 
     def _show_full_search_answer(self, answer: SearchAnswer) -> None:
@@ -499,7 +499,7 @@ class SearchController:
         if entry.value != text:
             return
         spans: Spans = [("Tab", "key"), (" completes: ", "dim")]
-        for number, suggestion in enumerate(found[:SUGGESTIONS_MOST]):
+        for number, suggestion in enumerate(found[:MAX_SUGGESTIONS]):
             spans += [("  " if number else "", ""), (one_line(suggestion.text), "strong")]
             if suggestion.note:
                 spans.append((f" {one_line(suggestion.note)}", "dim"))

@@ -61,7 +61,7 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
 
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
-SEARCH_DEPTH, FILES_MOST = 3, 2_000
+SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
 """How many levels of a directory, and about how many files, are searched for text files."""
 
 
@@ -463,7 +463,7 @@ def _count_text_files(directory: Path) -> int:
         seen += len(files)
         count += sum(name.lower().endswith(TEXT_SUFFIXES) for name in files)
         depth = len(Path(folder).relative_to(directory).parts)
-        stop = depth >= SEARCH_DEPTH or seen > FILES_MOST
+        stop = depth >= SEARCH_DEPTH or seen > MAX_SEARCHED_FILES
         folders[:] = [] if stop else [name for name in folders if not name.startswith(".")]
     return count
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.search_controller import SearchController
 
-NAMED_CONVERSATIONS_MOST = 500
+MAX_NAMED_CONVERSATIONS = 500
 """If an event of the engine names this many changed conversations, others may have changed too."""
 CHECK_SECONDS = 2.0
 """The time between checks that the workspace still exists."""
@@ -102,7 +102,7 @@ class WorkspaceChangeListener:
         if ref is None or ref.kind != "conversation":
             return True
         changed = event.get("conversations") or []
-        return ref.conversation in changed or len(changed) >= NAMED_CONVERSATIONS_MOST
+        return ref.conversation in changed or len(changed) >= MAX_NAMED_CONVERSATIONS
 
     # the library's lists
 
@@ -140,11 +140,11 @@ class WorkspaceChangeListener:
     def _read_snapshot_details(self, snapshot: LibrarySnapshot) -> None:
         self._details_worker.submit_call(
             lambda: self._snapshot_reader.read_snapshot_details(snapshot),
-            self._show_or_continue_details,
+            self._handle_received_details,
             self._report_list_failure,
         )
 
-    def _show_or_continue_details(self, snapshot: LibrarySnapshot) -> None:
+    def _handle_received_details(self, snapshot: LibrarySnapshot) -> None:
         if (
             snapshot.has_unread_details
             and not self._main.panes.library.needs_conversation_summaries

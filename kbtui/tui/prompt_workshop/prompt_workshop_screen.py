@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 PAGE_DELAY = 0.06
 """How many seconds a row must stay selected before its preview is built."""
-EXPAND_MOST = 40
+MAX_UNFOLDED_SUBJECTS = 40
 """With at most this many subjects, all topics are unfolded at first."""
 
 
@@ -234,7 +234,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Select the entry `reference`, and unfold the topic and folders that contain it."""
         knowledge, options = planned_prompt.written, self.options
         topics = {topic: knowledge.get_topic_slugs(topic) for topic in knowledge.topics}
-        if sum(len(slugs.visible) for slugs in topics.values()) <= EXPAND_MOST:
+        if sum(len(slugs.visible) for slugs in topics.values()) <= MAX_UNFOLDED_SUBJECTS:
             options.opened |= {f"topic:{topic}" for topic in topics}
         topic, _, slug = reference.partition("/")
         if topic not in topics:
