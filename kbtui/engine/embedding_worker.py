@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable, KbtuiError
-from kbtui.index.index_catalog import IndexCatalog
+from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_generations import is_rust_panic
 from kbtui.notices import Notice, make_keywords_only_notice
 
@@ -36,7 +36,7 @@ BUSY_LOAD, OWN_LOAD = 0.75, 1.0
 """The load per core above which the computer is busy, and the load that embedding itself adds."""
 
 
-class EmbeddingThrottle:
+class EmbeddingPausePolicy:
     """Decides when embedding pauses, according to the setting `embed_pause`.
 
     The setting's values are "never", "battery", "load" and "either" (battery or load).
@@ -280,7 +280,7 @@ class EmbeddingWorker:
         self._is_wanted = threading.Event()
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._throttle = EmbeddingThrottle(settings.embed_pause)
+        self._pause_policy = EmbeddingPausePolicy(settings.embed_pause)
         self._query_pool = ThreadPoolExecutor(1, thread_name_prefix="queries")
         self._passage_pool = ThreadPoolExecutor(
             1, thread_name_prefix="passages", initializer=lower_thread_priority
@@ -448,7 +448,7 @@ class EmbeddingWorker:
 
     def _is_model_unneeded(self) -> bool:
         """Return whether no query and no chunk needs the model."""
-        from kbtui.index.embedding_status import is_index_fully_embedded
+        from kbtui.index.entries_without_vectors import is_index_fully_embedded
 
         if self._model.is_model_loaded or self._is_wanted.is_set():
             self.is_asleep = False
@@ -507,7 +507,7 @@ class EmbeddingWorker:
         from kbtui.index.embedding_queue import EmbeddingQueue
         from kbtui.index.vector_store import VectorStore
 
-        catalog = IndexCatalog(folder / "catalog.sqlite")
+        catalog = CatalogDatabase(folder / "catalog.sqlite")
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key)
         try:
             if self._open_folder != folder or self._queue is None:
@@ -518,7 +518,7 @@ class EmbeddingWorker:
                 self._queue = EmbeddingQueue(
                     catalog, store, cache,
                     on_progress=self._report_embedding_progress, stop=self._stop,
-                    get_embedding_pause_reason=self._throttle.get_embedding_pause_reason,
+                    get_embedding_pause_reason=self._pause_policy.get_embedding_pause_reason,
                 )  # fmt: skip
             else:
                 self._queue.replace_catalog_and_cache(catalog, cache)

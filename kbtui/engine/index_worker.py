@@ -235,7 +235,7 @@ class IndexWorker:
         """Compact a small index now; schedule the compacting of a large one."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:
-            left = index.compact_keyword_indexes(None if due else COMPACT_AT_ONCE_MAX)
+            left = index.remove_stale_documents(None if due else COMPACT_AT_ONCE_MAX)
         except (OSError, ValueError) as error:
             # Compacting needs as much free space as the index uses. Search works without it.
             self._log(f"could not compact the index: {error}")

@@ -49,7 +49,7 @@ def answer_search_request(
         from kbtui.search.similar_passages import find_similar_passages
 
         ref = parse_ref_in_workspace(workspace, question.like)
-        return find_similar_passages(workspace, reader, ref, semantic, question)
+        return find_similar_passages(workspace, reader, ref, question, semantic)
     if question.explain or question.why is not None:
         from kbtui.search.rank_explanation import SearchExplainer
 
@@ -194,7 +194,7 @@ class SearchService:
         generation: str,
     ) -> SemanticRanking:
         """Rank by meaning, after waiting up to `wait` seconds for the model."""
-        from kbtui.search.search_pipeline import make_vector_filters, parse_semantic_ranking
+        from kbtui.search.search_pipeline import get_vector_filter_arguments, parse_semantic_ranking
 
         if self._embedding_worker.keywords_only_notice is not None and wait:
             self._embedding_worker.model_ready.wait(wait)
@@ -202,7 +202,7 @@ class SearchService:
             return SemanticRanking(None, self._embedding_worker.keywords_only_notice)
         if generation != self._embedding_worker.generation_name:
             return parse_semantic_ranking({"cause": "index_replaced"})
-        filters, worded = make_vector_filters(question), list(question.worded)
+        filters, worded = get_vector_filter_arguments(question), list(question.worded)
         return parse_semantic_ranking(
             self._embedding_worker.rank_chunks_by_meaning(
                 text, pending, filters, question.depth, question.per_entry, worded

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.index.embedding_model import EMBEDDING_BATCH
-from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.entries_without_vectors import EntriesWithoutVectorsWriter
 from kbtui.index.entry_extraction import find_embedding_neighbours
 from kbtui.index.indexer import IndexProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kbtui.index.catalog_database import CatalogDatabase
     from kbtui.index.embedding_cache import EmbeddingCache
     from kbtui.index.embedding_model import Matrix, OnnxEmbedder, TorchEmbedder
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.index_catalog import IndexCatalog
     from kbtui.index.vector_store import VectorStore
 
 COMPARED_ROWS = 20_000
@@ -56,7 +56,7 @@ class ChunksWithoutVector:
         self.seq = -1
         self._of_hidden_entries: set[int] = set()
 
-    def find_chunks_without_vector(self, catalog: IndexCatalog, store: VectorStore) -> None:
+    def find_chunks_without_vector(self, catalog: CatalogDatabase, store: VectorStore) -> None:
         """Compare the vectors with the catalog, and remove the vectors that are stale or have no chunk."""
         # Read the number first, so that chunks written during the comparison are compared next time.
         seq = catalog.get_last_transaction_number()
@@ -83,7 +83,7 @@ class ChunksWithoutVector:
 
 
 def compare_vectors_with_catalog(
-    catalog: IndexCatalog, store: VectorStore
+    catalog: CatalogDatabase, store: VectorStore
 ) -> tuple[list[int], dict[str, set[int]]]:
     """Compare the vectors with the catalog.
 
@@ -120,7 +120,7 @@ class EmbeddingQueue:
 
     def __init__(
         self,
-        catalog: IndexCatalog,
+        catalog: CatalogDatabase,
         store: VectorStore,
         cache: EmbeddingCache,
         *,
@@ -137,7 +137,7 @@ class EmbeddingQueue:
         self._total = self._hidden_total = 0
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
-    def replace_catalog_and_cache(self, catalog: IndexCatalog, cache: EmbeddingCache) -> None:
+    def replace_catalog_and_cache(self, catalog: CatalogDatabase, cache: EmbeddingCache) -> None:
         """Use another catalog and cache from now on."""
         self._catalog, self._cache = catalog, cache
 
@@ -171,9 +171,9 @@ class EmbeddingQueue:
         lacks a text.
         """
         self._get_encoder, self._should_restart = get_passage_encoder, should_restart
-        self._status = EmbeddingStatusWriter(self._catalog.path.parent)
+        self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
         self._missing.find_chunks_without_vector(self._catalog, self._store)
-        self._status.record_entries_without_vectors(
+        self._entries_without_vectors.record_entries_without_vectors(
             self._missing.seq, self._cache.model, self._missing.entries
         )
         if self._missing.numbers:
@@ -233,7 +233,7 @@ class EmbeddingQueue:
             except KbtuiError:
                 raise
             except Exception as error:
-                self._status.mark_entry_embedding_failed(
+                self._entries_without_vectors.mark_entry_embedding_failed(
                     entry_id, f"not embedded: {type(error).__name__}: {error}"
                 )
                 failures += 1
@@ -257,7 +257,7 @@ class EmbeddingQueue:
             for name, numbers in done.items()
             if self._missing.remove_embedded_chunks(name, numbers)
         ]
-        self._status.mark_entries_embedded(finished)
+        self._entries_without_vectors.mark_entries_embedded(finished)
 
     def _make_vector_rows(
         self, entry: CatalogEntry, chunks: list[Chunk], positions: list[int]

@@ -11,13 +11,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
+from kbtui.index.catalog_database import CONTEXT_CHUNKS
 from kbtui.index.chunk_splitter import (
     set_chunk_ids,
     split_conversation_into_chunks,
     split_subject_into_chunks,
 )
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, format_file_state, make_subject_id
-from kbtui.index.index_catalog import CONTEXT_CHUNKS
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         ConversationPart,
         TurnResumePoint,
     )
-    from kbtui.index.index_catalog import IndexCatalog
+    from kbtui.index.catalog_database import CatalogDatabase
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.models import Subject
 
@@ -220,7 +220,7 @@ class _IndexedConversationPart:
 
 
 def read_conversation_entry_parts(
-    catalog: IndexCatalog, info: ConversationInfo, *, embed_tool_results: bool = False
+    catalog: CatalogDatabase, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[EntryPartToWrite]:
     """Yield the parts of a conversation that are not indexed yet.
 
@@ -255,7 +255,7 @@ def read_conversation_entry_parts(
 
 
 def _find_indexed_conversation_part(
-    catalog: IndexCatalog, info: ConversationInfo
+    catalog: CatalogDatabase, info: ConversationInfo
 ) -> _IndexedConversationPart | None:
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
     from kbtui.conversations.models import TurnResumePoint
@@ -269,7 +269,7 @@ def _find_indexed_conversation_part(
 
 
 def _make_conversation_entry_part(
-    catalog: IndexCatalog,
+    catalog: CatalogDatabase,
     entry: CatalogEntry,
     part: ConversationPart,
     known: _IndexedConversationPart,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
+from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.entry_extraction import (
     make_subject_change_signature,
     read_conversation_entry_parts,
     read_subject_entry,
 )
-from kbtui.index.index_catalog import IndexCatalog
 from kbtui.index.keyword_index import KeywordIndexWriter
 from kbtui.workspace.paths import make_private_directory
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from kbtui.citations import CitationTargetLookup
     from kbtui.conversations.models import Conversation, ConversationInfo
+    from kbtui.index.catalog_database import WrittenEntryChunks
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.index.entry_extraction import EntryPartToWrite
-    from kbtui.index.index_catalog import WrittenEntryChunks
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
     from kbtui.workspace import Settings, Workspace
@@ -87,7 +87,7 @@ class IndexStorage:
         return self._unpublished or current == self.folder
 
     def _open_index_files(self) -> None:
-        self.catalog = IndexCatalog(self.folder / "catalog.sqlite", write=True)
+        self.catalog = CatalogDatabase(self.folder / "catalog.sqlite", write=True)
         if self.catalog.get_meta_value("language") is None:
             self.catalog.set_meta_value("language", self.settings.language)
         self.writers = {
@@ -177,11 +177,11 @@ class IndexStorage:
             self.writers[not entry.hidden].remove_entry(entry.id)
 
     def count_stale_documents(self) -> int:
-        """Return how many documents `compact_keyword_indexes` would rewrite."""
+        """Return how many documents `remove_stale_documents` would rewrite."""
         stale = filter(_has_too_many_stale_documents, self.writers.values())
         return sum(writer.count_committed_documents() for writer in stale)
 
-    def compact_keyword_indexes(self, give_up: Callable[[], bool]) -> None:
+    def remove_stale_documents(self, give_up: Callable[[], bool]) -> None:
         """Rewrite the keyword indexes in which replaced documents affect the scores.
 
         Stops once `give_up` returns true; the index that it was rewriting stays unchanged.
@@ -355,7 +355,7 @@ class WorkspaceIndex:
             self.storage.publish_new_generation()
         return changes
 
-    def compact_keyword_indexes(self, most: int | None = None) -> int:
+    def remove_stale_documents(self, most: int | None = None) -> int:
         """Remove replaced documents from the keyword indexes, which rewrites the other documents.
 
         Does nothing if it would rewrite more than `most` documents; None means no limit. Without a
@@ -364,7 +364,7 @@ class WorkspaceIndex:
         """
         stale = self.storage.count_stale_documents()
         if stale and (most is None or stale <= most):
-            self.storage.compact_keyword_indexes(
+            self.storage.remove_stale_documents(
                 lambda: self._stop.is_set() or (most is None and self._should_yield())
             )
             stale = self.storage.count_stale_documents()

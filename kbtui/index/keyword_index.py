@@ -15,7 +15,7 @@ from zlib import crc32
 import tantivy
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.index_catalog import CONTEXT_CHUNKS
+from kbtui.index.catalog_database import CONTEXT_CHUNKS
 from kbtui.index.tokenizer import (
     MAX_COMPOUND_LENGTH,
     MAX_PATH_ENDS,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from kbtui.index.catalog_database import WrittenEntryChunks
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.index_catalog import WrittenEntryChunks
 
 KEYWORD_INDEX_VERSION = 9
 """The version of the index, a part of the generation's fingerprint.

@@ -277,7 +277,7 @@ class PrivateIndex:
                 )
                 with closing(index):
                     index.refresh_index()
-                    index.compact_keyword_indexes()
+                    index.remove_stale_documents()
                     self._configuration_problem = index.configuration_problem
                 self._error = None
             except (KbtuiError, OSError, ValueError, DatabaseError) as error:

@@ -67,7 +67,7 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
     """Return the terms to search for: all terms, or in a large index only the important ones."""
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
-    worths = [_estimate_term_weight(part, searcher) for part in parts]
+    worths = [_estimate_term_worth(part, searcher) for part in parts]
     best = max((worth for worth in worths if worth is not None), default=0.0)
     return [
         part
@@ -76,7 +76,7 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
     ]
 
 
-def _estimate_term_weight(part: QueryTerm, searcher: Any) -> float | None:
+def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
     """Return the weight of a term times its rarity; None if no chunk has it or it has alternatives."""
     if "|" in part.term:
         return None

@@ -269,7 +269,7 @@ def _make_search_hit(entry: CatalogEntry, chunk: Chunk, state: HitFreshnessAndLi
     )
 
 
-def make_vector_filters(request: SearchRequest) -> dict[str, Any]:
+def get_vector_filter_arguments(request: SearchRequest) -> dict[str, Any]:
     """Return the filters of a request as arguments of `index.vector_store.make_vector_filter_sql`."""
     names = ("hidden", "archived", "topics", "types", "roles", "exclude", "entries")
     return {name: getattr(request, name) for name in names} | {

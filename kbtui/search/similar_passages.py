@@ -33,8 +33,8 @@ def find_similar_passages(
     workspace: Workspace,
     reader: IndexReader,
     ref: Ref,
+    request: SearchRequest,
     semantic: SemanticLeg | None = None,
-    request: SearchRequest | None = None,
 ) -> SearchAnswer:
     """Find the passages of other entries that are most similar to the text of a reference.
 
@@ -46,7 +46,6 @@ def find_similar_passages(
     entry, chunks = find_passages_of_reference(reader, ref)
     if entry is None or not chunks:
         raise NothingFound("no text is indexed for this reference", where=str(ref))
-    request = request or SearchRequest(per_entry=1)
     query = _make_similarity_query(entry, chunks)
     run = SearchRun(workspace, reader, request._replace(query=query))
     run.notices.clear()

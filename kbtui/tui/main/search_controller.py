@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widgets import Input
 
-    from kbtui.search.query_suggestions import QuerySuggestion
+    from kbtui.search.query_completion import QueryCompletion
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
@@ -480,21 +480,21 @@ class SearchController:
             self._hints.suggestions = []
             return
         self._suggestion_worker.submit_call(
-            lambda: self._find_query_suggestions(text, cursor),
-            lambda found: self._show_query_suggestions(entry, text, cursor, found),
-            lambda error: self._show_query_suggestions(entry, text, cursor, []),
+            lambda: self._find_query_completions(text, cursor),
+            lambda found: self._show_query_completions(entry, text, cursor, found),
+            lambda error: self._show_query_completions(entry, text, cursor, []),
         )
 
-    def _find_query_suggestions(self, text: str, cursor: int) -> list[QuerySuggestion]:
-        from kbtui.search.query_suggestions import suggest_query_completions
+    def _find_query_completions(self, text: str, cursor: int) -> list[QueryCompletion]:
+        from kbtui.search.query_completion import list_query_completions
 
         # Until a search has returned, suggest only filters and topics, instead of building an index.
         has_index = self._pane.answer is not None
         reader = self._library.open_index_reader(0.0) if has_index else None
-        return suggest_query_completions(text, cursor, self._library.load_knowledge(), reader)
+        return list_query_completions(text, cursor, self._library.load_knowledge(), reader)
 
-    def _show_query_suggestions(
-        self, entry: Input, text: str, cursor: int, found: list[QuerySuggestion]
+    def _show_query_completions(
+        self, entry: Input, text: str, cursor: int, found: list[QueryCompletion]
     ) -> None:
         if entry.value != text:
             return

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-STATUS_FILE = "embedding_status.sqlite"
+_FILE_NAME = "embedding_status.sqlite"
 
 _TABLES = """
 BEGIN;
@@ -28,7 +28,7 @@ COMMIT
 
 
 @dataclass
-class EmbeddingStatus:
+class EntriesWithoutVectors:
     """Which entries lack vectors.
 
     `missing` maps their ids to the error of the last attempt to embed them, if it failed. `seq` is the
@@ -41,9 +41,9 @@ class EmbeddingStatus:
     missing: dict[str, str | None] = field(default_factory=dict)
 
 
-def read_embedding_status(folder: Path) -> EmbeddingStatus:
+def read_entries_without_vectors(folder: Path) -> EntriesWithoutVectors:
     """Read the status of a generation; if the file is missing or unreadable, nothing is embedded."""
-    path = folder / STATUS_FILE
+    path = folder / _FILE_NAME
     if path.exists():
         with (
             contextlib.suppress(sqlite3.Error, ValueError),
@@ -56,26 +56,26 @@ def read_embedding_status(folder: Path) -> EmbeddingStatus:
             db.execute("BEGIN")
             meta = dict(db.execute("SELECT key, value FROM meta"))
             missing = dict(db.execute("SELECT entry_id, error FROM missing"))
-            return EmbeddingStatus(int(meta.get("seq", -1)), meta.get("model", ""), missing)
-    return EmbeddingStatus()
+            return EntriesWithoutVectors(int(meta.get("seq", -1)), meta.get("model", ""), missing)
+    return EntriesWithoutVectors()
 
 
 def is_index_fully_embedded(folder: Path, model: str) -> bool:
     """Whether every chunk of the generation has a vector of this model. Does not open LanceDB."""
-    from kbtui.index.index_catalog import IndexCatalog
+    from kbtui.index.catalog_database import CatalogDatabase
 
-    status = read_embedding_status(folder)
-    if status.model != model or not (folder / "vectors").is_dir():
-        status = EmbeddingStatus()
-    with contextlib.closing(IndexCatalog(folder / "catalog.sqlite")) as catalog:
-        return not (status.missing or catalog.has_embeddable_chunks_since(status.seq))
+    pending = read_entries_without_vectors(folder)
+    if pending.model != model or not (folder / "vectors").is_dir():
+        pending = EntriesWithoutVectors()
+    with contextlib.closing(CatalogDatabase(folder / "catalog.sqlite")) as catalog:
+        return not (pending.missing or catalog.has_embeddable_chunks_since(pending.seq))
 
 
-class EmbeddingStatusWriter:
+class EntriesWithoutVectorsWriter:
     """Writes the embedding status. SQLite errors are ignored, so that embedding continues."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / STATUS_FILE
+        self._path = folder / _FILE_NAME
 
     def record_entries_without_vectors(self, seq: int, model: str, missing: Iterable[str]) -> None:
         """Record which entries lack vectors after the catalog transaction `seq`."""

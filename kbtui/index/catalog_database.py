@@ -151,7 +151,13 @@ def _compute_checksum_of_rows(rows: Iterable[Any]) -> int:
     return sum(crc32(dumps(row, 0)) for row in rows)
 
 
-class IndexCatalog:
+def make_catalog_error(verb: str, error: sqlite3.Error, path: Path) -> IndexUnavailable:
+    """Return the error for a catalog file that cannot be opened or read."""
+    problem, hint = f"the catalog cannot be {verb}: {error}", "run `kbtui index --rebuild`"
+    return IndexUnavailable(problem, where=str(path), hint=hint)
+
+
+class CatalogDatabase:
     """A catalog file, opened for reading or writing."""
 
     def __init__(self, path: Path, *, write: bool = False) -> None:
@@ -171,11 +177,7 @@ class IndexCatalog:
                     self._db.executescript(f"BEGIN; {CATALOG_TABLES} COMMIT;")
             self._db.execute("SELECT 1 FROM meta LIMIT 1")
         except sqlite3.Error as error:
-            raise IndexUnavailable(
-                f"the catalog cannot be opened: {error}",
-                where=str(path),
-                hint="run `kbtui index --rebuild`",
-            ) from error
+            raise make_catalog_error("opened", error, path) from error
 
     def close(self) -> None:
         """Close the file."""
