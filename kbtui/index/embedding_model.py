@@ -201,7 +201,7 @@ class TorchEmbedder:
 
 EXPORT_VERSION = 1
 MAX_TOKENS = 256
-"""The maximum number of tokens of a text that the packaged model reads."""
+"""The packaged model reads at most this many tokens of a text and ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
 """The minimum cosine similarity between vectors of the export and of the original model.
 

@@ -45,9 +45,9 @@ PAUSE_SECONDS = 2.0
 class ChunksWithoutVector:
     """The chunks that have no vector yet.
 
-    `numbers` has the numbers of all these chunks. `entries` maps the ids of their entries to the numbers
-    of their chunks, in the order of embedding. `seq` is the last catalog transaction that was compared
-    with the vectors, or -1 before the first comparison.
+    `numbers` contains the chunk numbers. `entries` has the same numbers by entry id, in the order of
+    embedding. `seq` is the number of the last catalog transaction that is taken into account, or -1 if
+    there is none.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class ChunksWithoutVector:
         self._of_hidden_entries: set[int] = set()
 
     def find_chunks_without_vector(self, catalog: CatalogDatabase, store: VectorStore) -> None:
-        """Compare the vectors with the catalog, and remove the vectors that are stale or have no chunk."""
+        """Find the chunks without a current vector, and remove vectors that are stale or have no chunk."""
         # Read the number first, so that chunks written during the comparison are compared next time.
         seq = catalog.get_last_transaction_number()
         stale, found = compare_vectors_with_catalog(catalog, store)
@@ -69,7 +69,7 @@ class ChunksWithoutVector:
         self.seq = seq
 
     def count_chunks_of_hidden_entries(self) -> int:
-        """Count the chunks of hidden entries."""
+        """Count those of the chunks that belong to hidden entries."""
         return len(self.numbers & self._of_hidden_entries)
 
     def remove_embedded_chunks(self, entry_id: str, numbers: set[int]) -> bool:
@@ -87,9 +87,8 @@ def compare_vectors_with_catalog(
 ) -> tuple[list[int], dict[str, set[int]]]:
     """Compare the vectors with the catalog.
 
-    Returns the chunk numbers of stale vectors, and the numbers of the chunks without a vector, by entry
-    id. If a chunk has several vectors, all of them are stale: they are removed and one is written
-    again.
+    Returns the chunk numbers of stale vectors, and the numbers of the chunks without a current vector,
+    by entry id. If a chunk has several vectors, all of them count as stale.
     """
     import numpy as np
 
@@ -128,7 +127,7 @@ class EmbeddingQueue:
         stop: threading.Event | None = None,
         get_embedding_pause_reason: Callable[[], str | None] | None = None,
     ) -> None:
-        """Create a queue; `get_embedding_pause_reason` returns the reason of a pause, or None."""
+        """Create a queue; `get_embedding_pause_reason` says why to pause, or returns None."""
         self._catalog, self._store, self._cache = catalog, store, cache
         self._on_progress = on_progress or (lambda progress: None)
         self._stop = stop or threading.Event()
@@ -142,7 +141,7 @@ class EmbeddingQueue:
         self._catalog, self._cache = catalog, cache
 
     def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers of the chunks that have no vector yet. Any thread may call this."""
+        """Return those of `numbers` whose chunks have no vector yet. Any thread may call this."""
         missing = self._missing.numbers
         return [number for number in numbers if number in missing]
 
@@ -167,8 +166,8 @@ class EmbeddingQueue:
         """Embed the chunks without a vector; return how many are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
-        changed. `get_passage_encoder` is called with the number of missing chunks, but only if the cache
-        lacks a text.
+        changed. If the cache lacks a text, `get_passage_encoder` is called with the number of missing
+        vectors, and returns the model.
         """
         self._get_encoder, self._should_restart = get_passage_encoder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
@@ -309,7 +308,7 @@ class EmbeddingQueue:
         return found
 
     def _wait_while_paused(self) -> bool:
-        """Wait until embedding need not pause any more; return whether to embed the next batch."""
+        """Wait as long as embedding is paused; return whether to embed the next batch."""
         reason = self._get_pause_reason()
         while reason and not self._stop.is_set():
             self._write_vector_rows()

@@ -1,8 +1,7 @@
-"""The embedding status: which entries have all their vectors. Clients read it without LanceDB.
+"""The list of entries that lack vectors. Clients read it without LanceDB.
 
-It is a small SQLite file next to the vectors. The file has the number of a catalog transaction and a
-list of entries. The listed entries lack vectors. So do entries that were written after the transaction.
-All other entries have all their vectors.
+The list is in a small SQLite file next to the vectors, with the number of the last catalog transaction
+that it covers. Entries that were written later lack vectors, too; all other entries are complete.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ COMMIT
 
 @dataclass
 class EntriesWithoutVectors:
-    """Which entries lack vectors.
+    """The entries that lack vectors.
 
-    `missing` maps their ids to the error of the last attempt to embed them, if it failed. `seq` is the
-    number of the last catalog transaction that this status covers, or -1 if nothing was ever embedded.
+    `missing` maps their ids to the error of the last attempt to embed them, or to None. `seq` is the
+    number of the last catalog transaction that the list covers, or -1 if nothing was ever embedded.
     `model` is the model's key.
     """
 
@@ -42,7 +41,7 @@ class EntriesWithoutVectors:
 
 
 def read_entries_without_vectors(folder: Path) -> EntriesWithoutVectors:
-    """Read the status of a generation; if the file is missing or unreadable, nothing is embedded."""
+    """Read the list of a generation; without a readable file, no entry counts as embedded."""
     path = folder / _FILE_NAME
     if path.exists():
         with (
@@ -72,13 +71,13 @@ def is_index_fully_embedded(folder: Path, model: str) -> bool:
 
 
 class EntriesWithoutVectorsWriter:
-    """Writes the embedding status. SQLite errors are ignored, so that embedding continues."""
+    """Writes the list. SQLite errors are ignored, so that embedding continues."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE_NAME
 
     def record_entries_without_vectors(self, seq: int, model: str, missing: Iterable[str]) -> None:
-        """Record which entries lack vectors after the catalog transaction `seq`."""
+        """Record that the entries `missing` lack vectors after the catalog transaction `seq`."""
         entry_ids = [(json.dumps(list(missing)),)]
         # An entry that failed keeps its error until it is tried again.
         self._execute_in_transaction(

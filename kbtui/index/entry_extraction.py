@@ -42,10 +42,10 @@ SUBJECT_BYTES_MAX = 20_000_000
 class EntryPartToWrite:
     """An entry, or a part of one, ready to be written.
 
-    `first_ordinal` is the ordinal of the first of `chunks`, and `chunks_before` are a few chunks before
-    them. `conversation` has the turns from which `chunks` were made, and `after_turn` is the number of
-    the turn before these turns. `mark` says where to resume reading, and `is_last` says whether this is
-    the last part of the entry. `citations` are rows of the catalog's table `citations`.
+    `first_ordinal` is the ordinal of the first chunk, and `chunks_before` are a few chunks before it.
+    `conversation` has the turns of the chunks, and `after_turn` is the number of the turn before them.
+    `mark` says where to resume reading, and `is_last` says whether this is the last part of the entry.
+    `citations` are rows of the catalog's table `citations`.
     """
 
     entry: CatalogEntry
@@ -123,7 +123,7 @@ def _parse_front_matter_fields(text: FrontMatterAndBody) -> dict[str, Any]:
 
 
 def _parse_front_matter_date(value: object) -> float | None:
-    """Return a date from front matter in Unix seconds; without a time zone, it is in UTC."""
+    """Convert a date from front matter to Unix seconds; the default time zone is UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -159,8 +159,8 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""On each side of a chunk, how many neighbours, and how many of their characters, are at most a part of
-the chunk's vector."""
+"""How many neighbours on each side of a chunk can be part of its vector, and how many characters they
+can have together."""
 
 
 def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
@@ -275,9 +275,9 @@ def _make_conversation_entry_part(
     known: _IndexedConversationPart,
     embed_tool_results: bool,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
-    """Return the part to write, and what part of the conversation is indexed once it is written.
+    """Return the part to write, and the part of the conversation that is indexed afterwards.
 
-    The part begins with the last indexed chunks, because their neighbours change.
+    The part to write begins with the last indexed chunks, because their neighbours change.
     """
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)

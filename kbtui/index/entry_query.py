@@ -233,11 +233,11 @@ def query_entry_page(
     is_given_up: Callable[[], bool] | None = None,
     only: str | None = None,
 ) -> EntryPage:
-    """Return a page of entries that starts at `cursor`. It has up to `limit` entries, but at most `most`.
+    """Return the page of entries that starts at `cursor`, with at most `limit` and `most` entries.
 
-    If `vectors` is false because the model is switched off, no entry counts as pending. With `only`,
-    an entry id, the page has no other entry. Raises `UsageError` if the cursor is invalid or belongs to another
-    filter, and `IndexUnavailable` once `is_given_up` returns true.
+    If `vectors` is false because the model is switched off, no entry counts as pending. `only` is an
+    entry id that limits the page to this entry. Raises `UsageError` if the cursor is invalid or belongs
+    to another filter, and `IndexUnavailable` once `is_given_up` returns true.
     """
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now

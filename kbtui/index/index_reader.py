@@ -27,7 +27,7 @@ def _delegate_to_catalog(
 ) -> Callable[Concatenate[IndexReader, _Parameters], _Result]:
     """Return a method of `IndexReader` that calls a method of `CatalogDatabase`.
 
-    It holds the lock during the call, and turns read errors into `IndexUnavailable`.
+    The method holds the lock during the call, and turns read errors into `IndexUnavailable`.
     """
 
     @wraps(method)

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""How many written entries cause a commit of the index of hidden entries, even if it is unchanged.
+"""The index of hidden entries is committed after this many written entries, even if it is unchanged.
 
-The commit stores the catalog's sequence number. The next start applies only the changes after it.
+The commit stores the catalog's sequence number, so that the next start applies only later changes.
 """
 
 MAX_STALE_SHARE = 2e-5
@@ -116,7 +116,7 @@ class IndexStorage:
             index_generations.remove_old_index_generations(self.cache_dir, self.folder)
 
     def _update_keyword_indexes_from_catalog(self) -> None:
-        """Apply the catalog's changes since the last commit of each keyword index to that index."""
+        """Apply the changes of the catalog that each keyword index lacks since its last commit."""
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
             mark = writer.read_catalog_watermark()
@@ -216,7 +216,7 @@ def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
-    """Whether all fields of an entry that its documents contain are unchanged, except the time."""
+    """Whether two versions of an entry have the same fields in their documents, except the time."""
     names = ("title", "kind", "type", "topic", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
@@ -324,7 +324,7 @@ class WorkspaceIndex:
     def refresh_index(self, *, retry: bool = False) -> IndexRefreshChanges:
         """Index all files that differ from the catalog.
 
-        With `retry`, this also indexes entries again that had an error.
+        With `retry`, entries that had an error are indexed again, too.
         """
         from kbtui.knowledge import load_knowledge
 

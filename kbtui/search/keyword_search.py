@@ -77,7 +77,7 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
 
 
 def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
-    """Return the weight of a term times its rarity; None if no chunk has it or it has alternatives."""
+    """Return a term's weight times its rarity; None if it has alternatives or is in no chunk."""
     if "|" in part.term:
         return None
     total = 0.0
@@ -203,10 +203,10 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 5
-"""How many times the limit a search fetches, because it drops surplus chunks of an entry afterwards."""
+"""A search fetches this many times its limit, because it then drops surplus chunks of an entry."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""How many of the best chunks are searched for word pairs, which takes one lookup for each chunk."""
+"""Only this many of the best chunks are searched for word pairs, because each takes a lookup."""
 
 ChunkRanking = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
@@ -233,7 +233,7 @@ class KeywordSearch:
 
     @property
     def analyzed_words(self) -> list[QueryWord]:
-        """The analyzed words of the query for each index; the corrections of the indexes can differ."""
+        """The analyzed words of the query for each index; their corrections can differ."""
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:

@@ -1,4 +1,4 @@
-"""Suggests completions of a query: filter keys, and values that exist in the workspace."""
+"""Completes filters in a query: their keys, and values that exist in the workspace."""
 
 from __future__ import annotations
 

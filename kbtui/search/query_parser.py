@@ -313,8 +313,8 @@ class _QueryFilterApplier:
             if not both:
                 self._add_query_mistake(
                     self._last_filters[field],
-                    f"{', '.join(wanted)} is outside the limits of this search",
-                    f"the search is limited to {', '.join(held)}",
+                    f"this search does not include {' or '.join(wanted)}",
+                    f"it is limited to {', '.join(held)}",
                 )
             wanted = both
         self._set_request_field(field, wanted)

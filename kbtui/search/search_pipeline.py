@@ -311,10 +311,10 @@ def score_leg_rank(
 ) -> float:
     """Return what a leg adds to the score of a chunk: 1 / (k + rank), with ranks counted from 1.
 
-    `length` is the number of the leg's hits. The chunk is not among them if `rank` is None or greater
-    than `length`. The result is then 0, but if the leg has `depth` hits, the chunk counts as if its
-    rank were `length + 1`. `coverage` is the share of chunks that the leg can rank, above 0 and up to
-    1. The rank is divided by `coverage` to estimate the rank among all chunks.
+    `length` is the number of the leg's hits, of which it fetches at most `depth`. A chunk that is not
+    among them has the rank None or a rank above `length`. It gets 0 if the leg has fewer than `depth`
+    hits, and otherwise counts as having the rank `length + 1`. `coverage` is the share of chunks that
+    the leg can rank, above 0 and up to 1; dividing by it estimates the rank among all chunks.
     """
     if rank is None or rank > length:
         if length < depth:

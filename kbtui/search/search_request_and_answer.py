@@ -77,10 +77,9 @@ class SearchRequest(NamedTuple):
 
 
 def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
-    """Parse a request from JSON, as `SearchRequest.as_json` or a command writes it.
+    """Parse a request from the JSON of `SearchRequest.as_json` or of a command.
 
-    Raises `ValueError` for an unknown field or a value of the wrong type, so that a process that sends a
-    wrong request gets an error and not a wrong answer.
+    Raises `ValueError` for an unknown field or a value of the wrong type.
     """
     values: dict[str, Any] = {}
     for name, value in shape.items():

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
-"""For how many words of the given text the keyword leg searches."""
+"""The keyword leg searches for at most this many words of the given text."""
 MAX_PROSE_CHARACTERS = 600
-"""How many characters of the given text the query of the semantic leg has."""
+"""The query of the semantic leg has at most this many characters."""
 
 
 def find_similar_passages(
