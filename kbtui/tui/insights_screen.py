@@ -9,7 +9,7 @@ from kbtui.dates import format_unix_time_as_day
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.command_table import find_key_label_of_command
-from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
+from kbtui.tui.entries.subject_file_actions import SubjectFileActions
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine
@@ -139,7 +139,7 @@ class InsightsScreen(SecondaryScreen):
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
         self.insights: UsageStatistics | None = None
-        self.writer = SubjectFileEditor(
+        self.subject_actions = SubjectFileActions(
             self, library, self.show_message, lambda ref: self.action_reload()
         )
         self._clock = clock
@@ -205,7 +205,9 @@ class InsightsScreen(SecondaryScreen):
         if block is None:
             return
         if block.key.startswith(GAP_PREFIX):
-            self.writer.create_subject_file(" ".join(block.key.removeprefix(GAP_PREFIX).split()))
+            self.subject_actions.create_subject_file(
+                " ".join(block.key.removeprefix(GAP_PREFIX).split())
+            )
         elif link := block.link:
             # The entry exists, so a colon in its reference does not start a line number.
             self.dismiss(parse_ref(link, lambda topic, slug: f"{topic}/{slug}" == link))

@@ -27,7 +27,7 @@ from kbtui.tui.entries.entry_table import (
     make_entry_table_headings,
     read_entry_pages,
 )
-from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
+from kbtui.tui.entries.subject_file_actions import SubjectFileActions
 from kbtui.tui.external_programs import open_web_address_in_browser
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.clipboard import copy_text_to_clipboards
@@ -217,7 +217,7 @@ class EntriesScreen(ListDetailScreen):
         self.filter = LabeledInput("entry-filter", "filter")
         self.filter.display = True
         self.loaded: LoadedEntryRows | None = None
-        self.writer = SubjectFileEditor(
+        self.subject_actions = SubjectFileActions(
             self, library, self.show_message, self._reload_and_select_entry
         )
         self._clock = clock
@@ -466,15 +466,15 @@ class EntriesScreen(ListDetailScreen):
 
     def action_create_subject(self) -> None:
         entry = self.list.selected_entry
-        self.writer.create_subject_file(topic=entry.topic if entry else None)
+        self.subject_actions.create_subject_file(topic=entry.topic if entry else None)
 
     def action_edit_subject(self) -> None:
         if (entry := self._require_selected_subject()) is not None:
-            self.writer.edit_subject(self._parse_entry_ref(entry))
+            self.subject_actions.edit_subject(self._parse_entry_ref(entry))
 
     def action_remove_subject(self) -> None:
         if (entry := self._require_selected_subject()) is not None:
-            self.writer.remove_subject(self._parse_entry_ref(entry))
+            self.subject_actions.remove_subject(self._parse_entry_ref(entry))
 
     def _require_selected_subject(self) -> EntryRow | None:
         """Return the selected entry; if it is a conversation, show a message and return None."""

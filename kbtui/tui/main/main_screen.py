@@ -494,11 +494,11 @@ class MainScreen(StyledScreen):
 
     def action_create_entry(self) -> None:
         """Create an entry, and open it."""
-        from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
+        from kbtui.tui.entries.subject_file_actions import SubjectFileActions
 
         def open_new_entry(name: str) -> None:
             ref = parse_ref(name, lambda topic, slug: f"{topic}/{slug}" == name)
             self.open_returned_reference(ref)
 
-        editor = SubjectFileEditor(self, self.library, self.status.flash_message, open_new_entry)
-        editor.create_subject_file()
+        actions = SubjectFileActions(self, self.library, self.status.flash_message, open_new_entry)
+        actions.create_subject_file()

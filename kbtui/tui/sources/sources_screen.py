@@ -25,13 +25,13 @@ from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, Fo
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import ListDetailScreen
-from kbtui.tui.sources.source_pages import (
+from kbtui.tui.sources.source_rows_and_details import (
     STATUS_SIGNS,
     SourceStatus,
     SourceStatuses,
-    make_source_approval_page,
-    make_source_page,
-    make_source_problem_page,
+    make_source_approval_details,
+    make_source_details,
+    make_source_problem_details,
     make_source_rows,
     read_source_statuses,
 )
@@ -255,9 +255,9 @@ class SourcesScreen(ListDetailScreen):
         if row is None:
             self.show_document(ReaderDocument("source:", "", []))
         elif isinstance(row.data, SourceStatus):
-            self.show_document(make_source_page(row.data, self._clock()))
+            self.show_document(make_source_details(row.data, self._clock()))
         else:
-            self.show_document(make_source_problem_page(row.data))
+            self.show_document(make_source_problem_details(row.data))
 
     @on(RowList.RowClicked)
     def action_focus_details(self) -> None:
@@ -324,7 +324,7 @@ class SourcesScreen(ListDetailScreen):
             return
         self.approving = state
         agree, back = self.get_key_label("agree"), self.get_key_label("back")
-        self.show_document(make_source_approval_page(state, agree, back))
+        self.show_document(make_source_approval_details(state, agree, back))
         self.focus_detail_pane()
 
     def action_approve_shown_source(self) -> None:

@@ -151,7 +151,7 @@ def _format_progress_bar(progress: SourceRunProgress | None) -> Spans:
     ]
 
 
-def make_source_problem_page(problem: KnowledgeProblem) -> ReaderDocument:
+def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
     """Return the page of a declaration that cannot be read."""
     hint = (
         "Correct .jp/kb-sources.toml in your editor; this screen cannot change an invalid source."
@@ -166,7 +166,7 @@ def make_source_problem_page(problem: KnowledgeProblem) -> ReaderDocument:
     )
 
 
-def make_source_page(state: SourceStatus, now: datetime) -> ReaderDocument:
+def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
     """Return the page of a source with facts, the last run, and the declaration."""
     source = state.source
     approved: Spans = [("not yet", "warning")]
@@ -229,7 +229,7 @@ def _make_declaration_blocks(source: SourceDefinition) -> list[DocumentBlock]:
     ]
 
 
-def make_source_approval_page(
+def make_source_approval_details(
     state: SourceStatus, approve_key: str, back_key: str
 ) -> ReaderDocument:
     """Return a page with everything that a source would do, and the keys to approve it or go back."""
