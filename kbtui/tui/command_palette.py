@@ -17,7 +17,11 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SanitizedInput
-from kbtui.tui.framework.tui_command import TuiCommand, apply_keymap_to_commands
+from kbtui.tui.framework.tui_command import (
+    TuiCommand,
+    apply_keymap_to_commands,
+    make_list_bindings,
+)
 from kbtui.tui.navigation_target import (
     EnteredReference,
     looks_like_reference,
@@ -170,10 +174,7 @@ class CommandPaletteScreen(StyledScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", show=False),
-        Binding("down,ctrl+n", "move_in_list('down')", show=False, priority=True),
-        Binding("up", "move_in_list('up')", show=False, priority=True),
-        Binding("pagedown", "move_in_list('scroll_pages', 1)", show=False, priority=True),
-        Binding("pageup", "move_in_list('scroll_pages', -1)", show=False, priority=True),
+        *make_list_bindings("move_in_list", priority=True),
     ]
 
     def __init__(

@@ -28,6 +28,7 @@ from kbtui.tui.framework.styled_widget import (
     make_label_without_markup,
 )
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine, WrappedParagraphs
+from kbtui.tui.framework.tui_command import make_list_bindings
 from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
@@ -50,10 +51,7 @@ class SearchInput(PaneInput):
     """The search input. It keeps the focus while the arrow keys select hits in the results."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,ctrl+n", "move_in_results('down')", show=False),
-        Binding("up", "move_in_results('up')", show=False),
-        Binding("pagedown", "move_in_results('scroll_pages', 1)", show=False),
-        Binding("pageup", "move_in_results('scroll_pages', -1)", show=False),
+        *make_list_bindings("move_in_results"),
         Binding("tab", "accept_completion", show=False),
     ]
 
