@@ -1,7 +1,7 @@
 """What the conversation tools return: answers as JSON and XML, notices, and refusals.
 
-Assistants pass arguments and people type options, so a notice or refusal has a wording for each.
-Answers in JSON and XML contain the wording for assistants, even when a command prints them.
+Assistants pass arguments and people type options, so each notice and refusal has two wordings.
+`as_json` and XML contain the wording for assistants.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SUSPECT = re.compile("[\x00-\x08\x0b-\x1f&<>\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 
 
 class ConversationNotice(NamedTuple):
-    """A remark on an answer: a fact, with one hint for the tool and one for the command."""
+    """A remark on an answer: a fact, with one hint for assistants and one for people."""
 
     fact: str
     tool_hint: str = ""
@@ -68,7 +68,7 @@ class ToolArgumentsRefused(ToolCallRefused, UsageError):
 
 
 class ToolConversationNotFound(ToolCallRefused, NothingFound):
-    """A conversation in a call does not exist, or the argument `archived` excludes it."""
+    """A requested conversation does not exist, or the value of `archived` excludes it."""
 
 
 @dataclass

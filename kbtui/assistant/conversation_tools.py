@@ -65,12 +65,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_READ_LENGTH = 60_000
-"""The maximum number of characters of the XML answer of `conversation_read`."""
+"""The maximum length of an answer of `conversation_read` as XML, in characters."""
 _FRAME_LENGTH = 10_000
-"""How many characters are reserved for the fields around entries and hits.
-
-The number is generous, because escaping can lengthen the hint.
-"""
+"""How many characters of an answer are reserved for its hint and its other short fields."""
 _MIN_HIT_LENGTH = 100
 """The minimum length of a hit in XML, in characters."""
 _PROBLEMS_NAMED = 3
@@ -103,7 +100,7 @@ def answer_conversation_list(
     """Answer a call of `conversation_list`.
 
     `sort` is `created`, `activity` or `updated`. The page has fewer than `limit` conversations if
-    its XML would exceed `max_chars` characters. With `masked`, secrets are replaced. Raises
+    more would exceed `max_chars` characters of XML. With `masked`, secrets are replaced. Raises
     `UsageError` if `limit` or `offset` is too small.
     """
     _check_argument_minimum("limit", limit, 1)
@@ -263,9 +260,10 @@ def answer_conversation_grep(
 def _make_omitted_matches_notice(
     answer: ConversationGrepAnswer, unfinished: list[str] | None
 ) -> ConversationNotice:
-    """Return the notice that matches are omitted, either by `limit` or because the answer is full.
+    """Return the notice that says how many matches are omitted.
 
-    `unfinished` has the conversations whose matches did not fit; it is None if `limit` omits them.
+    `unfinished` lists the conversations whose matches did not fit into the answer. None means that
+    the answer has as many matches as `limit` allows.
     """
     fact = f"{answer.omitted_match_count} more {'match' if answer.omitted_match_count == 1 else 'matches'}"
     command_hint = "use a longer pattern, -i or -s to find fewer, --limit to show more"
@@ -299,7 +297,7 @@ def _select_conversations_to_search(
         except ConversationNotFound:
             raise ToolConversationNotFound(
                 f"there is no conversation {id}",
-                "`conversation_list` gives the ids",
+                "`conversation_list` lists the ids",
                 where="ids",
                 command_hint="`kbtui conversation ls` lists them",
             ) from None
@@ -441,7 +439,7 @@ def select_requested_turns(
     if found := conversation.find_turn(turn):
         return [found]
     total = len(conversation.turns)
-    hint = f"it has the turns 1 to {total}" if total else "it has no turns"
+    hint = f"it has turns 1 to {total}" if total else "it has no turns"
     raise NothingFound(f"{conversation.info.ref} has no turn {turn}", hint=hint)
 
 
@@ -496,7 +494,7 @@ def _make_conversation_read_answer(
 def _make_answer_too_long_error(
     answer: ConversationReadAnswer, size: int, limit: int, room: int
 ) -> ToolArgumentsRefused:
-    """Return the error for turns that are too long together; it says how many of the last ones fit."""
+    """Return the error for too many turns; it says how many of the last turns fit."""
     total = answer.turns_total
     turns = "1 turn" if total == 1 else f"{total} turns"
     fitting = _count_fitting_turns(answer.turns, room)
@@ -506,7 +504,7 @@ def _make_answer_too_long_error(
         one = f"print a single turn with --turn N, from 1 to {total}"
         command_hint = f"--last {fitting} fits; or {one}"
     else:
-        hint = f"the last turn alone is too long; turn={total} gives it shortened"
+        hint = f"the last turn alone is too long; turn={total} returns it shortened"
         command_hint = f"the last turn alone is too long; --turn {total} shows it shortened"
     return ToolArgumentsRefused(
         f"{answer.id} has {turns}; this answer would have {size:,} characters; "
@@ -570,7 +568,7 @@ _MIN_TEXT_LENGTH = 200
 
 
 class _ShortenableText(NamedTuple):
-    """A text that can be shortened: the value of `key` in an event or in a part of its arguments."""
+    """A text to shorten in place: the item `key` of an event or of a part of its arguments."""
 
     container: Any
     key: Any
@@ -597,7 +595,7 @@ def _count_xml_characters(text: str, is_json: bool) -> int:
 
 
 def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], ConversationNotice]:
-    """Shorten a turn to `size` characters of XML; return it, and a notice of what was shortened.
+    """Return a copy of a turn, shortened to `size` characters of XML, and a notice about it.
 
     Long texts lose their middle, and the longest ones lose the most. If this is not enough, events in
     the middle of the turn are omitted.

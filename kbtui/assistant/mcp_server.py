@@ -138,9 +138,9 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
 T = TypeVar("T")
 
 CONCURRENT_CALLS = 8
-"""How many calls run at the same time, each in a thread. Further calls wait."""
+"""The maximum number of calls that run at the same time, each in a thread. Further calls wait."""
 IDLE_SECONDS = 60.0
-"""How many seconds after the last call the index and the connection to the engine are closed."""
+"""The server closes the index and the connection to the engine this long after the last call."""
 CLOSE_SECONDS = 2.0
 FINAL_READ_SECONDS = 5.0
 """How many seconds the client has to read the last answers after the input has ended."""

@@ -1,4 +1,4 @@
-"""The command `insights`: what was searched, found, cited and missing."""
+"""The command `insights`: what people searched for, what search missed, and what turns cited."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def declare_insights_command_arguments(parser: ArgumentParser) -> None:
     add("action", choices=["show", "erase"], nargs="?", default="show", help=text)
     add("--days", type=int, default=30, metavar="N", help="days to look back, 1 to 3660 (30)")
     add("--limit", type=int, default=10, metavar="N", help="rows per list, 1 to 1000 (10)")
-    text = "after how many days without a change an entry is stale (180)"
+    text = "days without a change after which an entry is stale (180)"
     add("--stale-days", type=int, default=180, metavar="N", help=text)
     add("--hidden", action="store_true", help="include hidden subjects")
     add("--yes", action="store_true", help="do not ask for confirmation")
@@ -29,7 +29,7 @@ def declare_insights_command_arguments(parser: ArgumentParser) -> None:
 
 
 def run_insights_command(args: Namespace) -> int:
-    """Show what was searched, found, cited and missing: top queries, gaps, citations, activity by day.
+    """Show top queries, gaps (queries without a good match), citations, and activity by day.
 
     `kbtui insights erase` asks for confirmation and deletes all logged searches.
     """

@@ -30,7 +30,7 @@ declare_open_command_arguments = declare_show_command_arguments
 
 
 def run_show_command(args: Namespace) -> int:
-    """Print a topic, a subject, lines of it, a conversation, a turn, a tool call or a passage."""
+    """Print a topic, a subject or lines of it, a conversation, a turn, a tool call or a passage."""
     from kbtui.library import open_workspace
 
     text = open_workspace(args.workspace).read(args.ref)

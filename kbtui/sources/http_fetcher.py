@@ -1,7 +1,7 @@
 """Fetches URLs over HTTP within limits, and only from public addresses.
 
-A host name is resolved once, and the connection goes to the address that was checked: if the DNS
-answer changes later, it has no effect. Proxies and credentials in the environment are ignored.
+A host name is resolved once, and the connection uses the address that was checked, whatever DNS
+answers later. Proxies and credentials in the environment are ignored.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 class SourceLimits:
     """The limits of a run, with times in seconds and sizes in bytes.
 
-    `seconds` limits one document with its redirects. `delay` is the time between two requests to one
-    host; robots.txt can increase it up to `max_delay`.
+    `seconds` is for one document, including redirects. `delay` is the time between two requests to
+    one host; robots.txt can increase it to at most `max_delay`.
     """
 
     pages: int = 1000
@@ -220,7 +220,7 @@ class HttpFetcher:
         raise FetchError(_describe_http_error(failure)) from failure
 
     async def _resolve_public_addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host; raises `FetchError` if one is private and not allowed."""
+        """Return the addresses of a host; raises `FetchError` for a private host that is not allowed."""
         given = url_policy.parse_ip_literal(host)
         found = [str(given)]
         if given is None:
@@ -243,7 +243,10 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the HTTP client of a host. Hosts share no client: certificates are checked per host."""
+        """Return the HTTP client of a host.
+
+        Hosts do not share a client: a reused connection would not check the other host's certificate.
+        """
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(
@@ -255,7 +258,7 @@ class HttpFetcher:
         return self._clients[key]
 
     def make_tls_context(self) -> ssl.SSLContext:
-        """Return a TLS context that trusts the authorities of certifi and those of this system."""
+        """Return a TLS context that trusts the certificate authorities of certifi and of this system."""
         context = httpx.create_ssl_context(trust_env=False)
         context.load_default_certs()
         return context
@@ -286,7 +289,7 @@ async def _read_http_response(
 
 
 async def _read_http_response_body(response: httpx.Response, most: int) -> bytes:
-    """Return the decompressed body. httpx has no limit, but a few bytes can expand to gigabytes."""
+    """Return the decompressed body; raises `FetchError` if it is larger than `most` bytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         message = f"the answer is compressed as {encoding}, which was not requested"

@@ -103,7 +103,7 @@ async def _fetch_matching_mcp_resources(
     extractor: TextExtractorProcess,
     limits: SourceLimits,
 ) -> None:
-    """Store every matching resource; `limits.seconds` limits the listing and the reading of each one."""
+    """Store every matching resource. The list and each resource may take `limits.seconds`."""
     seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [

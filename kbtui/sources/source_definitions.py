@@ -73,7 +73,7 @@ class SourceRunProgress:
 
 
 def check_cron_expression(expression: str) -> None:
-    """Raise `ConfigError` for an invalid cron expression, or one that never matches."""
+    """Raise `ConfigError` if a cron expression is invalid or never matches."""
     from cronsim import CronSim, CronSimError
 
     reason = "it never matches"
@@ -95,7 +95,7 @@ def check_cron_expression(expression: str) -> None:
 
 
 def find_next_cron_time(expression: str, after: float) -> float | None:
-    """Return the first Unix time after `after` that `expression` matches in local time, or None."""
+    """Return the next time that a cron expression matches in local time, in Unix seconds, or None."""
     from cronsim import CronSim
 
     for moment in CronSim(expression, datetime.fromtimestamp(after)):
@@ -270,7 +270,7 @@ def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> 
 
 
 def _hash_program_file(workspace: Workspace, word: str) -> str | None:
-    """If a word of a command names a program in the workspace, return its hash, else None."""
+    """Return the hash of the program in the workspace that a word of a command names, or None."""
     try:
         real = Path(os.path.realpath(Path(workspace.root, word)))
         if not real.is_relative_to(workspace.root) or not real.is_file():

@@ -210,9 +210,9 @@ class WebCrawler:
         return {name: value for name, value in headers.items() if value}
 
     async def _load_robots_txt(self, url: str) -> Protego:
-        """Return the rules in the host's robots.txt; raises `FetchError` if the server fails.
+        """Return the rules in the host's robots.txt.
 
-        Without an answer, everything is forbidden (RFC 9309, section 2.3.1.4).
+        Raises `FetchError` if the server fails: everything is then forbidden (RFC 9309, 2.3.1.4).
         """
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"

@@ -74,16 +74,16 @@ def make_source_form_fields(
 
     web, file, mcp = map(make_kind_condition, KINDS)
     fields = [
-        FormField("url", "address", get_text_value("url"), "The first page, such as https://docs.example.org/guide/.", is_shown=web),
+        FormField("url", "URL", get_text_value("url"), "The first page, such as https://docs.example.org/guide/.", is_shown=web),
         FormField("file", "file", get_text_value("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", is_shown=file),
         FormField("server", "command", get_text_value("server"), "The command line of the MCP server.", is_shown=mcp),
         FormField("topic", "topic", get_text_value("topic"), "The topic that the documents are added to; choose it with ← and →.", tuple(topics)),
         FormField("depth", "depth", get_text_value("depth", "1"), "How many links to follow from the first page; 0 = only the first page.", is_shown=web),
         FormField("prefixes", "only below", get_text_value("prefixes"), "Fetch only pages with these URL prefixes, separated by spaces; empty = the first page's directory.", is_shown=web),
         FormField("allow_hosts", "private hosts", get_text_value("allow_hosts"), "Hosts in a private network that kbtui may fetch from; usually empty.", is_shown=web),
-        FormField("pattern", "pattern", get_text_value("pattern"), "Fetch only resources whose address matches this glob.", is_shown=mcp),
+        FormField("pattern", "pattern", get_text_value("pattern"), "Fetch only resources whose URI matches this glob.", is_shown=mcp),
         FormField("env", "variables", get_text_value("env"), "Names of your environment variables to pass to the server.", is_shown=mcp),
-        FormField("cron", "cron", get_text_value("cron"), "When the engine runs the source, such as 0 4 * * 1; empty = only when you start it."),
+        FormField("cron", "cron", get_text_value("cron"), "When the engine runs the source: 0 4 * * 1 is every Monday at 4:00; empty = only when you start it."),
     ]  # fmt: skip
     if source is not None:
         return fields
