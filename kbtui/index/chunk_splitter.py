@@ -1,7 +1,7 @@
 """Splits texts into chunks at boundaries that depend on the content, not on the distance from the start.
 
-A chunk ends before a heading or, once it is long enough, before a paragraph whose text has a
-suitable checksum. An edit therefore moves only the boundaries near it. This is known as
+A chunk ends before a heading or, once it is long enough, before a paragraph whose checksum
+meets a condition. An edit therefore moves only the boundaries near it. This is known as
 content-defined chunking (Muthitacharoen et al., "A Low-bandwidth Network File System", 2001).
 
 Sizes are in characters, because the model reads 256 tokens and a token has about four characters. In

@@ -268,7 +268,7 @@ class OnnxEmbedder:
 
 
 def _verify_onnx_export(model: EmbeddingModel, path: Path) -> None:
-    """Compare the export with its checksums; raises `EmbeddingModelUnavailable`."""
+    """Compare the export with its checksums; raises `EmbeddingModelUnavailable` if they differ."""
     try:
         note = json.loads(path.with_suffix(".json").read_text("utf-8"))
         found = {"sha256": _hash_file(path), "weights": CHECKSUMS["model.safetensors"]}

@@ -70,7 +70,7 @@ def _map_citation_targets_to_entries(
     """Map the targets of citations to the ids of the cited entries.
 
     The target of a subject is `topic/slug`. If an assistant read the file before it became a subject,
-    the target is its path.
+    the target is the path of the file.
     """
     root = f"{workspace.root}/"
     by_path = {

@@ -359,7 +359,7 @@ class WorkspaceIndex:
         """Remove replaced documents from the keyword indexes, which rewrites the other documents.
 
         Does nothing if it would rewrite more than `most` documents; None means no limit. Without a
-        limit, a requested refresh stops the compaction. Returns how many documents remain to be
+        limit, a requested refresh stops the rewriting. Returns how many documents remain to be
         rewritten.
         """
         stale = self.storage.count_stale_documents()

@@ -139,7 +139,7 @@ class QueryTermBuilder:
         return [("body", stem) for stem in self._language.stem_text(text)[:1]]
 
     def build_word_pair_terms(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
-        """Yield terms that raise the rank of texts that contain adjacent words of the query."""
+        """Yield a term for each pair of adjacent words of the query; texts with the pair rank higher."""
         tokens = [token for word in words for token in word.tokens]
         for first, second in pairwise(tokens):
             if max(first.weight, second.weight) == 1.0:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
-"""A function that ranks chunks by vectors for a search request; it also gets the generation's name."""
+"""Ranks chunks by their vectors; the arguments are the request and the name of the generation."""
 SemanticLeg = Callable[[str], SemanticRanker]
 """A function that starts to embed the text of a query, and returns a function that waits for the
 vector and ranks chunks."""
