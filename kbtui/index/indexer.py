@@ -176,7 +176,7 @@ class IndexStorage:
                 writer.replace_entry_documents(entry, written.chunks)
             self.writers[not entry.hidden].remove_entry(entry.id)
 
-    def count_stale_documents(self) -> int:
+    def count_documents_to_rewrite(self) -> int:
         """Return how many documents `remove_stale_documents` would rewrite."""
         stale = filter(_has_too_many_stale_documents, self.writers.values())
         return sum(writer.count_committed_documents() for writer in stale)
@@ -362,12 +362,12 @@ class WorkspaceIndex:
         limit, a requested refresh stops the rewriting. Returns how many documents remain to be
         rewritten.
         """
-        stale = self.storage.count_stale_documents()
+        stale = self.storage.count_documents_to_rewrite()
         if stale and (most is None or stale <= most):
             self.storage.remove_stale_documents(
                 lambda: self._stop.is_set() or (most is None and self._should_yield())
             )
-            stale = self.storage.count_stale_documents()
+            stale = self.storage.count_documents_to_rewrite()
         return stale
 
     def _find_changed_entries(
