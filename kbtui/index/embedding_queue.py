@@ -69,7 +69,7 @@ class ChunksWithoutVector:
         self.seq = seq
 
     def count_chunks_of_hidden_entries(self) -> int:
-        """Count those of the chunks that belong to hidden entries."""
+        """Count the chunks without a vector that belong to hidden entries."""
         return len(self.numbers & self._of_hidden_entries)
 
     def remove_embedded_chunks(self, entry_id: str, numbers: set[int]) -> bool:

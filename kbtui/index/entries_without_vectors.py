@@ -1,7 +1,7 @@
 """The list of entries that lack vectors. Clients read it without LanceDB.
 
 The list is in a small SQLite file next to the vectors, with the number of the last catalog transaction
-that it covers. Entries that were written later lack vectors, too; all other entries are complete.
+that it covers. Entries that were written later lack vectors, too; all others have their vectors.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ def is_index_fully_embedded(folder: Path, model: str) -> bool:
 
 
 class EntriesWithoutVectorsWriter:
-    """Writes the list. SQLite errors are ignored, so that embedding continues."""
+    """Writes the list of entries that lack vectors. SQLite errors are ignored, so that embedding continues."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE_NAME
 
     def record_entries_without_vectors(self, seq: int, model: str, missing: Iterable[str]) -> None:
-        """Record that the entries `missing` lack vectors after the catalog transaction `seq`."""
+        """Record `missing` as the entries that lack vectors after the catalog transaction `seq`."""
         entry_ids = [(json.dumps(list(missing)),)]
         # An entry that failed keeps its error until it is tried again.
         self._execute_in_transaction(

@@ -233,7 +233,7 @@ def query_entry_page(
     is_given_up: Callable[[], bool] | None = None,
     only: str | None = None,
 ) -> EntryPage:
-    """Return the page of entries that starts at `cursor`, with at most `limit` and `most` entries.
+    """Return the page of entries that starts at `cursor`, with up to `limit` entries but at most `most`.
 
     If `vectors` is false because the model is switched off, no entry counts as pending. `only` is an
     entry id that limits the page to this entry. Raises `UsageError` if the cursor is invalid or belongs

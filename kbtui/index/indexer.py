@@ -116,7 +116,7 @@ class IndexStorage:
             index_generations.remove_old_index_generations(self.cache_dir, self.folder)
 
     def _update_keyword_indexes_from_catalog(self) -> None:
-        """Apply the changes of the catalog that each keyword index lacks since its last commit."""
+        """Add to each keyword index the catalog's changes since the last commit of that index."""
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
             mark = writer.read_catalog_watermark()
@@ -216,7 +216,7 @@ def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
-    """Whether two versions of an entry have the same fields in their documents, except the time."""
+    """Whether two versions of an entry have equal fields in the keyword index; the time may differ."""
     names = ("title", "kind", "type", "topic", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 

@@ -233,7 +233,7 @@ class KeywordSearch:
 
     @property
     def analyzed_words(self) -> list[QueryWord]:
-        """The analyzed words of the query for each index; their corrections can differ."""
+        """The analyzed words of the query for each index; corrections can differ between the indexes."""
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:

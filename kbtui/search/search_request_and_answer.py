@@ -89,7 +89,7 @@ def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
         if isinstance(default, tuple):
             kind: type = int if name == "worded" else str
             if not isinstance(value, list | tuple) or not all(isinstance(v, kind) for v in value):
-                raise ValueError(f"{name} is not a list of {kind.__name__}")
+                raise ValueError(f"{name} must be a list of {kind.__name__}")
             value = tuple(value)
         elif name in {"since", "until"}:
             value = datetime.fromisoformat(value) if value is not None else None
@@ -97,9 +97,9 @@ def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
             raise ValueError(f"unknown mode {value!r}")
         elif default is None:
             if value is not None and not isinstance(value, str):
-                raise ValueError(f"{name} has the wrong type")
+                raise ValueError(f"{name} must be of type str")
         elif type(value) is not type(default):
-            raise ValueError(f"{name} is not a {type(default).__name__}")
+            raise ValueError(f"{name} must be of type {type(default).__name__}")
         values[name] = value
     return SearchRequest(**values)
 
