@@ -325,7 +325,7 @@ def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
 
 ANSWER_LIMIT = 60_000
 """The maximum number of characters in a reply."""
-TITLE_LENGTH = 400
+MAX_TITLE_WIDTH = 400
 """The maximum width of a passage's title in a reply, in columns."""
 _HEAD_LENGTH = 2_000
 """How many characters are reserved for the text above the passages, not counting the sources."""
@@ -472,7 +472,7 @@ def format_search_answer(answered: SearchAnswer) -> str:
     room = ANSWER_LIMIT - _HEAD_LENGTH
     for hit in answered.hits:
         ref = one_line(hit.ref, "strip")
-        title = cut_to_width(one_line(hit.title, "strip"), TITLE_LENGTH)
+        title = cut_to_width(one_line(hit.title, "strip"), MAX_TITLE_WIDTH)
         header = f"[entry {hit.entry_id} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
         block = f"{header} {title}\n{escape_citation_headers(hit.text)}"
         room -= len(ref) + len(block) + 4

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.conversation_grep import GrepLine
 
-GREP_HINT_LENGTH = 1_500
+MAX_GREP_HINT_LENGTH = 1_500
 """The maximum length of the hint in an answer of `conversation_grep`, in characters."""
-READ_HINT_LENGTH = 400
+MAX_READ_HINT_LENGTH = 400
 """The maximum length of the hint in an answer of `conversation_read`, in characters."""
 # Characters that XML 1.0 does not allow, and control characters that no text needs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
@@ -149,7 +149,7 @@ class ConversationGrepAnswer:
             "total": self.total,
             "count": self.count,
             "omitted": self.omitted_match_count,
-            "hint": (hint[:GREP_HINT_LENGTH] if self.is_bounded else hint) or None,
+            "hint": (hint[:MAX_GREP_HINT_LENGTH] if self.is_bounded else hint) or None,
             "hits": [hit.as_json() for hit in self.hits],
         }
 
@@ -172,7 +172,7 @@ class ConversationReadAnswer:
             "turns_total": self.turns_total,
             "count": len(self.turns),
             "omitted": self.turns_total - len(self.turns),
-            "hint": format_notices(self.notices)[:READ_HINT_LENGTH] or None,
+            "hint": format_notices(self.notices)[:MAX_READ_HINT_LENGTH] or None,
             "turns": self.turns,
         }
 

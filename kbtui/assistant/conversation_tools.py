@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.assistant.conversation_answers import (
-    READ_HINT_LENGTH,
+    MAX_READ_HINT_LENGTH,
     ConversationGrepAnswer,
     ConversationGrepLine,
     ConversationListPage,
@@ -70,16 +70,23 @@ _FRAME_LENGTH = 10_000
 """How many characters of an answer are reserved for its hint and its other short fields."""
 _MIN_HIT_LENGTH = 100
 """The minimum length of a hit in XML, in characters."""
-_PROBLEMS_NAMED = 3
-_IDS_NAMED = 40
-_LABELS_SHOWN = 20
-_TIMES = ("created_at", "last_event_at", "archived_at", "expires_at", "updated_at", "pinned_at")
-_FEWER_KINDS = "name only the kinds of event that you need"
+_MAX_PROBLEMS_NAMED = 3
+_MAX_IDS_NAMED = 40
+_MAX_LABELS_SHOWN = 20
+_TIME_FIELDS = (
+    "created_at",
+    "last_event_at",
+    "archived_at",
+    "expires_at",
+    "updated_at",
+    "pinned_at",
+)
+_FEWER_KINDS_HINT = "name only the kinds of event that you need"
 
 
-def _check_argument_minimum(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise UsageError(f"must be at least {least}, not {value}", where=name)
+def _check_argument_minimum(name: str, value: int, minimum: int) -> None:
+    if value < minimum:
+        raise UsageError(f"must be at least {minimum}, not {value}", where=name)
 
 
 # list
@@ -160,7 +167,7 @@ def _make_conversation_json(info: ConversationInfo, *, masked: bool, short: bool
         "id": info.ref,
         "title": info.title,
         "events_count": info.events_count,
-        **{name: format_timestamp(getattr(info, name)) for name in _TIMES},
+        **{name: format_timestamp(getattr(info, name)) for name in _TIME_FIELDS},
         "parent_id": info.parent,
         "labels": info.labels,
         "problem": info.problem,
@@ -169,7 +176,7 @@ def _make_conversation_json(info: ConversationInfo, *, masked: bool, short: bool
         entry = mask_secrets_in_json(entry)
     if not short:
         return entry
-    labels = islice(entry["labels"].items(), _LABELS_SHOWN)
+    labels = islice(entry["labels"].items(), _MAX_LABELS_SHOWN)
     entry["labels"] = {
         cut_line_around_match(key): cut_line_around_match(text) for key, text in labels
     }
@@ -249,9 +256,9 @@ def answer_conversation_grep(
     if broken := [(result.info.ref, result.problem) for result in results if result.problem]:
         named = "; ".join(
             f"{ref}: {_mask_secrets_if_requested(masked, problem)}"
-            for ref, problem in broken[:_PROBLEMS_NAMED]
+            for ref, problem in broken[:_MAX_PROBLEMS_NAMED]
         )
-        more = len(broken) - _PROBLEMS_NAMED
+        more = len(broken) - _MAX_PROBLEMS_NAMED
         rest = f"; and {more} more" if more > 0 else ""
         answer.notices.append(ConversationNotice(f"not searched completely: {named}{rest}"))
     return answer
@@ -277,8 +284,8 @@ def _make_omitted_matches_notice(
     if not unfinished:
         hint += ", or read the conversation with `conversation_read`"
         return ConversationNotice(fact, hint, command_hint)
-    names = ", ".join(f'"{ref}"' for ref in unfinished[:_IDS_NAMED])
-    more = len(unfinished) - _IDS_NAMED
+    names = ", ".join(f'"{ref}"' for ref in unfinished[:_MAX_IDS_NAMED])
+    more = len(unfinished) - _MAX_IDS_NAMED
     hint += f", or continue with ids=[{names}]" + (f" and {more} more" if more > 0 else "")
     return ConversationNotice(fact, hint, command_hint)
 
@@ -483,7 +490,7 @@ def _make_conversation_read_answer(
     size = len(format_answer_as_xml("read", values))
     if size > limit:
         frame = len(format_answer_as_xml("read", {**values, "hint": None, "turns": []}))
-        room = limit - frame - READ_HINT_LENGTH
+        room = limit - frame - MAX_READ_HINT_LENGTH
         if not is_single:
             raise _make_answer_too_long_error(answer, size, limit, room)
         answer.turns[0], shortened = shorten_turn(turns[0], max(0, room))
@@ -509,8 +516,8 @@ def _make_answer_too_long_error(
     return ToolArgumentsRefused(
         f"{answer.id} has {turns}; this answer would have {size:,} characters; "
         f"the limit is {limit:,}",
-        f"{hint}; or {_FEWER_KINDS} in `include`",
-        command_hint=f"{command_hint}; or {_FEWER_KINDS} with --include",
+        f"{hint}; or {_FEWER_KINDS_HINT} in `include`",
+        command_hint=f"{command_hint}; or {_FEWER_KINDS_HINT} with --include",
     )
 
 
@@ -613,7 +620,7 @@ def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], Conve
         verb = "is" if left_out == 1 else "are"
         fact += f": {left_out} of its {len(events)} events in the middle {verb} omitted"
     return shortened, ConversationNotice(
-        fact, f"{_FEWER_KINDS} in `include`", f"{_FEWER_KINDS} with --include"
+        fact, f"{_FEWER_KINDS_HINT} in `include`", f"{_FEWER_KINDS_HINT} with --include"
     )
 
 

@@ -37,13 +37,13 @@ def run_insights_command(args: Namespace) -> int:
     from kbtui.userdata import UserData
     from kbtui.userdata.usage_statistics import collect_usage_statistics
 
-    for option, number, least, most in (
+    for option, number, minimum, maximum in (
         ("--days", args.days, 1, 3660),
         ("--limit", args.limit, 1, 1000),
         ("--stale-days", args.stale_days, 0, 36600),
     ):
-        if not least <= number <= most:
-            raise UsageError(f"must be from {least} to {most}, not {number}", where=option)
+        if not minimum <= number <= maximum:
+            raise UsageError(f"must be from {minimum} to {maximum}, not {number}", where=option)
     library = open_workspace(args.workspace)
     userdata = UserData(library.workspace)
     if args.action == "erase":

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.userdata import SourceRunRecord
     from kbtui.workspace import Workspace
 
-_KINDS = {"url": "url_crawl", "file": "file_upload"}
+_KINDS_BY_SHORT_NAME = {"url": "url_crawl", "file": "file_upload"}
 """The kinds of sources by their short names."""
 MAX_SKIPS_SHOWN = 5
 """How many skipped documents are printed for each reason; `--json` has all of them."""
@@ -50,7 +50,7 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
     metavar = "add|ls|edit|approve|run|rm"
     actions = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     add = actions.add_parser("add", help="declare a source and approve it")
-    kinds = [*_KINDS, *_KINDS.values(), "mcp"]
+    kinds = [*_KINDS_BY_SHORT_NAME, *_KINDS_BY_SHORT_NAME.values(), "mcp"]
     add.add_argument("kind", choices=kinds, metavar="KIND", help="url_crawl, file_upload or mcp")
     text = "the URL, the file or directory, or the command"
     add.add_argument("what", nargs="?", metavar="WHAT", help=text)
@@ -124,7 +124,7 @@ def _collect_source_options(args: Namespace) -> dict[str, Any]:
 
 
 def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    kind = _KINDS.get(args.kind, args.kind)
+    kind = _KINDS_BY_SHORT_NAME.get(args.kind, args.kind)
     what = args.what or args.server
     if not what:
         raise UsageError("WHAT is missing", where=f"source add {args.kind}")

@@ -327,7 +327,7 @@ CODE = ("text/x-source-code",)
 READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN, *DOCX)
 
 
-_OWN_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
+_DECLARED_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
 
 
 def extract_document_text(
@@ -353,7 +353,7 @@ def extract_document_text(
 
 def decode_document_text(content: bytes, charset: str | None) -> str:
     """Decode text as `charset`, UTF-8, the character set that it declares, or a detected one."""
-    own = _OWN_CHARSET.search(content[:2048])
+    own = _DECLARED_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:
             if name:

@@ -105,7 +105,7 @@ def find_next_cron_time(expression: str, after: float) -> float | None:
     return None
 
 
-SOURCE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
+SOURCE_NAME_PATTERN = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 MAX_LINK_DEPTH = 20
 
 _TEXT, _LIST, _NUMBER = "a string", "a list of strings", "a whole number"
@@ -192,7 +192,7 @@ def parse_source_table(name: str, block: Any) -> SourceDefinition:
 def _parse_source_keys(name: str, block: Any) -> SourceDefinition:
     from kbtui.knowledge.knowledge_loader import suggest_similar_key
 
-    if not SOURCE_NAME.fullmatch(name) or ".." in name:
+    if not SOURCE_NAME_PATTERN.fullmatch(name) or ".." in name:
         message = "a source's name has at most 64 characters: lower-case letters, digits, `-`, `_` and `.`"
         raise ConfigError(message)
     if not isinstance(block, dict):

@@ -221,7 +221,7 @@ class WebCrawler:
             try:
                 async with self._wait_for_host_delay(url, None):
                     path = f"{origin}/robots.txt"
-                    found = await self._fetcher.fetch_url(path, most=MAX_ROBOTS_BYTES)
+                    found = await self._fetcher.fetch_url(path, max_bytes=MAX_ROBOTS_BYTES)
                 text = found.body.decode("utf-8", "replace")
             except FetchError as error:
                 if not error.is_permanent:
@@ -242,9 +242,9 @@ class WebCrawler:
             if urlsplit(url).netloc != parts.netloc:
                 continue
             try:
-                accept, most = (*_XML, *_GZIP, "text/plain"), MAX_SITEMAP_BYTES
+                accept, max_bytes = (*_XML, *_GZIP, "text/plain"), MAX_SITEMAP_BYTES
                 async with self._wait_for_host_delay(url, robots):
-                    found = await self._fetcher.fetch_url(url, accept=accept, most=most)
+                    found = await self._fetcher.fetch_url(url, accept=accept, max_bytes=max_bytes)
             except FetchError as error:
                 # Most hosts have no sitemap. After a temporary failure, unseen pages may still exist.
                 if not error.is_permanent:
