@@ -306,7 +306,7 @@ def _select_conversations_to_search(
                 f"there is no conversation {id}",
                 "`conversation_list` lists the ids",
                 where="ids",
-                command_hint="`kbtui conversation ls` lists them",
+                command_hint="`kbtui conversation ls` lists all conversations",
             ) from None
         if info.archived is not archived:
             raise ToolConversationNotFound(

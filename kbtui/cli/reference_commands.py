@@ -70,7 +70,7 @@ def run_cites_command(args: Namespace) -> int:
     facts = citations_to_dict(found.ref, found.uses, found.used_by)
     print_text_or_json("".join(lines), facts, args.json)
     if not found.uses and not found.used_by:
-        print_to_stderr(f"no citations of or by {found.ref}")
+        print_to_stderr(f"no citations to or from {found.ref}")
         return 1
     return 0
 

@@ -45,7 +45,7 @@ class FrontMatterAndBody:
 
 
 def split_front_matter(text: str) -> FrontMatterAndBody:
-    """Split a subject's text. Front matter starts with a first line `---` and ends with `---` or `...`."""
+    """Split a subject's text. Front matter begins with `---` on line 1 and ends with `---` or `...`."""
     if not text.startswith(("---\n", "---\r\n")):
         return FrontMatterAndBody(text)
     head = text.split("\n", MAX_LINES)[:MAX_LINES]
@@ -82,7 +82,7 @@ def _parse_yaml_without_aliases(source: str) -> Any:
 
 
 def join_front_matter_and_body(facts: dict[str, Any], body: str) -> str:
-    """Return the text of a subject file. Facts are strings, dates and lists; empty facts are left out."""
+    """Return a subject file's text. `facts` has strings, dates and lists; empty ones are left out."""
     import yaml
 
     lines = []

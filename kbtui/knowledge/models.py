@@ -34,8 +34,8 @@ class Topic:
 class Subject:
     """One text file of a topic; `relative` is its path in the topic's directory.
 
-    If two files would have the same slug, one of them gets its path as slug instead, and `shadowed` is
-    true for it. `root` is the workspace: content outside of it is not read.
+    If two files would have the same slug, only one gets it. The other is `shadowed`, and its path is
+    its slug. `root` is the workspace: content outside of it is not read.
     """
 
     topic: str
@@ -59,7 +59,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class KnowledgeProblem:
-    """A mistake in a subject, or in the file `where` at the dotted `key`. Everything else still works."""
+    """A mistake in a subject or in a configuration file: `where` names it, `key` is the dotted key."""
 
     message: str
     where: str | None = None

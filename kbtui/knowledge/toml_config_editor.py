@@ -216,7 +216,7 @@ def propose_topic_declaration(knowledge: KnowledgeBase, topic: Topic) -> TomlFil
 def _make_topic_toml_change(
     knowledge: KnowledgeBase, topics: dict[str, tuple[Topic, Topic]]
 ) -> TomlFileChange:
-    """Return the change to `.jp/kb.toml` for topics, each given as it is and as it should be."""
+    """Return the change to `.jp/kb.toml` that turns the first topic of each pair into the second."""
     edits: dict[str, dict[str, Any] | None] = {}
     for name, (before, after) in topics.items():
         changed = [key for key in TOPIC_FIELDS if getattr(before, key) != getattr(after, key)]

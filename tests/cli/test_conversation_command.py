@@ -257,7 +257,7 @@ def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixtur
             "kbtui: --id: jp-c17800836884 is archived\n  hint: add --archived",
         ),
         (["grep", "x", "--archived", "-i", str(ID)], "hint: leave out --archived"),
-        (["grep", "x", "-i", "17800000000"], "`kbtui conversation ls` lists them"),
+        (["grep", "x", "-i", "17800000000"], "`kbtui conversation ls` lists all conversations"),
         (
             ["grep", "needle", "--limit", "1"],
             "more matches: use a longer pattern, -i or -s to find fewer, --limit to show more",

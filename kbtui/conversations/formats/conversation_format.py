@@ -47,7 +47,7 @@ class DecodedTurns(NamedTuple):
 
 
 class StoredConversation(Protocol):
-    """The files of one conversation, found but not read."""
+    """A conversation that has been found on disk but not read."""
 
     id: str
     is_archived: bool
@@ -72,10 +72,10 @@ class ConversationFormat(Protocol):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
-        """Find every conversation of a workspace, or the one with the id `only`."""
+        """Find the conversations of a workspace, or the one with the id `only`, and unusable directories."""
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
-        """Count the unreadable conversations that the agent moved away, by directory."""
+        """Return the number of conversations in each trash directory, where the agent moves damaged ones."""
 
     def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
         """Return `info` with `last_event_at`, reading as little as possible."""
@@ -95,7 +95,7 @@ class ConversationFormat(Protocol):
     def load_conversation_part(
         self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
     ) -> ConversationPart | None:
-        """Load about `size` bytes, but at least one turn, from `mark` on.
+        """Load the turns that follow `mark`: about `size` bytes, but at least one turn.
 
         Returns None if the conversation must be loaded whole.
         """
