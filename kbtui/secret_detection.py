@@ -334,7 +334,7 @@ def _find_secret_candidates(text: str) -> Iterator[DetectedSecret]:
             for match in pattern.finditer(text):
                 yield DetectedSecret(*match.span("value"), what)
     end = 0
-    for at in _find_word_offsets(lower, _ASSIGNED_PREFIXES.split()):
+    for at in _find_substring_offsets(lower, _ASSIGNED_PREFIXES.split()):
         if at >= end and (assigned := _ASSIGNED.match(text, at)):
             end = assigned.end()
             if _is_secret_assignment(assigned):
@@ -344,18 +344,18 @@ def _find_secret_candidates(text: str) -> Iterator[DetectedSecret]:
 def _find_keys_in_known_formats(text: str) -> Iterator[DetectedSecret]:
     """Yield the keys that have one of the known formats."""
     end = 0
-    for at in _find_word_offsets(text, _PREFIXES):
+    for at in _find_substring_offsets(text, _PREFIXES):
         if at >= end and _is_word_start(text, at) and (match := _FORMAT.match(text, at)):
             end = match.end()
             yield DetectedSecret(at, end, _FORMATS[(match.lastindex or 1) - 1][0])
     before = 0
-    for at in _find_word_offsets(text, ["-----END "]):
+    for at in _find_substring_offsets(text, ["-----END "]):
         if match := _PEM_END.search(text, max(before, at - _MAX_KEY_CHARACTERS), at + 120):
             yield DetectedSecret(*match.span(), "private key")
         before = at
 
 
-def _find_word_offsets(text: str, words: Iterable[str]) -> list[int]:
+def _find_substring_offsets(text: str, words: Iterable[str]) -> list[int]:
     """Return the offsets of the words in order; `str.find` is much faster than a regular expression."""
     found: set[int] = set()
     for word in words:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.userdata.userdata import SourceRunRecord
+    from kbtui.userdata.user_data_store import SourceRunRecord
     from kbtui.workspace import Workspace
 
 _KINDS_BY_SHORT_NAME = {"url": "url_crawl", "file": "file_upload"}

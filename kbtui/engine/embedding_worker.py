@@ -271,7 +271,7 @@ class EmbeddingWorker:
         """The directory of the index generation whose vectors are open."""
         self._store: VectorStore | None = None
         self._queue: EmbeddingQueue | None = None
-        self._has_moved = False
+        self._has_catalog_changed = False
         """Whether the catalog has changed since the vectors were last compared with it."""
         self._is_damaged = False
         self._rebuilt_folder: Path | None = None
@@ -306,7 +306,7 @@ class EmbeddingWorker:
     def set_generation_to_embed(self, folder: Path) -> None:
         """Switch to the index generation at `folder`, and embed its chunks that have no vector."""
         self._folder = folder
-        self._has_moved = True
+        self._has_catalog_changed = True
         self.caught_up.clear()
         self._wake.set()
 
@@ -455,11 +455,11 @@ class EmbeddingWorker:
             return False
         if self._folder is None:
             return True
-        self._has_moved = False
+        self._has_catalog_changed = False
         self.is_asleep = is_index_fully_embedded(self._folder, self._model_key)
         if self.is_asleep:
             self.left = 0
-            if not self._has_moved:
+            if not self._has_catalog_changed:
                 self.caught_up.set()
             self._on_change()
         return self.is_asleep
@@ -487,7 +487,7 @@ class EmbeddingWorker:
             self._discard_vectors(folder)
             self._embed_passages_without_vector(folder)
         self.is_busy = False
-        if not self._has_moved:
+        if not self._has_catalog_changed:
             self.caught_up.set()
             self._model.release_bulk_encoder()
             self._model.switch_to_onnx_export()
@@ -526,14 +526,14 @@ class EmbeddingWorker:
             self.model_ready.set()
             self._on_change()
             while not self._stop.is_set():
-                self._has_moved = False
+                self._has_catalog_changed = False
                 work = self._passage_pool.submit(
                     self._queue.embed_missing_chunks,
                     self._model.get_passage_encoder,
-                    lambda: self._has_moved or self._is_damaged,
+                    lambda: self._has_catalog_changed or self._is_damaged,
                 )
                 self.left = work.result()
-                if not self._has_moved or self._folder != folder:
+                if not self._has_catalog_changed or self._folder != folder:
                     break
         finally:
             catalog.close()

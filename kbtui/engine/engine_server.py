@@ -169,7 +169,8 @@ class EngineServer:
         """
         self._log = log
         self._workspace, self._settings = workspace, settings
-        self._listener, self._is_in_charge, self._umask = listener, holds_lock_and_socket, umask
+        self._listener, self._umask = listener, umask
+        self._holds_lock_and_socket = holds_lock_and_socket
         self._clients: set[ClientConnection] = set()
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
@@ -266,7 +267,7 @@ class EngineServer:
 
     def _find_reason_to_end_engine(self) -> str | None:
         """Return why this engine must end, or None. The next client then starts a new engine."""
-        if not self._is_in_charge():
+        if not self._holds_lock_and_socket():
             return "the lock file or the socket was replaced"
         now = make_search_environment_fingerprint()
         if now == self._environment:

@@ -200,7 +200,7 @@ class IndexAccess:
             self._reader = reader
         return reader
 
-    def update_private_index(self, error: EngineUnavailable, wait: float) -> None:
+    def handle_missing_engine(self, error: EngineUnavailable, wait: float) -> None:
         """Record that there is no engine; update the private index if there is one."""
         self.index_behind_notice = Notice(
             "index_behind", make_engine_unavailable_notice_values(error)

@@ -135,11 +135,11 @@ class Library(ReferenceReader):
         try:
             state: Any = self.request_engine_refresh(wait, force=False, meaning=meaning)
         except EngineUnavailable as error:
-            self.update_private_index(error, wait)
+            self.handle_missing_engine(error, wait)
         else:
             self.index_behind_notice = search_service.make_index_behind_notice(state)
 
-    def retry_embedding(self, wait: float = 30.0) -> None:
+    def retry_failed_files_and_passages(self, wait: float = 30.0) -> None:
         """Have the engine retry unreadable files and passages that it failed to embed."""
         self.request_engine_refresh(wait, retry=True)
 
@@ -260,7 +260,7 @@ class Library(ReferenceReader):
             try:
                 reply = self.send_engine_request("search", **arguments)
             except EngineUnavailable as error:
-                self.update_private_index(error, UPDATE_SECONDS)
+                self.handle_missing_engine(error, UPDATE_SECONDS)
                 return None, False
             self.index_behind_notice = None
             declined = reply.get("declined")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.userdata.userdata import Bookmark
+    from kbtui.userdata.user_data_store import Bookmark
 
 
 class BookmarksScreen(StyledScreen):

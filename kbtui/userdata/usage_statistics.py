@@ -13,7 +13,7 @@ from kbtui.userdata.query_log import DAY_SECONDS, get_local_midnight, list_last_
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.userdata.query_log import SearchStatistics
-    from kbtui.userdata.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Workspace
 
 BAR_CELLS = 24

@@ -495,7 +495,7 @@ class EntriesScreen(ListDetailScreen):
             self.show_message("retried; entries that failed again are still marked with !")
             self.action_reload()
 
-        self.run_in_thread(self.library.retry_embedding, show_retry_result)
+        self.run_in_thread(self.library.retry_failed_files_and_passages, show_retry_result)
 
     def action_back(self) -> None:
         if self.focused is self.filter.input or self.is_detail_pane_focused:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.reader.document_links import DocumentLink
-    from kbtui.userdata.userdata import Bookmark
+    from kbtui.userdata.user_data_store import Bookmark
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbtui.sources.source_definitions import SourceDefinition, SourceRunProgress
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document_blocks import DocumentBlock
-    from kbtui.userdata.userdata import SourceRunRecord
+    from kbtui.userdata.user_data_store import SourceRunRecord
 
 STATUS_SIGNS = {"ok": ("✓", "inserted"), "partial": ("◐", "warning"), "error": ("!", "error")}
 PROGRESS_CELLS = 10

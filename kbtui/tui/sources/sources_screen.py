@@ -36,7 +36,7 @@ from kbtui.tui.sources.source_rows_and_details import (
     read_source_statuses,
 )
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import SourceRunRecord
+from kbtui.userdata.user_data_store import SourceRunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
