@@ -146,7 +146,7 @@ CONVERSATION_GREP = ToolDefinition(
         "ignore_case": _make_boolean_schema("Ignore case.", default=True),
         "ids": _make_string_list_schema("Only these conversations."),
         "scopes": _make_string_list_schema(
-            "Where to search: `all` (default), `chat`, `tool`, `title`, or parts of these.",
+            "Where to search: `all` (default), `chat`, `tool`, `title`, or single kinds of events.",
             enum=SCOPES,
         ),
         "context": _make_integer_schema(

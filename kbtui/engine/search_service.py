@@ -69,14 +69,14 @@ def answer_search_request(
 
 
 def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
-    """Return a semantic leg without hits that gives `notice` as the reason."""
+    """Return a semantic leg that finds nothing; `notice` is the reason."""
     return lambda text: lambda question, generation: SemanticRanking(None, notice)
 
 
 def make_index_behind_notice(state: RefreshOutcome) -> Notice | None:
-    """Return a notice that the index is not up to date with the files; None if it is.
+    """Return a notice if the index is not up to date with the files, else None.
 
-    In `state`, `done` means that the engine has compared all files with the index at least once.
+    `done` in `state` means that the engine has compared all files with the index at least once.
     """
     if state.get("error"):
         return Notice("index_behind", {"cause": "error", "detail": str(state["error"])})
@@ -111,12 +111,12 @@ class SearchService:
     ) -> dict[str, Any]:
         """Answer a client's search request.
 
-        `request` has the fields `question`, `wait`, `origin`, `caller` and `uses_model`. `state` is
-        the engine's readiness. Returns a dictionary with one of three sets of keys:
-        `answer` and `suspect`, which is true if nothing was found and the index was not recently
+        `request` has the fields `question`, `wait`, `origin`, `caller` and `uses_model`. `state` says
+        whether the index is up to date. Returns a dictionary with one of three sets of keys:
+        `answer` and `suspect`; `suspect` is true if nothing was found and the index was not recently
         checked for damage (such a search is not logged);
-        `failed`, an error that the client must raise (class, message, location and hint);
-        `declined` and `detail`, a code and a text that say what is missing or damaged.
+        `failed`: an error that the client must raise (class, message, location and hint);
+        `declined` and `detail`: a code and a text that say what is missing or damaged.
 
         Raises `ValueError` for an invalid request.
         """

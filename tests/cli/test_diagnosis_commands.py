@@ -168,7 +168,7 @@ def test_a_subject_with_further_names_is_noted(
     built: Builder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "elsewhere.md").hardlink_to(built.root / "docs/notes/plain.md")
-    assert "notes/plain: the file has more hard links" in found(capsys)["knowledge", "note"]
+    assert "notes/plain: the file has other hard links" in found(capsys)["knowledge", "note"]
 
 
 def test_colours_that_are_not_there_are_said(

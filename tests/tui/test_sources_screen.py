@@ -72,7 +72,7 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
         for words in (
             "read papers",
             "below docs/project/papers/",
-            "only when you start it",
+            "only manually",
             'file = "papers"',
         ):
             assert words in shown
@@ -129,7 +129,7 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await tui.press("e")
         await fill(tui, cron="")
         await tui.until("Changed papers")
-        await tui.until("only when you start it")
+        await tui.until("only manually")
         assert load_source_definitions(papers.workspace).find_source("papers").cron is None
         await tui.press("d")
         await tui.until("remove it, keep its 2 documents")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_NAMED_CONVERSATIONS = 500
 """If an event of the engine names this many changed conversations, others may have changed too."""
 CHECK_SECONDS = 2.0
-"""The time between checks that the workspace still exists."""
+"""The interval in seconds at which kbtui checks whether the workspace still exists."""
 
 
 class WorkspaceChangeListener:

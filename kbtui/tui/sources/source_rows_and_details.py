@@ -172,7 +172,7 @@ def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
     approved: Spans = [("not yet", "warning")]
     if state.approved:
         approved = [(_format_unix_time(state.approved, now), "")]
-    schedule: Spans = [("only when you start it", "dim")]
+    schedule: Spans = [("only manually", "dim")]
     if source.cron:
         schedule = [(source.cron, "code-inline")]
     if state.due:
@@ -272,5 +272,5 @@ def describe_source_actions(state: SourceStatus) -> list[str]:
         lines.append(f"read {one_line(source.file or '')}")
     lines.append(f"write the results as Markdown files below {one_line(state.folder)}")
     schedule = f"automatically while the engine runs, at {source.cron} (cron)"
-    lines.append(schedule if source.cron else "only when you start it")
+    lines.append(schedule if source.cron else "run only manually, without a schedule")
     return lines

@@ -83,7 +83,7 @@ def make_source_form_fields(
         FormField("allow_hosts", "private hosts", get_text_value("allow_hosts"), "Hosts in a private network that kbtui may fetch from; usually empty.", is_shown=web),
         FormField("pattern", "pattern", get_text_value("pattern"), "Fetch only resources whose URI matches this glob.", is_shown=mcp),
         FormField("env", "variables", get_text_value("env"), "Names of your environment variables to pass to the server.", is_shown=mcp),
-        FormField("cron", "cron", get_text_value("cron"), "When the engine runs the source: 0 4 * * 1 is every Monday at 4:00; empty = only when you start it."),
+        FormField("cron", "cron", get_text_value("cron"), "When the engine runs the source: 0 4 * * 1 is every Monday at 4:00; empty = only manually."),
     ]  # fmt: skip
     if source is not None:
         return fields
