@@ -297,8 +297,6 @@ class _KeywordIndexQuery:
         filters = self._build_filter_queries(request, narrowing)
         self.query = self._build_tantivy_query(wanted, excluded, filters, archived=request.archived)
 
-    # asking
-
     def rank_chunks_of_index(self, limit: int, per_entry: int) -> list[RankedChunk]:
         """Rank the best `limit` chunks of this index."""
         if self.query is None or not self.searcher.num_docs:
@@ -384,8 +382,6 @@ class _KeywordIndexQuery:
         # Make one query for each term: for a set of terms, tantivy reads all term dictionaries.
         terms = [Query.term_query(self._schema, "chunk", number, "basic") for number in numbers]
         return _make_scoreless_query(Query.boolean_query([(Occur.Should, term) for term in terms]))
-
-    # building
 
     def _build_tantivy_query(
         self, wanted: list[Any], excluded: list[Any], filters: list[Any], *, archived: bool
