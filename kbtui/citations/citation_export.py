@@ -1,4 +1,4 @@
-"""Exports citations as JSON and Markdown, and a conversation as Markdown with its sources."""
+"""Exports citations as JSON and Markdown, and a conversation as Markdown with its citations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def format_conversation_markdown(
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
     The text of messages is unchanged. Tool calls and results are in code fences that their content
-    cannot close. Each turn ends with a list of its sources, the document with a list of all sources.
+    cannot close. Each turn ends with a list of its citations, the document with a list of all.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
@@ -55,10 +55,10 @@ def format_conversation_markdown(
         used = [citation for citation in cited if citation.turn == turn.number]
         if used:
             blocks += [
-                "### Sources of this turn",
+                "### Citations of this turn",
                 "\n".join(f"- {_format_citation_line(cite)}" for cite in used),
             ]
-    blocks += ["## Sources", _format_source_list(cited)]
+    blocks += ["## Citations", _format_cited_targets(cited)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -107,17 +107,17 @@ def _format_citation_line(citation: Citation) -> str:
     return f"{_format_citation_target(citation)} ({_METHOD_LABELS[citation.how]}{call}{gone})"
 
 
-def _format_source_list(cited: list[Citation]) -> str:
-    """Return a Markdown list of all sources, each with the turns that used it."""
-    sources: dict[str, list[Citation]] = {}
+def _format_cited_targets(cited: list[Citation]) -> str:
+    """Return a Markdown list of all cited targets, each with the turns that used it."""
+    by_target: dict[str, list[Citation]] = {}
     for citation in cited:
-        sources.setdefault(citation.target, []).append(citation)
+        by_target.setdefault(citation.target, []).append(citation)
     lines = []
-    for citations in sources.values():
+    for citations in by_target.values():
         turns = list(dict.fromkeys(str(citation.turn) for citation in citations))
         label = "turns" if len(turns) > 1 else "turn"
         lines.append(f"- {_format_citation_target(citations[0])}: {label} {', '.join(turns)}")
-    return "\n".join(lines) or "No turn used a source."
+    return "\n".join(lines) or "No turn cites anything."
 
 
 def _format_citation_target(citation: Citation) -> str:
@@ -210,7 +210,7 @@ def format_citations_markdown(
     parts = []
     if uses:
         lines = [f"{number}. {_format_citation_line(cite)}" for number, cite in enumerate(uses, 1)]
-        parts.append("\n".join([f"Sources of `{ref}`:", "", *lines]))
+        parts.append("\n".join([f"Citations of `{ref}`:", "", *lines]))
     if used_by:
         turns = {cite.source: cite for cite in reversed(used_by)}
         lines = [

@@ -290,7 +290,8 @@ def _find_topic_without_visible_subjects(
         return
     count = len(resolved.scan.slugs)
     if count:
-        message = f"all {count} subjects are hidden or disabled"
+        subjects = "the only subject is" if count == 1 else f"all {count} subjects are"
+        message = f"{subjects} hidden or disabled"
     else:
         message = f"{topic.subjects} has no subjects"
     yield KnowledgeProblem(

@@ -74,7 +74,7 @@ def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
 
 
 def _describe_command(command: TuiCommand) -> str:
-    """Return the help text; put the label before it unless the text contains the label's words."""
+    """Return a command's help text, preceded by its label unless the text contains all words of the label."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
         return text
@@ -92,7 +92,7 @@ def list_palette_themes(themes: Iterable[str]) -> list[CommandPaletteItem]:
 def list_palette_topics_and_entries(
     contents: LibrarySnapshot | None, hidden: bool
 ) -> list[CommandPaletteItem]:
-    """Return an item for each topic, subject and conversation; this is slow for a large library."""
+    """Return an item for each topic, subject (hidden ones only with `hidden`) and conversation."""
     if contents is None:
         return []
     items: list[CommandPaletteItem] = []
@@ -167,7 +167,7 @@ def find_command_palette_items(
 class CommandPaletteScreen(StyledScreen):
     """A screen with an input and a list of matching items; its result is the chosen item.
 
-    The result is a `TuiCommand`, the name of a theme, a `EnteredReference`, or a `NavigationTarget`
+    The result is a `TuiCommand`, the name of a theme, an `EnteredReference`, or a `NavigationTarget`
     for everything else. `find_targets` lists everything that can be opened; it is called in a
     background thread.
     """
@@ -225,7 +225,7 @@ class CommandPaletteScreen(StyledScreen):
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait because it acts on the list, which is not up to date yet."""
+        """Return whether a key must wait, because it acts on the list and the list is not up to date yet."""
         needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
         is_loading = bool(self.input.value) and self._targets_worker.has_pending_result
         return needs_list and (is_loading or self._search_worker.has_pending_result)

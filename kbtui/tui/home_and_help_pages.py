@@ -104,7 +104,7 @@ def build_home_document(
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """Return the id and a description of the command that creates a missing first topic or entry."""
+    """Return the command (id, description) that creates the first topic or entry, or [] if neither is missing."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:

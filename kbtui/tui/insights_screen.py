@@ -38,7 +38,7 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The prefix of the key of a block that shows a gap; the query follows it."""
+"""The block of a gap has this prefix and the query as its key."""
 
 
 @dataclass(slots=True, eq=False)

@@ -145,8 +145,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def show_search_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
         """Show hits; for the same query, keep the hit that the user selected.
 
-        If the user selected none, select the new first hit. If the old first hit stayed selected,
-        better hits that the semantic search adds above it would be out of sight.
+        If the user selected none, select the new first hit: the search by meaning may have added
+        better hits at the top.
         """
         self.answer, self._is_refining = answer, refining
         self.border_title = "Results"
@@ -201,10 +201,14 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         text = "No results. Try fewer words or ask a question."
         if answer.omitted:
             hits = format_counted_noun(answer.omitted, "result")
-            text = f"{hits} hidden, because the text was deleted. {text}"
+            text = f"{hits} left out, because the text was deleted. {text}"
         spans = [(text, "dim")]
         if key := find_key_label_of_command("results.why", get_configured_keys(self)):
-            spans += [(" Esc, then ", "dim"), (key, "key"), (": why is X missing?", "dim")]
+            spans += [
+                (" Esc, then ", "dim"),
+                (key, "key"),
+                (": explain why a text is missing.", "dim"),
+            ]
         return spans
 
     def _make_answer_summary(self, answer: SearchAnswer) -> tuple[Spans, Spans]:

@@ -97,7 +97,7 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 
 
 def exit_when_terminal_closes() -> None:
-    """End the process when the terminal is closed, even if no SIGHUP arrives; Textual would run forever."""
+    """End the process when the terminal is closed, even without SIGHUP; otherwise, Textual would run forever."""
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
         threading.Thread(target=_exit_after_terminal_hangup, args=(terminal,), daemon=True).start()
@@ -132,7 +132,7 @@ def detect_terminal_background() -> tuple[bool | None, str]:
 
 
 def _query_background_color() -> bytes:
-    """Return the terminal's answers, mixed with what the user typed."""
+    """Ask for the background colour; return the terminal's answers, mixed with what the user typed."""
     import termios
     import tty
 

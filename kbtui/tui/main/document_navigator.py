@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 BIG_CONVERSATION_BYTES = 2 << 20
 """If a conversation has at least this size, its beginning is shown before the rest is read."""
 FIRST_BLOCKS = 20
-"""How many blocks the loading thread lays out, so that it also imports the modules that drawing needs."""
+"""How many blocks the loading thread lays out, so that the first paint is fast."""
 
 _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
@@ -60,7 +60,7 @@ class DocumentNavigator:
     """Loads documents and shows them in the reader.
 
     It calls `on_opened(document, target, is_reload)` for every document that the reader shows.
-    `is_reload` says that `document` is a new version of the document that was shown before.
+    `is_reload` says whether `document` is a new version of the document that was shown before.
     `open_and_focus` shows a target and focuses the reader.
     """
 
@@ -95,7 +95,7 @@ class DocumentNavigator:
         self._home_note = ""
         """A remark on the home page, shown until the reader shows another page."""
         self.is_opening = False
-        """Whether a target is loading and the reader still shows nothing of it."""
+        """Whether a target is loading and nothing of it is shown yet."""
         self.shown: NavigationTarget | None = None
         """The target that the reader shows; a preview of a hit is not in `history`."""
 

@@ -156,7 +156,7 @@ class MainScreen(StyledScreen):
         yield self.hints
 
     def on_mount(self) -> None:
-        """Focus a pane, and start reading after the first paint."""
+        """Focus a pane; after the first paint, open a document and read the library."""
         self.hints.keymap = self.navigator.keymap = self.configured_keys
         if self._plain:
             self.add_class("plain", "zoomed")
@@ -277,7 +277,7 @@ class MainScreen(StyledScreen):
             self.navigator.reload_shown_document()
 
     def action_reload(self) -> None:
-        """Read the lists and the document from disk again."""
+        """Read the library and the document from disk again."""
         self.change_listener.read_library_lists()
         if self.navigator.shown:
             self.navigator.reload_shown_document()
@@ -460,7 +460,7 @@ class MainScreen(StyledScreen):
         )
 
     def action_open_prompt_workshop(self) -> None:
-        """Open the prompt workshop, and select the item there."""
+        """Open the prompt workshop, and select the current item in it."""
         from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
 
         reference = self.items.get_selected_reference()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STATE_NAME = "tui"
 """The name of the session in the user data."""
 MAX_TARGETS = 50
-"""How many targets of the history are saved at most."""
+"""The maximum number of targets saved from the history."""
 SAVE_SECONDS = 3.0
 """How long after a change the session is saved."""
 
@@ -188,7 +188,7 @@ class SavedSessionManager:
         )
 
     def save_session_on_exit(self) -> None:
-        """Save the session, unless it was not restored and the user has changed nothing."""
+        """Save the session if it was restored, or if the user opened several targets or changed the layout."""
         if not self._is_on or not self._main.navigator.history.targets:
             return
         session = self._capture_session()

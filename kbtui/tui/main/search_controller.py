@@ -66,7 +66,7 @@ class SearchController:
         self.query = ""
         self.mode: Mode = "hybrid"
         self._answered_request: SearchRequest | None = None
-        """The search request that returned the hits on the screen; None if no query did."""
+        """The search request whose hits are on the screen; None if they are not from a query."""
         self._keyword_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
         self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=CallCancellation)
         self._timer: Timer | None = None
@@ -98,7 +98,7 @@ class SearchController:
 
     @property
     def is_opening_hit(self) -> bool:
-        """Whether a hit is being opened, or is opened as soon as the search finds one."""
+        """Whether a hit is being opened, or will be opened as soon as the search finds one."""
         is_searching = self._is_full_search_pending or self._keyword_worker.has_pending_result
         return self._is_opening_hit or (self._must_open_first and is_searching)
 
@@ -308,7 +308,7 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        A longer form of the last logged query replaces it, unless the hits of that query were used.
+        If the query continues the last logged one, it replaces that one unless its hits were used.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:

@@ -37,7 +37,7 @@ class WorkspaceChangeListener:
         self._stop_listening: Callable[[], None] | None = None
 
     def read_lists_and_listen_to_engine(self) -> None:
-        """Read the lists and listen to the engine; start the engine if it is not running."""
+        """Read the library and listen to the engine; start the engine if it is not running."""
         self.read_library_lists()
         self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace_exists)
 
@@ -108,7 +108,7 @@ class WorkspaceChangeListener:
 
     def read_library_lists(self) -> None:
         """Read topics, subjects and conversations in a background thread, and show them."""
-        self._main.status.set_activity_text("lists", "reading lists …")
+        self._main.status.set_activity_text("lists", "reading the library …")
         self._details_worker.discard_pending_results()
 
         def read_snapshot_if_possible() -> LibrarySnapshot | None:
@@ -156,4 +156,4 @@ class WorkspaceChangeListener:
 
     def _report_list_failure(self, error: Exception) -> None:
         self._main.status.set_activity_text("lists", None)
-        self._main.status.flash_message(f"cannot read the lists: {error}", "error")
+        self._main.status.flash_message(f"cannot read the library: {error}", "error")
