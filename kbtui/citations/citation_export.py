@@ -130,7 +130,7 @@ def _format_citation_target(citation: Citation) -> str:
 def _escape_markdown(text: str) -> str:
     """Return a text as one line, with Markdown's special characters escaped.
 
-    Terminal escape sequences are removed first: `sanitize` does not recognize them with a backslash.
+    Terminal escape sequences are removed first: added backslashes would hide them from `sanitize`.
     """
     line = " ".join(strip_escape_sequences(text).split())
     return _MARKDOWN_CHARACTERS.sub(r"\\\1", line)
@@ -150,7 +150,7 @@ def format_code_fence(text: str, language: str) -> str:
 
 
 def _make_backticks(text: str, least: int) -> str:
-    """Return `least` or more backticks: a longer run than any in the text."""
+    """Return a run of at least `least` backticks that is longer than any in the text."""
     return "`" * max([least, *(len(run) + 1 for run in _BACKTICKS.findall(text))])
 
 
@@ -205,7 +205,7 @@ def format_citations_markdown(
 ) -> str:
     """Return Markdown that lists what `ref` uses, and what uses it.
 
-    Its sources have the same numbers as in the citations pane.
+    The sources of `ref` have the same numbers as in the citations pane.
     """
     parts = []
     if uses:

@@ -118,7 +118,7 @@ _GREP_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
 
 
 class _CitedTarget(NamedTuple):
-    """A target that a tool call used: the fields of `Citation` that depend on the target."""
+    """The fields of a `Citation` that depend on its target."""
 
     how: CitationMethod
     kind: Any

@@ -173,7 +173,7 @@ class ConversationMatches:
 
 
 def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
-    """Return the scopes for a list of names: `all`, groups or single scopes. Raises `UsageError`."""
+    """Return the scopes that names stand for: `all`, groups or single scopes. Raises `UsageError`."""
     known = {"all": SCOPES, **GROUPS, **{scope: (scope,) for scope in SCOPES}}
     for name in names or ():
         if name not in known:

@@ -34,7 +34,7 @@ class EventKind:
         self.role = role
         """The kind's name in searches (`role:`) and in grep (`--scope`). Several kinds may share it."""
         self.include = include
-        """The kind's group in the argument `include`; None for a kind that needs a request for all groups."""
+        """The kind's group in the argument `include`; None if only a request for all groups returns the kind."""
         self.label = label
         """The heading of such events."""
         self.scope_group = scope_group

@@ -118,9 +118,9 @@ class ConversationCompaction:
 class Conversation:
     """A whole conversation: its metadata, turns and compactions.
 
-    `problems` has one line for each damaged part. After 100 problems of elements, one line
-    counts the others; `more_problems` is their number. `leading` are events of unknown kinds before the
-    first turn. `resources` counts the resources that requests include.
+    `problems` has one line for each damaged part. Problems of elements after the 100th share one
+    line; `more_problems` is their number. `leading` are events of unknown kinds before the first
+    turn. `resources` counts the resources that requests include.
     """
 
     info: ConversationInfo
@@ -156,7 +156,7 @@ class Conversation:
         return "; ".join(named) or None
 
     def describe_unknown_content(self) -> list[str]:
-        """Return the numbers of unknown events and of resources, each as a phrase if it is not 0."""
+        """Return a phrase that counts the unknown events and one that counts the resources, if any."""
         extras = []
         if unknown := self.unknown_events:
             kinds = Counter(event.name for event in unknown)

@@ -34,7 +34,7 @@ MIN_WORDS, MAX_WORDS = 20, 20_000
 """The minimum and maximum number of words that are compared. Shorter texts are similar by chance; of longer
 texts, only the beginning is compared."""
 MAX_TEXTS_PER_RUN = 50
-"""A run that occurs in more texts is boilerplate and is not used to find candidates."""
+"""A run in more texts than this is boilerplate and finds no candidates."""
 
 _WORD = re.compile(r"\w+")
 
@@ -206,7 +206,7 @@ def _make_subject_problem(
 
 
 def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each title that finds another topic: ids and earlier titles take precedence."""
+    """Yield a problem for each topic whose title finds another one: ids and earlier titles come first."""
     enabled = {topic.id: topic for topic in knowledge.topics.values() if topic.enable}
     first: dict[str, Topic] = {}
     for topic in enabled.values():

@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Topic:
-    """One `[kb.topic.<id>]` table.
+    """A topic, as a table `[kb.topic.<id>]` declares it.
 
     `subjects` is the directory as configured, relative to the root; `origin` is the file that
     declared the topic first.
@@ -59,7 +59,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class KnowledgeProblem:
-    """A mistake in a subject or in a configuration file: `where` names it, `key` is the dotted key."""
+    """A mistake in a subject or in a configuration file: `where` names it, `key` is the key in the file."""
 
     message: str
     where: str | None = None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 BINARY_BYTES = 8192
-"""A file is binary if there is a NUL in this many bytes at its start."""
+"""A file is binary if its first `BINARY_BYTES` bytes contain a NUL."""
 _MEGABYTE = 1024 * 1024
 
 _LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "ts": "typescript"}
@@ -114,7 +114,7 @@ def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
 
 def _describe_read_error(error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return "it has vanished"
+        return "its file no longer exists"
     if error.errno == errno.EACCES:
         return "permission denied"
     words = error.strerror or str(error)

@@ -120,7 +120,7 @@ def _insert_toml_key(table: Any, key: str, value: Any) -> None:
 
 
 def _edit_toml_array(array: Any, wanted: list[str]) -> None:
-    """Make an array contain the wanted strings; keep the comment of a removed item on its own line."""
+    """Make an array contain the wanted strings; keep a removed item's comment on a line of its own."""
     before = _count_toml_comments(array.as_string())
     for position in range(len(array) - 1, -1, -1):
         if array[position] not in wanted:

@@ -72,7 +72,7 @@ class ConversationFormat(Protocol):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
-        """Find the conversations of a workspace, or the one with the id `only`, and unusable directories."""
+        """Return all conversations, or only the one with the id `only`, and all unusable directories."""
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
         """Return the number of conversations in each trash directory, where the agent moves damaged ones."""

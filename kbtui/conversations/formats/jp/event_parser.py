@@ -97,7 +97,7 @@ class ConversationEventParser:
     """Parses the elements of `events.json` in order.
 
     A parser can start in the middle of a file: `turns` and `count` are the numbers of turns and
-    elements before that. `last_time` is the time of the last element. `is_configured` says whether
+    elements before its start. `last_time` is the time of the last element. `is_configured` says whether
     the file's first element is a configuration.
     """
 
@@ -108,7 +108,7 @@ class ConversationEventParser:
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
-        """The messages that are split over several elements, by first index, each with the texts to join."""
+        """The messages that are split over several elements, by index, each with the texts to join."""
         self.compactions: list[ConversationCompaction] = []
         self.problems: list[str] = []
         self.more_problems = 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_EVENTS_BYTES = 512 << 20
-"""The maximum size in bytes of a file that is read. JP's own files are a thousand times smaller."""
+"""The maximum size in bytes of an `events.json`. JP's own are a thousand times smaller."""
 MAX_CONFIG_BYTES = 16 << 20
 DAMAGED = object()
 """The value that replaces an unreadable element, so that later elements keep their index."""
