@@ -1,8 +1,8 @@
 """Errors for users: what happened, where, and what to do about it.
 
-Every error that kbtui raises on purpose is a `KbtuiError`. Front ends show its `message`, `where`
-and `hint`. A command that raises one exits with its `exit_code`: 1 for nothing found, 2 for an
-error of usage or configuration, 3 for an error of the workspace or the index.
+Front ends show the `message`, `where` and `hint` of a `KbtuiError`. A command that raises one exits
+with its `exit_code`: 1 if nothing was found, 2 for a usage or configuration error, 3 for an error
+of the workspace or the index.
 """
 
 from __future__ import annotations

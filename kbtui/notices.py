@@ -1,7 +1,7 @@
 """Notices: messages about an answer or about the index, as codes with typed values.
 
 Modules pass `Notice` objects. Front ends for people turn them into text with `format_notice`. For
-assistants, `kbtui/assistant/assistant_tools.py` uses a different text, without counts and paths.
+assistants, `kbtui/assistant/assistant_tools.py` words them without counts and paths.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ MODEL_CAUSES: dict[str, str] = {
     "model_off": 'the model is switched off (setting model = "off")',
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Why there is no semantic search, by cause. A notice with any other cause has a `detail`."""
+"""Maps causes to why semantic search is unavailable. With any other cause, `detail` says why."""
 
 
 class NoticeValues(TypedDict, total=False):
@@ -71,7 +71,7 @@ NOTHING_INDEXED = (
 
 
 def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
-    """Return the notice that hits were found by keywords alone, with the reason."""
+    """Return the notice that only keyword search was possible, with the reason."""
     return Notice("keywords_only", {"cause": cause, "detail": detail})
 
 
@@ -97,7 +97,7 @@ def format_notice(notice: Notice) -> str:
             reason = get_keywords_only_reason(notice)
             return f"keywords only: {reason}" if reason else "keywords only"
         case "meaning_only":
-            return "no text contains these words; closest by meaning"
+            return "no keyword hits; showing the closest in meaning"
         case "newest_first":
             return "no words to search for; showing the newest first"
         case "nothing_to_look_for":

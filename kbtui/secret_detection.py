@@ -1,7 +1,7 @@
 """Finds secrets in text, to mask them or to warn of them.
 
 Secrets are keys in known formats and values with names such as `password`. Most keys in conversations
-are found, but a text in which none is found can still contain secrets.
+are found, but not all secrets.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
     ),
     ("JSON web token", "eyJ", r"[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{10,2000}"),
 )
-"""What each key is, its prefixes, and the pattern of the rest. No key starts within a longer word."""
+"""A kind of key, its prefixes, and the pattern of the rest. A key must start at the start of a word."""
 _PREFIXES = {prefix for _, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}
 _FORMAT = re.compile(
     "|".join(
@@ -157,7 +157,7 @@ _VALUES = (
         re.compile(r"\s(?:-u|--user)[ =][\"']?[^\s:\"'/]{1,100}:(?P<value>[^\s\"'`<>\\]{8,200})"),
     ),
 )
-"""What each value is, a string that the text must contain in lower case, and the pattern."""
+"""A kind of secret, a lower-case string that each of them contains, and the pattern."""
 # A quote, which may be escaped in a JSON string or written as an XML entity.
 _QUOTE = r"(?:\\{0,7}[\"'`]|&(?:quot|apos|#3[49]);)?"
 # API_KEY = "…", \"clientSecret\": \"…\", password: …, <token>…, --token …, the password is …
@@ -302,7 +302,7 @@ def _mask_kubernetes_secret_values(value: Any) -> Any:
 
 
 def describe_secrets_in_text(text: str) -> str | None:
-    """Return a warning that names the kinds and lines of the secrets in a text; None if it has none."""
+    """Return a warning with the kinds and lines of the secrets in a text; None if it has no secret."""
     found = find_secrets(text)
     if not found:
         return None
@@ -334,7 +334,7 @@ def _find_secret_candidates(text: str) -> Iterator[DetectedSecret]:
             for match in pattern.finditer(text):
                 yield DetectedSecret(*match.span("value"), what)
     end = 0
-    for at in _find_word_offsets(lower, _ASSIGNED_PREFIXES.split()):
+    for at in _find_substring_offsets(lower, _ASSIGNED_PREFIXES.split()):
         if at >= end and (assigned := _ASSIGNED.match(text, at)):
             end = assigned.end()
             if _is_secret_assignment(assigned):
@@ -344,19 +344,19 @@ def _find_secret_candidates(text: str) -> Iterator[DetectedSecret]:
 def _find_keys_in_known_formats(text: str) -> Iterator[DetectedSecret]:
     """Yield the keys that have one of the known formats."""
     end = 0
-    for at in _find_word_offsets(text, _PREFIXES):
+    for at in _find_substring_offsets(text, _PREFIXES):
         if at >= end and _is_word_start(text, at) and (match := _FORMAT.match(text, at)):
             end = match.end()
             yield DetectedSecret(at, end, _FORMATS[(match.lastindex or 1) - 1][0])
     before = 0
-    for at in _find_word_offsets(text, ["-----END "]):
+    for at in _find_substring_offsets(text, ["-----END "]):
         if match := _PEM_END.search(text, max(before, at - _MAX_KEY_CHARACTERS), at + 120):
             yield DetectedSecret(*match.span(), "private key")
         before = at
 
 
-def _find_word_offsets(text: str, words: Iterable[str]) -> list[int]:
-    """Return the offsets of the words in order; `str.find` is much faster than a regular expression."""
+def _find_substring_offsets(text: str, words: Iterable[str]) -> list[int]:
+    """Return the sorted offsets of several substrings; much faster than a regular expression."""
     found: set[int] = set()
     for word in words:
         at = text.find(word)
@@ -367,7 +367,7 @@ def _find_word_offsets(text: str, words: Iterable[str]) -> list[int]:
 
 
 def _is_word_start(text: str, at: int) -> bool:
-    """Return whether a word starts at an offset; a preceding escape (`\\n`) is not part of it."""
+    """Return whether a word starts at an offset, perhaps after an escape such as `\\n`."""
     if not at or not (text[at].isalnum() and (text[at - 1].isalnum() or text[at - 1] == "_")):
         return True
     return _ESCAPE.search(text, max(0, at - 12), at) is not None
@@ -411,7 +411,7 @@ def _load_wallet_seed_words() -> frozenset[str]:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return whether a value is a secret; after a space, it must mix letters of both cases and digits."""
+    """Return whether a value looks secret; without `=` or `:` before it, the rules are stricter."""
     value = match["value"]
     is_mixed = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
     if match["blank"] and not (len(value) >= 12 and is_mixed):

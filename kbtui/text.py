@@ -101,7 +101,7 @@ def strip_escape_sequences(text: str) -> str:
 
 
 def strip_escape_sequences_before_cutting(text: str) -> str:
-    """Remove escape sequences before a cut: `sanitize` would not recognize half of one."""
+    """Remove escape sequences that a cut could split; `sanitize` would not recognize the parts."""
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
 
@@ -196,7 +196,7 @@ def format_json(value: object) -> str:
 
 
 def describe_missing_words(missing: Sequence[str]) -> list[str]:
-    """Return a line for the words that a passage lacks, and one for pairs that are apart in it."""
+    """Return lines that name the words that a passage lacks, and the pairs that it separates."""
     words = [word for word in missing if " " not in word]
     # Leave out a pair if one of its words is missing: the first line already says so.
     pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]

@@ -221,10 +221,10 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
     import sqlite3
 
     from kbtui.index import IndexReader
-    from kbtui.index.index_catalog import IndexCatalog
+    from kbtui.index.catalog_database import CatalogDatabase
 
     reader = IndexReader(cache_dir)
-    catalog = IndexCatalog(reader.folder / "catalog.sqlite")
+    catalog = CatalogDatabase(reader.folder / "catalog.sqlite")
     tables = sqlite3.connect(reader.folder / "catalog.sqlite")
     found: dict[str, Any] = {"entries": {}, "lexical": {}}
     for entry in catalog.iterate_entries():

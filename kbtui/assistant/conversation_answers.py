@@ -1,7 +1,7 @@
 """What the conversation tools return: answers as JSON and XML, notices, and refusals.
 
-Assistants pass arguments and people type options, so a notice or refusal has a wording for each.
-Answers in JSON and XML contain the wording for assistants, even when a command prints them.
+Assistants pass arguments and people type options, so each notice and refusal has two wordings.
+`as_json` and XML contain the wording for assistants.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.conversation_grep import GrepLine
 
-GREP_HINT_LENGTH = 1_500
+MAX_GREP_HINT_LENGTH = 1_500
 """The maximum length of the hint in an answer of `conversation_grep`, in characters."""
-READ_HINT_LENGTH = 400
+MAX_READ_HINT_LENGTH = 400
 """The maximum length of the hint in an answer of `conversation_read`, in characters."""
 # Characters that XML 1.0 does not allow, and control characters that no text needs.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
@@ -30,7 +30,7 @@ _SUSPECT = re.compile("[\x00-\x08\x0b-\x1f&<>\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 
 
 class ConversationNotice(NamedTuple):
-    """A remark on an answer: a fact, with one hint for the tool and one for the command."""
+    """A remark on an answer: a fact, with one hint for assistants and one for people."""
 
     fact: str
     tool_hint: str = ""
@@ -68,7 +68,7 @@ class ToolArgumentsRefused(ToolCallRefused, UsageError):
 
 
 class ToolConversationNotFound(ToolCallRefused, NothingFound):
-    """A conversation in a call does not exist, or the argument `archived` excludes it."""
+    """A requested conversation does not exist, or the value of `archived` excludes it."""
 
 
 @dataclass
@@ -149,7 +149,7 @@ class ConversationGrepAnswer:
             "total": self.total,
             "count": self.count,
             "omitted": self.omitted_match_count,
-            "hint": (hint[:GREP_HINT_LENGTH] if self.is_bounded else hint) or None,
+            "hint": (hint[:MAX_GREP_HINT_LENGTH] if self.is_bounded else hint) or None,
             "hits": [hit.as_json() for hit in self.hits],
         }
 
@@ -172,7 +172,7 @@ class ConversationReadAnswer:
             "turns_total": self.turns_total,
             "count": len(self.turns),
             "omitted": self.turns_total - len(self.turns),
-            "hint": format_notices(self.notices)[:READ_HINT_LENGTH] or None,
+            "hint": format_notices(self.notices)[:MAX_READ_HINT_LENGTH] or None,
             "turns": self.turns,
         }
 

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.assistant.conversation_answers import (
-    READ_HINT_LENGTH,
+    MAX_READ_HINT_LENGTH,
     ConversationGrepAnswer,
     ConversationGrepLine,
     ConversationListPage,
@@ -65,24 +65,28 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_READ_LENGTH = 60_000
-"""The maximum number of characters of the XML answer of `conversation_read`."""
+"""The maximum length of an answer of `conversation_read` as XML, in characters."""
 _FRAME_LENGTH = 10_000
-"""How many characters are reserved for the fields around entries and hits.
-
-The number is generous, because escaping can lengthen the hint.
-"""
+"""How many characters of an answer are reserved for its hint and its other short fields."""
 _MIN_HIT_LENGTH = 100
 """The minimum length of a hit in XML, in characters."""
-_PROBLEMS_NAMED = 3
-_IDS_NAMED = 40
-_LABELS_SHOWN = 20
-_TIMES = ("created_at", "last_event_at", "archived_at", "expires_at", "updated_at", "pinned_at")
-_FEWER_KINDS = "name only the kinds of event that you need"
+_MAX_PROBLEMS_NAMED = 3
+_MAX_IDS_NAMED = 40
+_MAX_LABELS_SHOWN = 20
+_TIME_FIELDS = (
+    "created_at",
+    "last_event_at",
+    "archived_at",
+    "expires_at",
+    "updated_at",
+    "pinned_at",
+)
+_FEWER_KINDS_HINT = "name only the kinds of event that you need"
 
 
-def _check_argument_minimum(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise UsageError(f"must be at least {least}, not {value}", where=name)
+def _check_argument_minimum(name: str, value: int, minimum: int) -> None:
+    if value < minimum:
+        raise UsageError(f"must be at least {minimum}, not {value}", where=name)
 
 
 # list
@@ -103,7 +107,7 @@ def answer_conversation_list(
     """Answer a call of `conversation_list`.
 
     `sort` is `created`, `activity` or `updated`. The page has fewer than `limit` conversations if
-    its XML would exceed `max_chars` characters. With `masked`, secrets are replaced. Raises
+    more would exceed `max_chars` characters of XML. With `masked`, secrets are replaced. Raises
     `UsageError` if `limit` or `offset` is too small.
     """
     _check_argument_minimum("limit", limit, 1)
@@ -163,7 +167,7 @@ def _make_conversation_json(info: ConversationInfo, *, masked: bool, short: bool
         "id": info.ref,
         "title": info.title,
         "events_count": info.events_count,
-        **{name: format_timestamp(getattr(info, name)) for name in _TIMES},
+        **{name: format_timestamp(getattr(info, name)) for name in _TIME_FIELDS},
         "parent_id": info.parent,
         "labels": info.labels,
         "problem": info.problem,
@@ -172,7 +176,7 @@ def _make_conversation_json(info: ConversationInfo, *, masked: bool, short: bool
         entry = mask_secrets_in_json(entry)
     if not short:
         return entry
-    labels = islice(entry["labels"].items(), _LABELS_SHOWN)
+    labels = islice(entry["labels"].items(), _MAX_LABELS_SHOWN)
     entry["labels"] = {
         cut_line_around_match(key): cut_line_around_match(text) for key, text in labels
     }
@@ -252,9 +256,9 @@ def answer_conversation_grep(
     if broken := [(result.info.ref, result.problem) for result in results if result.problem]:
         named = "; ".join(
             f"{ref}: {_mask_secrets_if_requested(masked, problem)}"
-            for ref, problem in broken[:_PROBLEMS_NAMED]
+            for ref, problem in broken[:_MAX_PROBLEMS_NAMED]
         )
-        more = len(broken) - _PROBLEMS_NAMED
+        more = len(broken) - _MAX_PROBLEMS_NAMED
         rest = f"; and {more} more" if more > 0 else ""
         answer.notices.append(ConversationNotice(f"not searched completely: {named}{rest}"))
     return answer
@@ -263,9 +267,10 @@ def answer_conversation_grep(
 def _make_omitted_matches_notice(
     answer: ConversationGrepAnswer, unfinished: list[str] | None
 ) -> ConversationNotice:
-    """Return the notice that matches are omitted, either by `limit` or because the answer is full.
+    """Return the notice that says how many matches are omitted.
 
-    `unfinished` has the conversations whose matches did not fit; it is None if `limit` omits them.
+    `unfinished` lists the conversations whose matches did not fit into the answer. None means that
+    the answer has as many matches as `limit` allows.
     """
     fact = f"{answer.omitted_match_count} more {'match' if answer.omitted_match_count == 1 else 'matches'}"
     command_hint = "use a longer pattern, -i or -s to find fewer, --limit to show more"
@@ -279,8 +284,8 @@ def _make_omitted_matches_notice(
     if not unfinished:
         hint += ", or read the conversation with `conversation_read`"
         return ConversationNotice(fact, hint, command_hint)
-    names = ", ".join(f'"{ref}"' for ref in unfinished[:_IDS_NAMED])
-    more = len(unfinished) - _IDS_NAMED
+    names = ", ".join(f'"{ref}"' for ref in unfinished[:_MAX_IDS_NAMED])
+    more = len(unfinished) - _MAX_IDS_NAMED
     hint += f", or continue with ids=[{names}]" + (f" and {more} more" if more > 0 else "")
     return ConversationNotice(fact, hint, command_hint)
 
@@ -299,9 +304,9 @@ def _select_conversations_to_search(
         except ConversationNotFound:
             raise ToolConversationNotFound(
                 f"there is no conversation {id}",
-                "`conversation_list` gives the ids",
+                "`conversation_list` lists the ids",
                 where="ids",
-                command_hint="`kbtui conversation ls` lists them",
+                command_hint="`kbtui conversation ls` lists all conversations",
             ) from None
         if info.archived is not archived:
             raise ToolConversationNotFound(
@@ -441,7 +446,7 @@ def select_requested_turns(
     if found := conversation.find_turn(turn):
         return [found]
     total = len(conversation.turns)
-    hint = f"it has the turns 1 to {total}" if total else "it has no turns"
+    hint = f"it has turns 1 to {total}" if total else "it has no turns"
     raise NothingFound(f"{conversation.info.ref} has no turn {turn}", hint=hint)
 
 
@@ -485,7 +490,7 @@ def _make_conversation_read_answer(
     size = len(format_answer_as_xml("read", values))
     if size > limit:
         frame = len(format_answer_as_xml("read", {**values, "hint": None, "turns": []}))
-        room = limit - frame - READ_HINT_LENGTH
+        room = limit - frame - MAX_READ_HINT_LENGTH
         if not is_single:
             raise _make_answer_too_long_error(answer, size, limit, room)
         answer.turns[0], shortened = shorten_turn(turns[0], max(0, room))
@@ -496,7 +501,7 @@ def _make_conversation_read_answer(
 def _make_answer_too_long_error(
     answer: ConversationReadAnswer, size: int, limit: int, room: int
 ) -> ToolArgumentsRefused:
-    """Return the error for turns that are too long together; it says how many of the last ones fit."""
+    """Return the error for too many turns; it says how many of the last turns fit."""
     total = answer.turns_total
     turns = "1 turn" if total == 1 else f"{total} turns"
     fitting = _count_fitting_turns(answer.turns, room)
@@ -506,13 +511,13 @@ def _make_answer_too_long_error(
         one = f"print a single turn with --turn N, from 1 to {total}"
         command_hint = f"--last {fitting} fits; or {one}"
     else:
-        hint = f"the last turn alone is too long; turn={total} gives it shortened"
+        hint = f"the last turn alone is too long; turn={total} returns it shortened"
         command_hint = f"the last turn alone is too long; --turn {total} shows it shortened"
     return ToolArgumentsRefused(
         f"{answer.id} has {turns}; this answer would have {size:,} characters; "
         f"the limit is {limit:,}",
-        f"{hint}; or {_FEWER_KINDS} in `include`",
-        command_hint=f"{command_hint}; or {_FEWER_KINDS} with --include",
+        f"{hint}; or {_FEWER_KINDS_HINT} in `include`",
+        command_hint=f"{command_hint}; or {_FEWER_KINDS_HINT} with --include",
     )
 
 
@@ -570,7 +575,7 @@ _MIN_TEXT_LENGTH = 200
 
 
 class _ShortenableText(NamedTuple):
-    """A text that can be shortened: the value of `key` in an event or in a part of its arguments."""
+    """A text to shorten in place: the item `key` of an event or of a part of its arguments."""
 
     container: Any
     key: Any
@@ -597,7 +602,7 @@ def _count_xml_characters(text: str, is_json: bool) -> int:
 
 
 def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], ConversationNotice]:
-    """Shorten a turn to `size` characters of XML; return it, and a notice of what was shortened.
+    """Return a copy of a turn, shortened to `size` characters of XML, and a notice about it.
 
     Long texts lose their middle, and the longest ones lose the most. If this is not enough, events in
     the middle of the turn are omitted.
@@ -615,7 +620,7 @@ def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], Conve
         verb = "is" if left_out == 1 else "are"
         fact += f": {left_out} of its {len(events)} events in the middle {verb} omitted"
     return shortened, ConversationNotice(
-        fact, f"{_FEWER_KINDS} in `include`", f"{_FEWER_KINDS} with --include"
+        fact, f"{_FEWER_KINDS_HINT} in `include`", f"{_FEWER_KINDS_HINT} with --include"
     )
 
 

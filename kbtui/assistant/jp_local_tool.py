@@ -13,7 +13,7 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
 if TYPE_CHECKING:
     from kbtui.library import Library
 
-ARGUMENT_LENGTH = 200
+MAX_ARGUMENT_WIDTH = 200
 """The maximum width of an argument in the answer to `format_arguments`, in columns."""
 
 
@@ -109,6 +109,6 @@ def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
             shown = json.dumps(value, ensure_ascii=False)
         except (TypeError, ValueError, RecursionError):
             shown = "…"
-        value_shown = cut_to_width(one_line(shown, "strip"), ARGUMENT_LENGTH)
+        value_shown = cut_to_width(one_line(shown, "strip"), MAX_ARGUMENT_WIDTH)
         parts.append(f"{one_line(key, 'strip')}: {value_shown}")
     return f"{one_line(name, 'strip')}({', '.join(parts)})"

@@ -52,7 +52,7 @@ def format_tool_toml(tool: ToolDefinition) -> str:
 
 
 def _make_toml_parameter_table(schema: dict[str, Any], *, is_required: bool) -> dict[str, Any]:
-    """Return a TOML table for a parameter, with those keys of its JSON Schema that JP knows."""
+    """Return a parameter as a TOML table with the keys that JP knows."""
     table = {"type": schema["type"], "summary": schema["description"]}
     if is_required:
         table["required"] = True
@@ -97,10 +97,10 @@ _FOLDERS_LINE = re.compile(rb"# Folders made with it: ([^\n]+)\n")
 class PlannedFileChange:
     """A planned change of one file.
 
-    The actions `write`, `update` and `remove` change the file. The others do not: `keep` means that
-    it is up to date, `edited` that the user has edited it, and `taken` that somebody else wrote it
-    or that another file defines the tool (`why` explains this). `old` is the content that the file
-    must still have when the change is made, `new` the content to write.
+    The actions `write`, `update` and `remove` change the file. The other actions leave it alone:
+    `keep` because it is up to date, `edited` because the user has edited it, `taken` because kbtui
+    did not write it or another file defines the tool; `why` has the details. The change is made
+    only if the file still contains `old`.
     """
 
     path: str
@@ -162,7 +162,7 @@ def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
         elif state == "edited":
             # JP cannot load a skill that enables tools without a definition.
             is_skill = path == SKILL_FILE
-            why = "it enables tools that are removed; delete it by hand" if is_skill else None
+            why = "it enables tools that are removed; delete it yourself" if is_skill else None
             changes.append(PlannedFileChange(path, "edited", old=data, why=why))
     return changes
 

@@ -137,10 +137,10 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
 
 T = TypeVar("T")
 
-CONCURRENT_CALLS = 8
-"""How many calls run at the same time, each in a thread. Further calls wait."""
+MAX_CONCURRENT_CALLS = 8
+"""The maximum number of calls that run at the same time, each in a thread. Further calls wait."""
 IDLE_SECONDS = 60.0
-"""How many seconds after the last call the index and the connection to the engine are closed."""
+"""The server closes the index and the connection to the engine this long after the last call."""
 CLOSE_SECONDS = 2.0
 FINAL_READ_SECONDS = 5.0
 """How many seconds the client has to read the last answers after the input has ended."""
@@ -227,7 +227,7 @@ class _McpRequestHandler:
 
     def __init__(self, library: Library, current: str | None, *, masked: bool) -> None:
         self._library, self._current, self._masked = library, current, masked
-        self._call_slots = asyncio.Semaphore(CONCURRENT_CALLS)
+        self._call_slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
         self._list_slots = asyncio.Semaphore(1)
         self._idle_timer: asyncio.TimerHandle | None = None
         self._announced_tools: list[types.Tool] | None = None

@@ -1,4 +1,4 @@
-"""Exports citations as JSON and Markdown, and a conversation as Markdown with its sources."""
+"""Exports citations as JSON and Markdown, and a conversation as Markdown with its citations."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def format_conversation_markdown(
 ) -> str:
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
-    The text of messages is unchanged. Tool calls and results are in code fences that their
-    content cannot close. Each turn ends with its sources, and the document with the sources of all turns.
+    The text of messages is unchanged. Tool calls and results are in code fences that their content
+    cannot close. Each turn ends with a list of its citations, the document with a list of all.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
@@ -55,10 +55,10 @@ def format_conversation_markdown(
         used = [citation for citation in cited if citation.turn == turn.number]
         if used:
             blocks += [
-                "### Sources of this turn",
+                "### Citations of this turn",
                 "\n".join(f"- {_format_citation_line(cite)}" for cite in used),
             ]
-    blocks += ["## Sources", _format_source_list(cited)]
+    blocks += ["## Citations", _format_cited_targets(cited)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -77,7 +77,7 @@ def _format_conversation_metadata(conversation: Conversation) -> str:
 
 
 def _format_event_markdown(event: ConversationEvent) -> Iterator[str]:
-    """Yield the heading of an event and its content."""
+    """Yield two blocks of Markdown for an event: its heading and its content."""
     text = event.text.strip("\n")
     label = EVENT_KINDS[event.kind].label
     if event.kind == "tool_call_request":
@@ -107,30 +107,30 @@ def _format_citation_line(citation: Citation) -> str:
     return f"{_format_citation_target(citation)} ({_METHOD_LABELS[citation.how]}{call}{gone})"
 
 
-def _format_source_list(cited: list[Citation]) -> str:
-    """Return a list of all sources, each with the turns that used it."""
-    sources: dict[str, list[Citation]] = {}
+def _format_cited_targets(cited: list[Citation]) -> str:
+    """Return a Markdown list of all cited targets, each with the turns that used it."""
+    by_target: dict[str, list[Citation]] = {}
     for citation in cited:
-        sources.setdefault(citation.target, []).append(citation)
+        by_target.setdefault(citation.target, []).append(citation)
     lines = []
-    for citations in sources.values():
+    for citations in by_target.values():
         turns = list(dict.fromkeys(str(citation.turn) for citation in citations))
         label = "turns" if len(turns) > 1 else "turn"
         lines.append(f"- {_format_citation_target(citations[0])}: {label} {', '.join(turns)}")
-    return "\n".join(lines) or "No turn used a source."
+    return "\n".join(lines) or "No turn cites anything."
 
 
 def _format_citation_target(citation: Citation) -> str:
-    """Return the target of a citation, followed by its title if that differs."""
+    """Return a citation's target, followed by the target's title if the two differ."""
     has_title = citation.title not in (citation.target, "")
     title = f" {_escape_markdown(citation.title)}" if has_title else ""
     return _format_code_span(citation.target) + title
 
 
 def _escape_markdown(text: str) -> str:
-    """Return a text on one line with Markdown's special characters escaped.
+    """Return a text as one line, with Markdown's special characters escaped.
 
-    Removes escape sequences of terminals first, because `sanitize` does not recognize escaped ones.
+    Terminal escape sequences are removed first: added backslashes would hide them from `sanitize`.
     """
     line = " ".join(strip_escape_sequences(text).split())
     return _MARKDOWN_CHARACTERS.sub(r"\\\1", line)
@@ -150,7 +150,7 @@ def format_code_fence(text: str, language: str) -> str:
 
 
 def _make_backticks(text: str, least: int) -> str:
-    """Return at least `least` backticks, and more than any run of them in a text."""
+    """Return a run of at least `least` backticks that is longer than any in the text."""
     return "`" * max([least, *(len(run) + 1 for run in _BACKTICKS.findall(text))])
 
 
@@ -175,7 +175,7 @@ def _citation_to_dict(cite: Citation) -> dict[str, Any]:
 def citations_to_dict(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
 ) -> dict[str, Any]:
-    """Return what `ref` uses, and what uses it, as the JSON of `kbtui cites --json`."""
+    """Return the object that `kbtui cites --json` prints: what `ref` uses, and what uses it."""
     return {
         "ref": ref,
         "uses": list(map(_citation_to_dict, uses)),
@@ -184,7 +184,7 @@ def citations_to_dict(
 
 
 def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]) -> str:
-    """Return JSON text that lists what `ref` uses, and what uses it."""
+    """Return the result of `citations_to_dict` as JSON text."""
     return json.dumps(citations_to_dict(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
 
 
@@ -207,12 +207,12 @@ def format_citations_markdown(
 ) -> str:
     """Return Markdown that lists what `ref` uses, and what uses it.
 
-    The list of what it uses is numbered as in the citations pane.
+    The sources of `ref` have the same numbers as in the citations pane.
     """
     parts = []
     if uses:
         lines = [f"{number}. {_format_citation_line(cite)}" for number, cite in enumerate(uses, 1)]
-        parts.append("\n".join([f"Sources of `{ref}`:", "", *lines]))
+        parts.append("\n".join([f"Citations of `{ref}`:", "", *lines]))
     if used_by:
         turns = {cite.source: cite for cite in reversed(used_by)}
         lines = [
@@ -220,5 +220,5 @@ def format_citations_markdown(
             for turn, cite in reversed(turns.items())
         ]
         parts.append("\n".join([f"Turns that used `{ref}`:", "", *lines]))
-    parts = parts or [f"`{ref}` uses nothing and is not used by anything."]
+    parts = parts or [f"No citations to or from `{ref}`."]
     return "\n\n".join(parts) + "\n"

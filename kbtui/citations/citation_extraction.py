@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CitationTargetLookup:
-    """Finds the topics, subjects and files that calls cite; caches them across conversations.
+    """Finds the topics and subjects that tool calls cite, and caches them for the next conversations.
 
     `titles` maps the ids of existing conversations to their titles. `make_subject_id(topic, slug)`
     returns the entry id that search results contain.
@@ -79,7 +79,7 @@ class CitationTargetLookup:
 
 
 _FILE_TOOLS = {"fs_read_file": "path"}
-"""The tools that read a file, each with the name of the argument for the path."""
+"""Maps each tool that reads a file to the argument that holds the path."""
 _KBTUI_TOOLS = "learn|knowledge_search|conversation_read|conversation_grep"
 # Hosts rename the tools of an MCP server: `kbtui_learn`, `mcp__kbtui__learn`, `learn__kbtui`. A longer
 # name must contain `kbtui`, because other servers have tools such as `duolingo_learn`. A wrong citation
@@ -91,7 +91,7 @@ _TOOL_NAME = re.compile(
 
 
 def parse_kbtui_tool_name(name: str) -> str | None:
-    """Return the kbtui tool that a host calls by this name; None for any other tool."""
+    """Remove what an MCP host adds to the name of a kbtui tool; return None for any other name."""
     match = _TOOL_NAME.fullmatch(name)
     return (match["tail"] or match["head"]) if match else None
 
@@ -118,7 +118,7 @@ _GREP_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
 
 
 class _CitedTarget(NamedTuple):
-    """A target that a tool call used: the fields of `Citation` that depend on the target."""
+    """The fields of a `Citation` that depend on its target."""
 
     how: CitationMethod
     kind: Any
@@ -180,7 +180,7 @@ def _find_cited_targets(
 def _find_learned_subjects(
     arguments: dict[str, Any], result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitedTarget]:
-    """Yield the subjects whose text `learn` returned; a list of subjects cites nothing."""
+    """Yield the subjects whose text `learn` returned, but not those that it only listed."""
     name = arguments.get("topic")
     patterns = arguments.get("subjects")
     if isinstance(patterns, str):
@@ -206,7 +206,8 @@ def _find_learned_slugs(
 ) -> Iterator[str]:
     """Yield the slugs of the learned subjects.
 
-    A pattern without wildcards is itself the slug. The slugs that match a glob are taken from the result.
+    A pattern without wildcards is a slug. For a glob, the slugs are taken from the result or, if the
+    result names none, from the topic.
     """
     from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern
 
@@ -246,7 +247,7 @@ def _find_learned_slugs(
 
 
 def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
-    """Yield the hits of a `knowledge_search`, recognized by their header lines."""
+    """Yield the hits in an answer of `knowledge_search`, recognized by their header lines."""
     headers = list(SEARCH_RESULT_HEADER.finditer(result))
     for number, header in enumerate(headers):
         entry, chunk, score, title = header.groups()

@@ -17,9 +17,8 @@ class Citation(NamedTuple):
     `conversation`, `turn` and `call` identify the tool call; `source_title` is the title of its
     conversation. `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if
     `kind` is "file"; `title` is the title of the target, if known. `gone` means that the target
-    no longer exists. `quote` is the beginning of the passage that a search returned. It identifies
-    the passage even if the subject has since been divided into different passages. The index does
-    not store the quote.
+    no longer exists. `quote` is the beginning of the passage that a search returned. With the
+    quote, the passage is found even if its subject was split differently. The index has no quotes.
     """
 
     conversation: str
@@ -44,10 +43,10 @@ class Citation(NamedTuple):
 
 
 class Citations(NamedTuple):
-    """The citations that `ref` makes, and the citations of `ref`.
+    """What `ref` cites, and which turns cite `ref`.
 
-    `ref` is a reference, or the path of a file that is not a subject. `uses` has the citations that
-    `ref` makes, if it is a conversation or a turn. `used_by` has the citations of `ref` by turns,
+    `ref` is a reference, or the path of a file that is not a subject. `uses` lists what `ref` cites;
+    it is empty unless `ref` is a conversation or a turn. `used_by` lists the turns that cite `ref`,
     newest first. `gone` says why `ref` no longer exists; None if it exists.
     """
 

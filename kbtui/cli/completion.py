@@ -1,8 +1,8 @@
 """The command `completion`, and the completions that the shell offers for TAB.
 
-argcomplete writes a script for the shell. The script runs kbtui with the typed command line in the
-environment. argcomplete completes options from the parser, and the functions here complete the
-values of arguments. They never offer disabled or hidden topics and subjects.
+argcomplete generates a script for the shell. For TAB, the script runs kbtui and passes the command
+line in environment variables. argcomplete completes options from the parser, and the functions here
+complete the values of arguments. They never offer disabled or hidden topics and subjects.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run_completion_command(args: Namespace) -> int:
 
 
 def print_shell_completions(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
-    """Print completions; `find_parser` returns a parser and how many first words to skip."""
+    """Print completions; `find_parser` returns a parser and how many leading words it must skip."""
     from argcomplete.finders import ExclusiveCompletionFinder
     from argcomplete.lexers import split_line
 
@@ -125,7 +125,7 @@ def _list_enabled_topics(knowledge: KnowledgeBase) -> list[Topic]:
 
 
 def list_slug_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the slugs of the topic that precedes the cursor, one directory level at a time."""
+    """List the slugs of the topic `topic_name`, one directory level at a time."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(topic_name)
     return _list_completions_of_next_path_level(
@@ -134,7 +134,7 @@ def list_slug_completions(path: str | None, topic_name: str, current: str) -> Pa
 
 
 def list_subject_glob_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List `TOPIC/` for each topic; after a `TOPIC/`, list its slugs."""
+    """List each topic as `TOPIC/`, or after `TOPIC/` the topic's slugs."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
     if not sign:
@@ -200,5 +200,5 @@ COMPLETERS: dict[str, Callable[[str | None, str, str], Pairs]] = {
 }
 """The functions that complete arguments, by the argument's metavar.
 
-They get the workspace's path, the topic before the cursor (for SUBJECT) and the typed text.
+They get the workspace's path, the topic that the user typed (for SUBJECT), and the text to complete.
 """

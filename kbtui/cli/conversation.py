@@ -68,7 +68,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "print at most N matches (50)"
     grep.add_argument("--limit", type=int, default=50, metavar="N", help=text)
     read = commands.add_parser("read", aliases=["print"], help="print a conversation")
-    text = "fail if the text is longer than N characters"
+    text = "at most N characters of XML: a single turn is shortened, several turns fail"
     read.add_argument("--max-chars", type=int, metavar="N", help=text)
     text = "write a conversation as Markdown, with its citations"
     export = commands.add_parser("export", help=text)
@@ -95,17 +95,17 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_repeatable_option(parser: ArgumentParser, *names: str, what: str, **keys: str) -> None:
-    text = f"{what} (repeat, or separate by commas)"
+    text = f"{what} (repeatable, or comma-separated)"
     parser.add_argument(*names, action="append", help=text, **keys)  # type: ignore[arg-type]
 
 
 def run_conversation_command(args: Namespace) -> int:
     """List, search, read and export conversations.
 
-    kbtui conversation ls --title retry      list those with "retry" in their title
+    kbtui conversation ls --title retry      list conversations with "retry" in the title
     kbtui conversation grep retry policy     find lines that contain "retry policy"
-    kbtui conversation read jp-c17457886043  print a conversation, or a turn of it (…:3)
-    kbtui conversation export ID -o FILE     write Markdown, with what each turn used
+    kbtui conversation read jp-c17457886043  print a conversation, or one turn (…:3)
+    kbtui conversation export ID -o FILE     write Markdown with the citations of each turn
     """
     from kbtui.library import open_workspace
 
@@ -241,8 +241,8 @@ def _print_conversation_answer(
 ) -> None:
     """Print an answer in the given format; show text on a terminal in a pager.
 
-    The notices are part of XML and JSON; with text, they go to standard error. In XML they name the
-    tools' arguments, because assistants get the same XML.
+    JSON and XML contain the notices; with text, they go to standard error. XML names arguments
+    instead of options, because assistants get the same XML.
     """
     hint = format_notices(answer.notices, for_command=True)
     if form == "json":
@@ -295,7 +295,7 @@ class ConversationFormatter:
         return one_line(text) if self.terminal else " ".join(text.splitlines())
 
     def format_conversation_list(self, answer: ConversationListPage) -> Iterator[str]:
-        """Yield a line for each conversation; on a terminal, column names as in JP come first."""
+        """Yield a line for each conversation; on a terminal, column names come first."""
         entries = answer.conversations
         counts = ["?" if e["events_count"] is None else str(e["events_count"]) for e in entries]
         times = [self._format_time(e["last_event_at"] or e["created_at"]) for e in entries]
@@ -336,7 +336,7 @@ class ConversationFormatter:
     ) -> Iterator[str]:
         """Yield a line for each match and each line of context.
 
-        On a terminal, they are grouped by conversation. Otherwise each line has JP's form
+        On a terminal, the lines are grouped by conversation. Otherwise each line has JP's form
         `ID:TURN:SCOPE:m|c:TEXT`.
         """
         previous = None
@@ -449,7 +449,7 @@ _OPTIONS_BY_ARGUMENT = {
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Make a tool's error name options instead of the tool's arguments; keep its exit code."""
+    """Return a tool's error in the wording for people: with options instead of arguments."""
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
     if isinstance(error, ToolCallRefused):
         kind = UsageError if isinstance(error, UsageError) else NothingFound

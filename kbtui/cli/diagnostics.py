@@ -35,7 +35,7 @@ def declare_doctor_command_arguments(parser: ArgumentParser) -> None:
 def run_doctor_command(args: Namespace) -> int:
     """Check terminal, settings, packages, workspace, topics, sources, conversations, index, engine and model.
 
-    Each line has the state (ok, note or wrong), the area and the finding. No engine is started.
+    Each line shows the state (ok, note or wrong), the area and the finding. Starts no engine.
     """
     findings = []
     with ProgressLine() as progress:
@@ -148,16 +148,16 @@ def declare_log_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     text = f"print the last N lines of each log ({_LOG_LINES})"
     add("--lines", type=int, default=_LOG_LINES, metavar="N", help=text)
-    add("--whole", action="store_true", help="keep private text (not for a report)")
+    add("--whole", action="store_true", help="keep private text (do not publish it)")
     add("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
 
 
 def run_log_command(args: Namespace) -> int:
-    """Print the logs of engine and screen for a report, with private text left out.
+    """Print the logs of the engine and the TUI for a bug report, without private text.
 
-    File names, ids and addresses are left out, and so is everything after the first quotation mark
-    of a message. --whole keeps everything. The first lines have the versions of kbtui, Python,
-    packages and system.
+    Leaves out file names, ids, addresses, and everything after the first quotation mark of a
+    message; --whole keeps all. The first lines show the versions of kbtui, Python, packages and
+    system.
     """
     if args.lines < 1:
         raise UsageError("must be 1 or more", where="--lines")
@@ -201,7 +201,7 @@ def _list_versions_and_environment() -> Iterator[str]:
         keys = [
             one.key.name for one in settings.list_settings_with_origins() if one.origin != "default"
         ]
-        yield f"settings that are not the defaults: {', '.join(keys) or 'none'}"
+        yield f"changed settings: {', '.join(keys) or 'none'}"
     except ConfigError as error:
         yield f"settings: {type(error).__name__}"
 
@@ -233,7 +233,7 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""A traceback line about code in a directory that contains no private files."""
+"""A traceback line about a file of Python, of a package or of kbtui, whose path is not private."""
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )
@@ -254,7 +254,7 @@ _OMISSION = "…"
 
 
 class LogRedactor:
-    """Removes private text from the logs of a workspace, but keeps where the program failed."""
+    """Removes private text from the logs of a workspace, but keeps the lines of code that failed."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)

@@ -63,15 +63,15 @@ def run_engine_command(args: Namespace) -> int:
 def _format_embedding_progress(state: dict[str, Any]) -> str:
     if not state["left"]:
         return "ready"
-    text = f"{state['left']:,} passages left"
+    text = f"{state['left']:,}"
     progress = state["progress"] or {}
-    if progress.get("phase") == "vectors":
-        text += f" of {progress['total']:,}"
-        if progress.get("waits"):
-            return f"{text}; waiting, {progress['waits']}"
-        if progress.get("seconds_left"):
-            text += f", about {progress['seconds_left']:.0f} s"
-    return text
+    if progress.get("phase") != "vectors":
+        return f"{text} passages to embed"
+    text += f" of {progress['total']:,} passages to embed"
+    if progress.get("waits"):
+        return f"{text}; paused because {progress['waits']}"
+    seconds = progress.get("seconds_left")
+    return f"{text}, {format_time_left(seconds)}" if seconds else text
 
 
 def declare_index_command_arguments(parser: ArgumentParser) -> None:
@@ -154,4 +154,6 @@ def _show_index_progress(progress: ProgressLine, engine: EngineClient) -> None:
     text = f"{phase} {found['done']:,} of {found['total']:,}"
     if found.get("seconds_left"):
         text += f", {format_time_left(found['seconds_left'])}"
-    progress.show_progress(text + (f"; waiting, {found['waits']}" if found.get("waits") else ""))
+    progress.show_progress(
+        text + (f"; paused because {found['waits']}" if found.get("waits") else "")
+    )

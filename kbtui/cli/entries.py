@@ -64,8 +64,8 @@ def declare_entries_command_arguments(parser: CommandParser) -> None:
 def run_entries_command(args: Namespace) -> int:
     """List entries, newest first: subjects and conversations with type, status, size and citations.
 
-    Lists only entries that have all words of QUERY in title or text; -word excludes a word, and
-    type:, topic:, is:, after: and before: filter like the options. The totals count all matching
+    With QUERY, lists only entries that contain all its words in title or text, and no -word. QUERY
+    can contain the filters type:, topic:, is:, after: and before:. The totals count all matching
     entries; --cursor lists the next page.
     """
     from kbtui.index.entry_query import query_entry_page
@@ -167,7 +167,9 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     text = "the subject's topic; not needed if there is only one"
     new.add_argument("--topic", metavar="ID", help=text)
     new.add_argument("--title", metavar="TEXT", help="the title")
-    new.add_argument("--type", default="note", metavar="T", help="note, rule, decision, … (note)")
+    new.add_argument(
+        "--type", default="note", metavar="T", help="the type, such as rule or decision (note)"
+    )
     new.add_argument("--tags", default="", metavar="T,…", help="the tags")
     new.add_argument("--slug", metavar="S", help="the slug (default: made from the title)")
     text = "the text, or - to read it from standard input; no editor opens"
@@ -177,7 +179,9 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     )
     remove = actions.add_parser("rm", help="move a subject to the trash, after asking")
     remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    remove.add_argument("--permanently", action="store_true", help="delete it if there is no trash")
+    remove.add_argument(
+        "--permanently", action="store_true", help="delete the file if there is no trash"
+    )
     show = actions.add_parser("show", help="print an entry's passages, status and citations")
     text = f"print whole passages, not just {PREVIEW_CHARACTERS} characters of each"
     show.add_argument("--full", action="store_true", help=text)
@@ -246,7 +250,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
     subject = _find_subject_by_reference(library, args.ref)
     if source := split_front_matter(library.read_subject_text(subject)).source_name:
         print_to_stderr(
-            f"the source {source!r} fetched this subject; it will not update the subject after you edit it"
+            f"the source {source!r} fetched this subject and will not update it after you edit it"
         )
     if not subject_authoring.edit_subject_in_editor(subject):
         print_to_stderr("nothing changed")

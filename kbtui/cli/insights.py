@@ -1,4 +1,4 @@
-"""The command `insights`: what was searched, found, cited and missing."""
+"""The command `insights`: what people searched for, what search missed, and what turns cited."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kbtui.userdata import UserData
     from kbtui.userdata.query_log import LoggedQuery
-    from kbtui.userdata.usage_insights import EntryCitationCount, UsageInsightsReport
+    from kbtui.userdata.usage_statistics import EntryCitationCount, UsageStatistics
 
 
 def declare_insights_command_arguments(parser: ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def declare_insights_command_arguments(parser: ArgumentParser) -> None:
     add("action", choices=["show", "erase"], nargs="?", default="show", help=text)
     add("--days", type=int, default=30, metavar="N", help="days to look back, 1 to 3660 (30)")
     add("--limit", type=int, default=10, metavar="N", help="rows per list, 1 to 1000 (10)")
-    text = "after how many days without a change an entry is stale (180)"
+    text = "days without a change after which an entry is stale (180)"
     add("--stale-days", type=int, default=180, metavar="N", help=text)
     add("--hidden", action="store_true", help="include hidden subjects")
     add("--yes", action="store_true", help="do not ask for confirmation")
@@ -29,21 +29,21 @@ def declare_insights_command_arguments(parser: ArgumentParser) -> None:
 
 
 def run_insights_command(args: Namespace) -> int:
-    """Show what was searched, found, cited and missing: top queries, gaps, citations, activity by day.
+    """Show top queries, gaps (queries without a good match), citations, and activity by day.
 
     `kbtui insights erase` asks for confirmation and deletes all logged searches.
     """
     from kbtui.library import open_workspace
     from kbtui.userdata import UserData
-    from kbtui.userdata.usage_insights import collect_usage_insights
+    from kbtui.userdata.usage_statistics import collect_usage_statistics
 
-    for option, number, least, most in (
+    for option, number, minimum, maximum in (
         ("--days", args.days, 1, 3660),
         ("--limit", args.limit, 1, 1000),
         ("--stale-days", args.stale_days, 0, 36600),
     ):
-        if not least <= number <= most:
-            raise UsageError(f"must be from {least} to {most}, not {number}", where=option)
+        if not minimum <= number <= maximum:
+            raise UsageError(f"must be from {minimum} to {maximum}, not {number}", where=option)
     library = open_workspace(args.workspace)
     userdata = UserData(library.workspace)
     if args.action == "erase":
@@ -51,7 +51,7 @@ def run_insights_command(args: Namespace) -> int:
     with WaitingLine("bringing the index up to date"):
         library.update_index()
     with WaitingLine("counting"):
-        found = collect_usage_insights(
+        found = collect_usage_statistics(
             library.workspace,
             userdata,
             library.open_index_reader(),
@@ -86,8 +86,8 @@ def _format_count_with_noun(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def format_insights_report(found: UsageInsightsReport) -> str:
-    from kbtui.userdata.usage_insights import draw_daily_usage_chart
+def format_insights_report(found: UsageStatistics) -> str:
+    from kbtui.userdata.usage_statistics import draw_daily_usage_chart
 
     never = f"Never cited ({found.never_cited_total})"
     stale = f"Cited, unchanged for {_format_count_with_noun(found.stale_days, 'day')}"

@@ -183,11 +183,11 @@ def run_prompt_command(args: Namespace) -> int:
 
 def _add_knowledge_options(parser: ArgumentParser) -> None:
     for names, metavar, text in (
-        (("-k", "--knowledge"), "TOPIC/GLOB", "pre-load these subjects, too (repeatable)"),
+        (("-k", "--knowledge"), "TOPIC/GLOB", "also pre-load these subjects (repeatable)"),
         (
             ("--cfg",),
             "NAME|KEY=VALUE",
-            "a configuration by name, or kb.topic.ID.KEY=VALUE, += to add (repeatable)",
+            "apply a named configuration, or set kb.topic.ID.KEY=VALUE; += adds (repeatable)",
         ),
     ):
         parser.add_argument(*names, action="append", default=[], metavar=metavar, help=text)

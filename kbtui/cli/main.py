@@ -33,24 +33,24 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "index": ("engine", "bring the index up to date"),
     "topics": ("knowledge", "list topics and their subjects"),
     "learn": ("knowledge", "print exactly what `learn` returns"),
-    "prompt": ("knowledge", "print exactly the <knowledge> section"),
+    "prompt": ("knowledge", "print the <knowledge> section of the system prompt"),
     "conversation": ("conversation", "list, grep, read and export conversations"),
     "show": ("reference_commands", "print what a reference points to"),
     "open": ("reference_commands", "open a reference in the TUI"),
     "cites": ("reference_commands", "show what a reference uses, and what uses it"),
     "entries": ("entries", "list entries: type, status, size, citations"),
-    "entry": ("entries", "create, edit, remove or inspect a subject"),
-    "insights": ("insights", "show what was searched, found, cited and missing"),
+    "entry": ("entries", "create, edit or remove a subject; inspect an entry"),
+    "insights": ("insights", "show top queries, gaps, citations and activity"),
     "source": ("source", "fetch pages, files and MCP resources into topics"),
     "tools": ("tool_commands", "print, install or uninstall the tools for assistants"),
     "tool": ("tool_commands", "answer one call of a JP local tool"),
     "mcp": ("tool_commands", "serve the tools over MCP on stdio"),
     "serve": ("tui_commands", "show the TUI in a browser on this machine"),
     "engine": ("engine", "show or stop the engine"),
-    "doctor": ("diagnostics", "find and explain what is wrong"),
+    "doctor": ("diagnostics", "find and explain problems"),
     "paths": ("diagnostics", "print the directories in use"),
     "model": ("diagnostics", "show the embedding model"),
-    "log": ("diagnostics", "print the logs for a report, without private text"),
+    "log": ("diagnostics", "print the logs for a bug report, without private text"),
     "config": ("diagnostics", "show the settings and where they come from"),
     "completion": ("completion", "print a completion script for a shell"),
     "man": ("man", "print the manual page"),
@@ -120,7 +120,7 @@ def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[
 def _print_crash_traceback(
     kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
 ) -> None:
-    """Print the traceback of a bug, which may quote files, without control characters."""
+    """Print the traceback of a bug without control characters, because it may quote files."""
     from traceback import format_exception
 
     from kbtui.text import sanitize
@@ -221,7 +221,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
-    """Return the parser for a command line, and how many of its first words to skip."""
+    """Return the parser for a command line, and how many leading words it must skip."""
     from kbtui.cli.parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)

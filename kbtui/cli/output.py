@@ -46,7 +46,7 @@ def print_result(text: str) -> None:
 
 
 def apply_terminal_text_setting() -> None:
-    """Set the policy of `sanitize` to the setting `terminal_text`.
+    """Make `sanitize` follow the setting `terminal_text`.
 
     If the settings are invalid, keep the default; commands that need the settings report the error.
     """

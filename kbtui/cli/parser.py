@@ -26,12 +26,12 @@ class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
 class CommandParser(argparse.ArgumentParser):
     """`ArgumentParser` that raises `UsageError` instead of printing and exiting.
 
-    It declares the option `-w`. A parser sets `workspace` only if the option is given, so that a
-    `-w` before the command stays in effect.
+    Every parser has the option `-w`. It has no default, so that a `-w` before the command stays in
+    effect.
     """
 
     hint: str | None = None
-    """The hint of usage errors; if it is None, they refer to `--help`."""
+    """The hint in usage errors; with None, they refer to `--help`."""
 
     def __init__(self, *, prog: str, **keys: Any) -> None:
         super().__init__(

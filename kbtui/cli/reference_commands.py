@@ -30,7 +30,7 @@ declare_open_command_arguments = declare_show_command_arguments
 
 
 def run_show_command(args: Namespace) -> int:
-    """Print a topic, a subject, lines of it, a conversation, a turn, a tool call or a passage."""
+    """Print a topic, a subject or lines of it, a conversation, a turn, a tool call or a passage."""
     from kbtui.library import open_workspace
 
     text = open_workspace(args.workspace).read(args.ref)
@@ -70,7 +70,7 @@ def run_cites_command(args: Namespace) -> int:
     facts = citations_to_dict(found.ref, found.uses, found.used_by)
     print_text_or_json("".join(lines), facts, args.json)
     if not found.uses and not found.used_by:
-        print_to_stderr(f"no citations of or by {found.ref}")
+        print_to_stderr(f"no citations to or from {found.ref}")
         return 1
     return 0
 

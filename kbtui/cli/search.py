@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 def declare_search_command_arguments(parser: CommandParser) -> None:
-    """Declare the arguments of `kbtui search`."""
     parser.hint = (
         "write words that begin with a dash after `--`; "
         "`kbtui search --help` explains the arguments"
@@ -48,7 +47,7 @@ def declare_search_command_arguments(parser: CommandParser) -> None:
 def run_search_command(args: Namespace) -> int:
     """Search subjects and conversations.
 
-    Passages that contain most of the words come first. Each hit contains every "phrase in quotes"
+    Passages that contain most of the words come first. Every hit contains each "phrase in quotes"
     and no -word.
     Filters are topic:, in:, type:, title:, role:, tool:, arg:, after: and before:, for example
     topic:guide after:2w. Write a query that begins with a dash after `--`.
@@ -90,10 +89,9 @@ def _search_with_engine_or_library(start: str | None, request: dict[str, Any]) -
 def _search_with_running_engine(
     start: str | None, request: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Search with the running engine; return None if that fails, so that the library must search.
+    """Search with the running engine; return None if the library must search instead.
 
-    Finds workspace and socket by their paths alone, because importing the library takes longer than
-    the whole search.
+    This does not import the library, because the import takes longer than the whole search.
     """
     from kbtui.engine import engine_protocol
     from kbtui.engine.engine_client import EngineClient
@@ -175,7 +173,7 @@ def _serialize_search_request(args: Namespace) -> dict[str, Any]:
 
 
 def _raise_first_query_mistake(answer: dict[str, Any]) -> None:
-    """Raise `UsageError` with the position of the first mistake in the query, if it has one."""
+    """If the query has mistakes, raise `UsageError` for the first, with its position."""
     for start, end, message, hint in answer["details"]["mistakes"][:1]:
         where = None
         if start >= 0:

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from typing import Any
 
-    from kbtui.userdata.userdata import SourceRunRecord
+    from kbtui.userdata.user_data_store import SourceRunRecord
     from kbtui.workspace import Workspace
 
-_KINDS = {"url": "url_crawl", "file": "file_upload"}
+_KINDS_BY_SHORT_NAME = {"url": "url_crawl", "file": "file_upload"}
 """The kinds of sources by their short names."""
 MAX_SKIPS_SHOWN = 5
 """How many skipped documents are printed for each reason; `--json` has all of them."""
@@ -50,15 +50,15 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
     metavar = "add|ls|edit|approve|run|rm"
     actions = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     add = actions.add_parser("add", help="declare a source and approve it")
-    kinds = [*_KINDS, *_KINDS.values(), "mcp"]
+    kinds = [*_KINDS_BY_SHORT_NAME, *_KINDS_BY_SHORT_NAME.values(), "mcp"]
     add.add_argument("kind", choices=kinds, metavar="KIND", help="url_crawl, file_upload or mcp")
-    text = "the address, the file or directory, or the command"
+    text = "the URL, the file or directory, or the command"
     add.add_argument("what", nargs="?", metavar="WHAT", help=text)
     text = "the name of the source and its directory (default: made from WHAT)"
     add.add_argument("--name", metavar="N", help=text)
     edit = actions.add_parser("edit", help="change a source and approve the change")
     edit.add_argument("name", metavar="NAME", help="a source's name")
-    edit.add_argument("--what", metavar="WHAT", help="the new address, file or command")
+    edit.add_argument("--what", metavar="WHAT", help="the new URL, file or command")
     edit.add_argument("--no-cron", action="store_true", help="run the source only on request")
     for one in (add, edit):
         _add_source_options(one, needs_topic=one is add)
@@ -81,17 +81,21 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
 
 def _add_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add = parser.add_argument
-    add("--topic", metavar="ID", required=needs_topic, help="the topic of the documents")
+    add("--topic", metavar="ID", required=needs_topic, help="the topic that gets the documents")
     add("--depth", type=int, metavar="N", help="how many links to follow from the first page (1)")
-    text = "fetch only addresses below this one (repeatable)"
+    text = "fetch only URLs below this one (repeatable)"
     add("--prefix", dest="prefixes", action="append", metavar="P", help=text)
-    add("--pattern", metavar="P", help="fetch only resources whose address matches this glob")
+    add("--pattern", metavar="P", help="fetch only resources whose URI matches this glob")
     add("--server", metavar="CMD", help="the MCP server's command")
-    text = "allow this host in a private network (repeatable)"
+    text = "fetch from this host even in a private network (repeatable)"
     add("--allow-host", dest="allow_hosts", action="append", metavar="H", help=text)
-    text = "pass this variable to the MCP server (repeatable)"
+    text = "pass this environment variable to the MCP server (repeatable)"
     add("--env", action="append", metavar="VAR", help=text)
-    add("--cron", metavar="EXPR", help="when the engine runs it, for example '0 4 * * 1'")
+    add(
+        "--cron",
+        metavar="EXPR",
+        help="when the engine runs it, as a cron expression: '0 4 * * 1' is Mondays at 4:00",
+    )
 
 
 def run_source_command(args: Namespace) -> int:
@@ -120,7 +124,7 @@ def _collect_source_options(args: Namespace) -> dict[str, Any]:
 
 
 def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
-    kind = _KINDS.get(args.kind, args.kind)
+    kind = _KINDS_BY_SHORT_NAME.get(args.kind, args.kind)
     what = args.what or args.server
     if not what:
         raise UsageError("WHAT is missing", where=f"source add {args.kind}")

@@ -35,7 +35,10 @@ def open_tui(
     fresh: bool = False,
     plain: bool = False,
 ) -> int:
-    """Open the TUI at `reference`, or at `default_reference` if there is no session to restore."""
+    """Open the TUI at `reference`.
+
+    Without a reference, restore the last session, or open `default_reference` if there is none.
+    """
     hint = "`kbtui search WORDS` prints hits; `kbtui --help` lists the commands"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         message = "the TUI needs a terminal, but input or output is a pipe or a file"
@@ -106,7 +109,7 @@ def copy_demo_workspace() -> Path:
         raise WorkspaceError(
             f"the demo cannot be copied: {error.strerror}",
             where=str(error.filename or target),
-            hint="set XDG_CACHE_HOME to a directory that can be written",
+            hint="set XDG_CACHE_HOME to a writable directory",
         ) from error
     return target
 
@@ -123,7 +126,7 @@ def find_demo_workspace() -> Path:
 
 
 def declare_serve_command_arguments(parser: ArgumentParser) -> None:
-    add, text = parser.add_argument, "the port (8000); with 0, any free port"
+    add, text = parser.add_argument, "the port (8000); 0 uses any free port"
     add("--port", type=int, default=8000, metavar="N", help=text)
     text = "the address to listen on (127.0.0.1)"
     add("--host", default="127.0.0.1", metavar="ADDRESS", help=text)

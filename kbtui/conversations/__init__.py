@@ -1,1 +1,1 @@
-"""Conversations: their model, the formats they are read from, and searching them by line."""
+"""Conversations: their data classes, their formats, and the search for lines in them."""

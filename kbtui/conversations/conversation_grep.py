@@ -82,9 +82,9 @@ class LiteralGrepPattern:
 
 
 def _make_letter_regex(letter: str) -> str:
-    """Return the regular expression for one letter, by Unicode's simple case folding.
+    """Return the regular expression that matches a letter by Unicode's simple case folding.
 
-    Python matches i, I, ı and İ with each other. Unicode folds only i and I.
+    For Python, i, I, ı and İ are all the same letter. Unicode folds only i and I.
     """
     if letter in "iI":
         return "(?-i:[iI])"
@@ -102,9 +102,9 @@ def _find_required_letters(pattern: str) -> tuple[str, ...]:
 
 
 def cut_line_around_match(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:
-    """Cut a line to at most `length` characters around `match`, with `…` for omitted ones.
+    """Cut a line to at most `length` characters around `match`; `…` replaces what is cut off.
 
-    Letters are not separated from their combining marks.
+    A letter keeps its combining marks.
     """
     if len(line) <= length:
         return line
@@ -139,11 +139,10 @@ SCOPES = event_kinds.list_grep_scopes()
 
 @dataclass(frozen=True)
 class GrepQuery:
-    """The parameters of a search in events.
+    """What to search for in events, and how.
 
-    `limit` is the maximum number of returned matches; all matches are counted. `context` is the number
-    of lines around a match. With `masked`, secrets are replaced before the search, so that no search
-    finds them.
+    At most `limit` matches are returned, but all are counted. `context` is the number of lines to
+    return before and after a match. If `masked`, secrets are masked first, so no search finds them.
     """
 
     pattern: LiteralGrepPattern
@@ -167,18 +166,18 @@ class GrepLine:
 
 @dataclass(slots=True)
 class ConversationMatches:
-    """The number of matching lines in a conversation, and the first of them with context."""
+    """The number of matching lines in a conversation, and the first matches with their context."""
 
     count: int = 0
     lines: list[GrepLine] = field(default_factory=list)
 
 
 def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
-    """Return the scopes for a list of names: `all`, groups or single scopes. Raises `UsageError`."""
+    """Return the scopes that names stand for: `all`, groups or single scopes. Raises `UsageError`."""
     known = {"all": SCOPES, **GROUPS, **{scope: (scope,) for scope in SCOPES}}
     for name in names or ():
         if name not in known:
-            hint = f"scopes are {', '.join(known)}"
+            hint = f"the scopes are {', '.join(known)}"
             raise UsageError(f"unknown scope {name!r}", where="scopes", hint=hint)
     return frozenset(scope for name in names or ("all",) for scope in known[name])
 
@@ -237,7 +236,7 @@ def _search_event(
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
-    """Mask the secrets in an event's text; in a tool call, do so before JSON escapes the values."""
+    """Mask the secrets in an event's text; mask a tool call's arguments before they become JSON."""
     if event.kind == "tool_call_request" and event.arguments and not event.text:
         arguments = format_json(mask_secrets_in_json(event.arguments))
         return mask_secrets(f"{event.name}\n{arguments}" if event.name else arguments)

@@ -147,7 +147,8 @@ class ConversationNotFound(NothingFound):
 
         similar = get_close_matches(id, list_conversation_signatures(workspace), n=1, cutoff=0.78)
         self.nearest = similar[0] if similar else None
-        hint = f"did you mean {self.nearest}?" if similar else "`kbtui conversation ls` lists them"
+        everything = "`kbtui conversation ls` lists all conversations"
+        hint = f"did you mean {self.nearest}?" if similar else everything
         super().__init__(f"there is no conversation {id}", where=str(workspace.root), hint=hint)
 
 
@@ -179,7 +180,7 @@ def find_unusable_conversation_directories(
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Count the unreadable conversations that agents moved away, by directory."""
+    """Return the number of conversations in each trash directory, where agents move damaged ones."""
     counts: dict[str, int] = {}
     for one in list_enabled_formats():
         counts |= one.count_trashed_conversations(workspace)

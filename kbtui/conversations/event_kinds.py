@@ -34,13 +34,13 @@ class EventKind:
         self.role = role
         """The kind's name in searches (`role:`) and in grep (`--scope`). Several kinds may share it."""
         self.include = include
-        """The kind's group in the argument `include`; None if only a request for all groups returns it."""
+        """The kind's group in the argument `include`; None if only a request for all groups returns the kind."""
         self.label = label
         """The heading of such events."""
         self.scope_group = scope_group
-        """The group of grep's scopes to which such events belong."""
+        """The group of scopes that includes the kind in grep (`--scope`); None if there is none."""
         self.role_group = role_group
-        """The role by which a search filters such events."""
+        """The group of roles that includes the kind in searches (`role:`); None if there is none."""
         self.is_indexed = is_indexed
         """Whether searches find such events."""
         self.is_embedded = is_embedded

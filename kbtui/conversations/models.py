@@ -1,4 +1,4 @@
-"""Data classes of conversations: list entries, turns, events, parts and summaries."""
+"""Data classes of conversations: metadata, turns, events, compactions and parts."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 Presence = Literal["projected", "user_local", "external"]
-"""Where JP keeps a conversation: in both roots, in the user's own, or in the workspace alone."""
+"""Where JP keeps a conversation: in both of its roots, in the user-local one, or in the workspace."""
 MAX_NAMED_PROBLEMS = 10
 """The maximum number of problems that `Conversation.describe_problems` names; it counts the others."""
 MAX_NAMED_KINDS = 5
@@ -16,7 +16,7 @@ MAX_NAMED_KINDS = 5
 
 @dataclass(frozen=True)
 class ConversationInfo:
-    """A listed conversation: its metadata, the number of its events, and the time of the last event.
+    """A conversation's metadata, the number of its events, and the time of the last event.
 
     `id` has the prefix of its format (`jp-c17457886043`). `events_count` counts the elements of
     its file, as `jp c ls` does; None until they are counted. All times have the time zone UTC.
@@ -65,12 +65,11 @@ class ConversationInfo:
 class ConversationEvent:
     """A decoded event of a turn: a message, tool call, result, question and so on.
 
-    `kind` is a key of `event_kinds.EVENT_KINDS`. An event of an unknown kind has its `type` as
-    `name`, and the whole event as JSON in `text`.
-    `text` is its content: the message, the result, the question. `name`, `arguments` and
-    `call_id` belong to tool calls. Once paired, a request has its `result` and a result its
-    `request`. `call` is the 1-based number of the tool call in its turn (`jp-c…:3.2`). `index` is
-    the 0-based position of its first element in the file.
+    `kind` is a key of `event_kinds.EVENT_KINDS`. `text` is the content: the message, the
+    result, the question. `name`, `arguments` and `call_id` belong to tool calls. If the kind is
+    unknown, `name` is the event's type, and `text` the whole event as JSON. Once paired, a request
+    has its `result` and a result its `request`. `call` is the 1-based number of the tool call in its
+    turn (`jp-c…:3.2`). `index` is the 0-based position of its first element in the file.
     """
 
     kind: str
@@ -123,11 +122,11 @@ class ConversationCompaction:
 
 @dataclass
 class Conversation:
-    """A whole conversation: its list entry, turns and compactions.
+    """A whole conversation: its metadata, turns and compactions.
 
-    `problems` has one line for each damaged part; the damaged elements after the 100th share one
-    line, and `more_problems` is their number. `leading` are events of unknown kinds before the
-    first turn. `resources` counts the resources that requests include.
+    `problems` has one line for each damaged part. Problems of elements after the 100th share one
+    line; `more_problems` is their number. `leading` are events of unknown kinds before the first
+    turn. `resources` counts the resources that requests include.
     """
 
     info: ConversationInfo
@@ -152,7 +151,7 @@ class Conversation:
         return self.turns[number - 1] if 1 <= number <= len(self.turns) else None
 
     def describe_problems(self) -> str | None:
-        """Join the problems of the list entry and the conversation; None if there are none."""
+        """Return the problems of metadata and events as one line; None if there are none."""
         own = self.info.problem
         new = [problem for problem in self.problems if problem not in (own or "")]
         named = [*([own] if own else []), *new[:MAX_NAMED_PROBLEMS]]
@@ -163,7 +162,7 @@ class Conversation:
         return "; ".join(named) or None
 
     def describe_unknown_content(self) -> list[str]:
-        """Return phrases that count unknown events and resources."""
+        """Return a phrase that counts the unknown events and one that counts the resources, if any."""
         extras = []
         if unknown := self.unknown_events:
             kinds = Counter(event.name for event in unknown)
@@ -218,11 +217,11 @@ class TurnResumePoint:
 
 @dataclass(frozen=True)
 class ConversationPart:
-    """Some turns of a conversation, numbered as in the whole.
+    """Consecutive turns of a conversation, with their numbers in the whole conversation.
 
     `start` is the point at which these turns begin, None for the beginning of the file. `mark` is the
-    last point from which reading can continue, None if there is none. If these are the last turns, it
-    is the beginning of the last turn, which may still grow.
+    last point at which reading can resume, None if there is none. In the last part, `mark` is the
+    beginning of the last turn, which may still grow.
     """
 
     conversation: Conversation

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable, KbtuiError
-from kbtui.index.index_catalog import IndexCatalog
+from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_generations import is_rust_panic
 from kbtui.notices import Notice, make_keywords_only_notice
 
@@ -36,7 +36,7 @@ BUSY_LOAD, OWN_LOAD = 0.75, 1.0
 """The load per core above which the computer is busy, and the load that embedding itself adds."""
 
 
-class EmbeddingThrottle:
+class EmbeddingPausePolicy:
     """Decides when embedding pauses, according to the setting `embed_pause`.
 
     The setting's values are "never", "battery", "load" and "either" (battery or load).
@@ -112,7 +112,7 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 MANY_CHUNKS = 300
 """If at least this many chunks have no vector, they are embedded on all cores."""
 RETRY_SECONDS = 60.0
-"""How many seconds must have passed since a failure before a query loads the model again."""
+"""After a failure, the model is not loaded again for this many seconds."""
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 
 
@@ -131,8 +131,8 @@ def lower_thread_priority() -> None:
 class EngineEmbeddingModel:
     """The embedding model of an engine: onnxruntime runs the packaged model, torch any other.
 
-    Only one thread at a time may load the model and embed passages; any thread may call
-    `encode_query`.
+    Only one thread at a time may load the model and embed passages. Any thread may call
+    `embed_query`.
     """
 
     def __init__(self, setting: str, log: Callable[[str], None]) -> None:
@@ -206,9 +206,9 @@ class EngineEmbeddingModel:
             self._log("the model's export is finished; the engine uses it from now on")
 
     def get_passage_encoder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
-        """Return the encoder to use when `missing` chunks have no vector.
+        """Return the encoder for `missing` passages; if there are many, it uses all cores.
 
-        If these are many, the encoder uses all cores. Call this in the thread with low priority.
+        Call this in the thread with low priority.
         """
         from kbtui.index.embedding_model import OnnxEmbedder
 
@@ -223,11 +223,11 @@ class EngineEmbeddingModel:
         return self._bulk_embedder
 
     def release_bulk_encoder(self) -> None:
-        """Free the session that embeds on all cores."""
+        """Free the memory of the encoder that uses all cores."""
         self._bulk_embedder = None
 
     def embed_query(self, text: str) -> Matrix:
-        """Return the vector of a query, as one row."""
+        """Return the vector of a query as a matrix with one row."""
         assert self._embedder is not None
         return self._embedder.embed_query(text)
 
@@ -235,11 +235,11 @@ class EngineEmbeddingModel:
 class EmbeddingWorker:
     """Loads the model, keeps the vectors up to date with the catalog, and ranks chunks by meaning.
 
-    `keywords_only_notice` says why there is no semantic search; it is None if there is one. `left`
+    `keywords_only_notice` says why semantic search is unavailable; None if it is available. `left`
     is the number of chunks without a vector, or None while it is unknown. `is_asleep` means that the
-    model is not loaded because no query and no chunk needs it. `model_ready` is set when the model
-    is loaded or could not be loaded. `caught_up` is set when every chunk has its vector, or when an
-    error prevents embedding.
+    model is not loaded because neither a query nor a chunk needs it. `model_ready` is set when the
+    model is loaded or loading has failed. `caught_up` is set when every chunk has its vector, or
+    when an error prevents embedding.
     """
 
     def __init__(
@@ -271,16 +271,16 @@ class EmbeddingWorker:
         """The directory of the index generation whose vectors are open."""
         self._store: VectorStore | None = None
         self._queue: EmbeddingQueue | None = None
-        self._has_moved = False
+        self._has_catalog_changed = False
         """Whether the catalog has changed since the vectors were last compared with it."""
         self._is_damaged = False
         self._rebuilt_folder: Path | None = None
-        """The directory of the index generation whose vectors were already rebuilt once."""
+        """The directory of the index generation whose vectors have been rebuilt."""
         self._failed_at: float | None = None
         self._is_wanted = threading.Event()
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._throttle = EmbeddingThrottle(settings.embed_pause)
+        self._pause_policy = EmbeddingPausePolicy(settings.embed_pause)
         self._query_pool = ThreadPoolExecutor(1, thread_name_prefix="queries")
         self._passage_pool = ThreadPoolExecutor(
             1, thread_name_prefix="passages", initializer=lower_thread_priority
@@ -306,7 +306,7 @@ class EmbeddingWorker:
     def set_generation_to_embed(self, folder: Path) -> None:
         """Switch to the index generation at `folder`, and embed its chunks that have no vector."""
         self._folder = folder
-        self._has_moved = True
+        self._has_catalog_changed = True
         self.caught_up.clear()
         self._wake.set()
 
@@ -325,7 +325,7 @@ class EmbeddingWorker:
             self._wake.set()
 
     def retry_failed_model_loading(self) -> None:
-        """Ask the thread to load the model and open the vectors again, if either failed."""
+        """If loading the model or opening the vectors has failed, ask the thread to try again."""
         if self._failed_at is None:
             return
         self.keywords_only_notice = MODEL_LOADING
@@ -337,7 +337,7 @@ class EmbeddingWorker:
     # queries, from any thread
 
     def start_query_embedding(self, text: str) -> Future[Matrix] | None:
-        """Begin to embed a query; return None if the model is not loaded yet."""
+        """Start embedding a query; return None if the model is not loaded yet."""
         self.request_model_loading()
         if not self._model.is_model_loaded:
             return None
@@ -354,15 +354,14 @@ class EmbeddingWorker:
     ) -> dict[str, Any]:
         """Rank chunks by meaning; call only while `keywords_only_notice` is None.
 
-        `pending` is the result of `start_query_embedding` for `text`; `filters` are arguments of
+        `pending` is the result of `start_query_embedding` for `text`. `filters` are arguments of
         `vector_store.make_vector_filter_sql`. `worded` has the numbers of the chunks that the keyword
-        leg found, best first. The query's vector is moved towards that of the first of these
-        chunks that has one.
+        leg found, best first. The query's vector is moved towards the first of their vectors.
 
         Returns a dictionary with `ranked` (pairs of chunk number and cosine similarity), `total`
         (the number of chunks that the query can find), `left` (how many of these have no vector)
-        and `pending` (the chunks in `worded` that have no vector). If there is no ranking, the
-        dictionary has only `cause`, the reason.
+        and `pending` (the chunks in `worded` that have no vector). If ranking fails, the dictionary
+        has only `cause`.
         """
         from kbtui.index.vector_store import (
             LEAN_CANDIDATES,
@@ -433,7 +432,7 @@ class EmbeddingWorker:
             self._update_vectors(self._folder)
 
     def _report_model_failure(self, reason: str, details: str) -> None:
-        """Set the reason why there is no semantic search, log details and wake waiting callers."""
+        """Record and log why semantic search is unavailable, and wake waiting callers."""
         self.keywords_only_notice = make_keywords_only_notice(
             "model_off" if self._settings.model == "off" else "error", reason
         )
@@ -447,19 +446,19 @@ class EmbeddingWorker:
         self._on_change()
 
     def _is_model_unneeded(self) -> bool:
-        """Return whether no query and no chunk needs the model."""
-        from kbtui.index.embedding_status import is_index_fully_embedded
+        """Return whether neither a query nor a chunk needs the model; update `is_asleep`."""
+        from kbtui.index.entries_without_vectors import is_index_fully_embedded
 
         if self._model.is_model_loaded or self._is_wanted.is_set():
             self.is_asleep = False
             return False
         if self._folder is None:
             return True
-        self._has_moved = False
+        self._has_catalog_changed = False
         self.is_asleep = is_index_fully_embedded(self._folder, self._model_key)
         if self.is_asleep:
             self.left = 0
-            if not self._has_moved:
+            if not self._has_catalog_changed:
                 self.caught_up.set()
             self._on_change()
         return self.is_asleep
@@ -487,7 +486,7 @@ class EmbeddingWorker:
             self._discard_vectors(folder)
             self._embed_passages_without_vector(folder)
         self.is_busy = False
-        if not self._has_moved:
+        if not self._has_catalog_changed:
             self.caught_up.set()
             self._model.release_bulk_encoder()
             self._model.switch_to_onnx_export()
@@ -502,12 +501,12 @@ class EmbeddingWorker:
         remove_vector_directory(folder / "vectors")
 
     def _embed_passages_without_vector(self, folder: Path) -> None:
-        """Open the vectors of an index generation if necessary, and embed all missing chunks."""
+        """Open the vectors of an index generation if necessary; add all missing vectors."""
         from kbtui.index.embedding_cache import EmbeddingCache
         from kbtui.index.embedding_queue import EmbeddingQueue
         from kbtui.index.vector_store import VectorStore
 
-        catalog = IndexCatalog(folder / "catalog.sqlite")
+        catalog = CatalogDatabase(folder / "catalog.sqlite")
         cache = EmbeddingCache(self._cache_dir / "embeddings.sqlite", self._model_key)
         try:
             if self._open_folder != folder or self._queue is None:
@@ -518,7 +517,7 @@ class EmbeddingWorker:
                 self._queue = EmbeddingQueue(
                     catalog, store, cache,
                     on_progress=self._report_embedding_progress, stop=self._stop,
-                    get_embedding_pause_reason=self._throttle.get_embedding_pause_reason,
+                    get_embedding_pause_reason=self._pause_policy.get_embedding_pause_reason,
                 )  # fmt: skip
             else:
                 self._queue.replace_catalog_and_cache(catalog, cache)
@@ -526,14 +525,14 @@ class EmbeddingWorker:
             self.model_ready.set()
             self._on_change()
             while not self._stop.is_set():
-                self._has_moved = False
+                self._has_catalog_changed = False
                 work = self._passage_pool.submit(
                     self._queue.embed_missing_chunks,
                     self._model.get_passage_encoder,
-                    lambda: self._has_moved or self._is_damaged,
+                    lambda: self._has_catalog_changed or self._is_damaged,
                 )
                 self.left = work.result()
-                if not self._has_moved or self._folder != folder:
+                if not self._has_catalog_changed or self._folder != folder:
                     break
         finally:
             catalog.close()

@@ -39,10 +39,10 @@ def get_engine_socket_path(workspace: Workspace) -> Path:
 
 
 def read_engine_lock_file(workspace: Workspace) -> dict[str, Any] | None:
-    """Return the `pid`, `version`, `host` and `socket` that an engine wrote into its lock file.
+    """Return the `pid`, `version`, `host` and `socket` from the lock file; None if it has none.
 
-    Returns None if no engine did. Through this file, clients with another XDG_RUNTIME_DIR (under
-    ssh or cron, for example) find the engine.
+    The file lets clients find the engine even if their XDG_RUNTIME_DIR differs from the engine's, for
+    example under ssh or cron.
     """
     try:
         found = json.loads(get_engine_lock_path(workspace).read_text("utf-8"))
@@ -173,11 +173,11 @@ def _connect_to_running_engine(
 
 
 def _is_engine_incompatible(client: EngineClient) -> bool:
-    """Return whether this client needs an engine with another index format or another model.
+    """Return whether this client needs an engine with a different index format or model.
 
     An engine notices changed settings by itself, but it cannot see that a client's environment
-    names another model. A different model does not count while other clients are connected, or if
-    this client's model is "off".
+    names another model. A different model is accepted while other clients are connected, or if this
+    client's model is "off".
     """
     if client.hello.get("schema") != compute_index_schema_hash():
         return True
@@ -210,7 +210,7 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 
 def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
-    """Try the socket that the lock file names, then the path that this process would choose.
+    """Connect through the socket that the lock file names or, failing that, the usual path.
 
     Returns None if no engine of this workspace listens on either socket.
     """

@@ -79,7 +79,7 @@ REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 16 << 20
 """The maximum length in bytes of a frame from the engine."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
-"""How many seconds a search waits for the model by default, and how many more it may take."""
+"""How long a search waits for the model by default, and its time limit after that, in seconds."""
 MAX_WAIT_SECONDS = 86_400
 FRAME_HEADER = struct.Struct(">I")
 

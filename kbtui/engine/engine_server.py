@@ -91,9 +91,9 @@ class ClientConnection:
         self._writer = writer
         self.is_subscribed = False
         self.pending_refresh: threading.Event | None = None
-        """Is set when the refresh that this client requested last is done."""
+        """The event that is set when this client's last requested refresh is done."""
         self.wants_damage_check = False
-        """Whether the refresh that this client requested last includes a damage check."""
+        """Whether this client's last requested refresh includes a damage check."""
 
     def send_frame(self, frame: bytes) -> None:
         """Send a frame without waiting; close the connection if more than 4 MiB are unsent."""
@@ -169,17 +169,18 @@ class EngineServer:
         """
         self._log = log
         self._workspace, self._settings = workspace, settings
-        self._listener, self._is_in_charge, self._umask = listener, holds_lock_and_socket, umask
+        self._listener, self._umask = listener, umask
+        self._holds_lock_and_socket = holds_lock_and_socket
         self._clients: set[ClientConnection] = set()
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
         self._environment = make_search_environment_fingerprint()
         """The fingerprint of the environment and the settings file when the settings were loaded."""
         self._broken_environment: str | None = None
-        """A later fingerprint, with which the settings are invalid. The error has been logged."""
+        """The fingerprint of the last invalid settings; their error has been logged."""
         self._last_progress: EngineEvent | None = None
         self._index_progress: RefreshProgress | None = None
-        """How many of the changed entries (`total`) a running refresh has indexed (`done`)."""
+        """The progress of the running refresh; None if none is running."""
         self._time_estimate = RemainingTimeEstimator()
         self._search_pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
 
@@ -266,7 +267,7 @@ class EngineServer:
 
     def _find_reason_to_end_engine(self) -> str | None:
         """Return why this engine must end, or None. The next client then starts a new engine."""
-        if not self._is_in_charge():
+        if not self._holds_lock_and_socket():
             return "the lock file or the socket was replaced"
         now = make_search_environment_fingerprint()
         if now == self._environment:
@@ -456,14 +457,14 @@ class EngineServer:
     async def _execute_refresh_operation(
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
-        """Bring the index up to date; answer when a refresh that began after this call is done.
+        """Bring the index up to date with a new refresh, and answer when it is done.
 
         The request's optional arguments:
         `force` (default true): if false, wait only for the engine's first refresh, because the file
         watcher reports all later changes;
         `retry`: retry the files and passages that could not be read or embedded;
         `check`: check for damage first, and rebuild a damaged index (the answer's `mended`
-        describes the damage); with the value "suspicion", do nothing soon after another check;
+        describes the damage); if "suspicion", do nothing if there was a check a short time ago;
         `meaning`: load the model, because a semantic search follows;
         `rebuild`: build a new index;
         `wait`: the maximum number of seconds until the answer.
@@ -495,7 +496,7 @@ class EngineServer:
     async def _execute_refreshed_operation(
         self, client: ClientConnection, request: dict[str, Any]
     ) -> dict[str, Any]:
-        """Continue to wait for the last refresh that this connection requested."""
+        """Keep waiting for the last refresh that this client requested."""
         if client.pending_refresh is None:
             raise ValueError("this connection has not requested a refresh")
         return await self._wait_for_requested_refresh(
@@ -516,8 +517,8 @@ class EngineServer:
     def _end_engine_if_obsolete(self) -> None:
         """End the engine if its lock file or socket was replaced, or if the settings have changed.
 
-        It then raises `ConnectionResetError`, which closes the connection, so that the client asks
-        the next engine.
+        Ending raises `ConnectionResetError`. This closes the connection, and the client asks the
+        next engine.
         """
         if reason := self._find_reason_to_end_engine():
             self._should_end.set()
@@ -541,8 +542,8 @@ class EngineServer:
     ) -> dict[str, Any]:
         """Answer a search request (see `SearchService.answer_client_search`).
 
-        The engine declines if the client's `surroundings` (environment and settings file) differ
-        from its own, because the client's settings may then differ as well.
+        Declines if the client's `surroundings` (environment and settings file) differ from the
+        engine's, because its settings may differ, too.
         """
         self._end_engine_if_obsolete()
         if request.get("surroundings", self._environment) != self._environment:

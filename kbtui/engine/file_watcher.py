@@ -1,9 +1,9 @@
 """Watches a workspace's files and reports that some of them may have changed.
 
-What an event says about a change is unreliable. An atomic save looks like a new file. Renaming a
-directory causes one event, not one for each file in it. Deleting a root (a directory that the
-watcher was told to watch) and creating it again causes none. So an event only means "compare the
-files again", and the roots are also checked every few seconds.
+Events do not describe changes reliably. An atomic save looks like a new file. Renaming a directory
+causes one event, not one for each file in it. If a root (a directory that the watcher was told to
+watch) is deleted and created again, there is no event. So an event only means "compare the files
+again", and the roots are also checked every few seconds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WANTED_EVENTS = (
     | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORIES
 )  # fmt: skip
 _IGNORED_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG}
-"""With these errors, a directory no longer exists or cannot be read, so it is not watched."""
+"""Errors of a directory that no longer exists or cannot be read. It is not watched."""
 _READ_BYTES = 1 << 16
 
 
@@ -59,7 +59,7 @@ class InotifyTreeWatcher:
     """
 
     def __init__(self, should_enter: Callable[[str], bool]) -> None:
-        """Raises `OSError` if the system has no inotify or its limit on instances is reached."""
+        """Start inotify; raises `OSError` if it is missing or its limit on instances is reached."""
         self._libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(self._libc, "inotify_init1"):
             raise OSError(errno.ENOSYS, "this system has no inotify")
@@ -114,7 +114,7 @@ class InotifyTreeWatcher:
     def read_changed_paths(self) -> set[str]:
         """Return the paths with events since the last call, and watch new directories.
 
-        Raises `InotifyOverflow`, and `OSError` as `watch_directory_tree` does.
+        Raises `InotifyOverflow`, or `OSError` if the limit on watches is reached.
         """
         found = set[str]()
         for number, mask, name in self._read_inotify_events():
@@ -162,7 +162,7 @@ ROOT_CHECK_SHARE = 50
 """The minimum pause after a check of the roots, as a multiple of the check's own duration."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
-"""How long the watcher waits for the next event before it reports changes, and how long in all."""
+"""Changes are reported after the first pause without events, and after the second at the latest."""
 POLL_MILLISECONDS = 1000
 """The interval at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0
@@ -344,7 +344,7 @@ class FileWatcher:
         return not os.path.islink(path) or target.is_relative_to(self._workspace.root)  # noqa: PTH114
 
     def _watch_with_watchfiles(self, roots: list[Path], unreadable: bool) -> Generator[set[str]]:
-        """Yield changed paths from watchfiles, which polls its event queue or all files."""
+        """Yield changed paths from the package `watchfiles`."""
         # Changes before the watch is set up are not reported. So compare the files soon, and again
         # after the first report or time-out, when the watch is certainly set up.
         threading.Timer(SETTLE_SECONDS, self._on_change).start()
@@ -369,7 +369,7 @@ class FileWatcher:
 
 
 def _explain_watch_error(error: Exception) -> str:
-    """Describe why files cannot be watched, and what to do about it."""
+    """Return why files cannot be watched, and what to do about it."""
     limit = {errno.ENOSPC: "watches", errno.EMFILE: "instances"}.get(
         getattr(error, "errno", 0) or 0
     )

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 DAMAGE_CHECK_DELAY = 1.0
 """How many seconds after its first refresh an index is checked for damage."""
 DAMAGE_CHECK_INTERVAL = 600.0
-"""The minimum number of seconds between two damage checks after refreshes."""
+"""A refresh is followed by a damage check if the last one was at least this many seconds ago."""
 DAMAGE_CHECK_VALIDITY = 60.0
-"""For how many seconds after a damage check a suspicion of damage is ignored."""
+"""After a damage check, suspected damage is ignored for this many seconds."""
 COMPACT_AT_ONCE_MAX = 2000
 """An index with at most this many passages is compacted by every refresh (in about 0.3 s)."""
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
@@ -185,7 +185,7 @@ class IndexWorker:
                 done.set()
 
     def _wait_for_request_or_due_compacting(self) -> None:
-        """Wait for a request or until compacting is due. Close the index if that takes long."""
+        """Wait for a request or until compacting is due; close the index after a while."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
         due = self._compact_at
@@ -235,7 +235,7 @@ class IndexWorker:
         """Compact a small index now; schedule the compacting of a large one."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:
-            left = index.compact_keyword_indexes(None if due else COMPACT_AT_ONCE_MAX)
+            left = index.remove_stale_documents(None if due else COMPACT_AT_ONCE_MAX)
         except (OSError, ValueError) as error:
             # Compacting needs as much free space as the index uses. Search works without it.
             self._log(f"could not compact the index: {error}")
@@ -247,7 +247,7 @@ class IndexWorker:
             self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
 
     def _start_index_damage_check(self, folder: Path) -> None:
-        """Start a thread that checks the index for damage, and requests a rebuild if it finds some.
+        """Start a thread that checks the index, and requests a rebuild if the index is damaged.
 
         Does nothing if this generation was checked within the last ten minutes.
         """
@@ -269,7 +269,7 @@ class IndexWorker:
         threading.Thread(target=check_for_damage, name="check", daemon=True).start()
 
     def _check_index_damage_if_requested(self) -> None:
-        """If a client requested it, check the index for damage; request a rebuild if it is damaged."""
+        """Check the index for damage if a client requested it; request a rebuild if necessary."""
         if not self._is_check_requested:
             return
         self._is_check_requested, self.repaired_damage = False, None

@@ -49,7 +49,7 @@ def answer_search_request(
         from kbtui.search.similar_passages import find_similar_passages
 
         ref = _parse_typed_reference(workspace, question.like)
-        return find_similar_passages(workspace, reader, ref, semantic, question)
+        return find_similar_passages(workspace, reader, ref, question, semantic)
     if question.explain or question.why is not None:
         from kbtui.search.rank_explanation import SearchExplainer
 
@@ -74,14 +74,14 @@ def _parse_typed_reference(workspace: Workspace, text: str) -> Ref:
 
 
 def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
-    """Return a semantic leg without hits that gives `notice` as the reason."""
+    """Return a semantic leg that finds nothing; `notice` is the reason."""
     return lambda text: lambda question, generation: SemanticRanking(None, notice)
 
 
 def make_index_behind_notice(state: RefreshOutcome) -> Notice | None:
-    """Return a notice that the index is not up to date with the files; None if it is.
+    """Return a notice if the index is not up to date with the files, else None.
 
-    In `state`, `done` means that the engine has compared all files with the index at least once.
+    `done` in `state` means that the engine has compared all files with the index at least once.
     """
     if state.get("error"):
         return Notice("index_behind", {"cause": "error", "detail": str(state["error"])})
@@ -116,12 +116,12 @@ class SearchService:
     ) -> dict[str, Any]:
         """Answer a client's search request.
 
-        `request` has the fields `question`, `wait`, `origin`, `caller` and `uses_model`. `state` is
-        the engine's readiness. Returns a dictionary with one of three sets of keys:
-        `answer` and `suspect`, which is true if nothing was found and the index was not recently
+        `request` has the fields `question`, `wait`, `origin`, `caller` and `uses_model`. `state` says
+        whether the index is up to date. Returns a dictionary with one of three sets of keys:
+        `answer` and `suspect`; `suspect` is true if nothing was found and the index was not recently
         checked for damage (such a search is not logged);
-        `failed`, an error that the client must raise (class, message, location and hint);
-        `declined` and `detail`, a code and a text that say what is missing or damaged.
+        `failed`: an error that the client must raise (class, message, location and hint);
+        `declined` and `detail`: a code and a text that say what is missing or damaged.
 
         Raises `ValueError` for an invalid request.
         """
@@ -199,7 +199,7 @@ class SearchService:
         generation: str,
     ) -> SemanticRanking:
         """Rank by meaning, after waiting up to `wait` seconds for the model."""
-        from kbtui.search.search_pipeline import make_vector_filters, parse_semantic_ranking
+        from kbtui.search.search_pipeline import get_vector_filter_arguments, parse_semantic_ranking
 
         if self._embedding_worker.keywords_only_notice is not None and wait:
             self._embedding_worker.model_ready.wait(wait)
@@ -207,7 +207,7 @@ class SearchService:
             return SemanticRanking(None, self._embedding_worker.keywords_only_notice)
         if generation != self._embedding_worker.generation_name:
             return parse_semantic_ranking({"cause": "index_replaced"})
-        filters, worded = make_vector_filters(question), list(question.worded)
+        filters, worded = get_vector_filter_arguments(question), list(question.worded)
         return parse_semantic_ranking(
             self._embedding_worker.rank_chunks_by_meaning(
                 text, pending, filters, question.depth, question.per_entry, worded

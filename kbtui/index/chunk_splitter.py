@@ -1,11 +1,11 @@
 """Splits texts into chunks at boundaries that depend on the content, not on the distance from the start.
 
-A chunk ends before a heading or, once it is long enough, before a paragraph whose text has a
-suitable checksum. An edit therefore moves only the boundaries near it. This is known as
+A chunk ends before a heading or, once it is long enough, before a paragraph whose checksum
+meets a condition. An edit therefore moves only the boundaries near it. This is known as
 content-defined chunking (Muthitacharoen et al., "A Low-bandwidth Network File System", 2001).
 
-Sizes are in characters. About four characters make a token, and the model reads 256 tokens. A
-character of a script without spaces makes at least one token, so it counts as three characters.
+Sizes are in characters, because the model reads 256 tokens and a token has about four characters. In
+a script without spaces, each character is at least one token, so it counts as three.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ def set_chunk_ids(
 ) -> list[Chunk]:
     """Return the chunks with ids and ordinals; the first ordinal is `first`.
 
-    The id of a chunk depends on how many earlier chunks of the entry have the same text. If `chunks`
-    does not contain all earlier chunks, `seen` must count their texts.
+    The id of a chunk depends on how many earlier chunks of the entry have the same text. If `first` is
+    not 0, `seen` must therefore count the texts of the chunks before `chunks`.
     """
     counts = Counter[str]() if seen is None else seen
     result = []
@@ -206,7 +206,7 @@ def split_conversation_into_chunks(
 ) -> Iterator[Chunk]:
     """Yield the chunks of a conversation's turns, without ids and ordinals.
 
-    No chunk contains text of two events. Tool calls and their results get vectors only with
+    Each chunk belongs to one event. Tool calls and their results get vectors only with
     `embed_tool_results`.
     """
     for turn in conversation.turns:
@@ -230,7 +230,7 @@ def split_conversation_into_chunks(
 
 
 def format_short_tool_arguments(request: ConversationEvent | None) -> dict[str, str] | None:
-    """Return a tool call's short arguments as text, for the filter `arg:`; None if it has none."""
+    """Return a tool call's short arguments as text, for the filter `arg:`; None if there are none."""
     arguments = (request.arguments or {}) if request else {}
     short = (
         (key, text)

@@ -1,6 +1,6 @@
 """A cache of embeddings by text and model, so that no text is embedded twice.
 
-Each workspace has one SQLite file outside of the generations, so that the cache survives a rebuild of
+Each workspace has one SQLite file outside the generations, so that the cache survives a rebuild of
 the index. Damage survives a rebuild, too. Each row therefore has a checksum, and a row that does not
 match its checksum counts as missing. A file that cannot be read is deleted.
 """

@@ -201,7 +201,7 @@ class TorchEmbedder:
 
 EXPORT_VERSION = 1
 MAX_TOKENS = 256
-"""The maximum number of tokens of a text that the packaged model reads."""
+"""The packaged model reads at most this many tokens of a text and ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
 """The minimum cosine similarity between vectors of the export and of the original model.
 
@@ -268,7 +268,7 @@ class OnnxEmbedder:
 
 
 def _verify_onnx_export(model: EmbeddingModel, path: Path) -> None:
-    """Compare the export with its checksums; raises `EmbeddingModelUnavailable`."""
+    """Compare the export with its checksums; raises `EmbeddingModelUnavailable` if they differ."""
     try:
         note = json.loads(path.with_suffix(".json").read_text("utf-8"))
         found = {"sha256": _hash_file(path), "weights": CHECKSUMS["model.safetensors"]}

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.index.embedding_model import EMBEDDING_BATCH
-from kbtui.index.embedding_status import EmbeddingStatusWriter
 from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.entries_without_vectors import EntriesWithoutVectorsWriter
 from kbtui.index.entry_extraction import find_embedding_neighbours
 from kbtui.index.indexer import IndexProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kbtui.index.catalog_database import CatalogDatabase
     from kbtui.index.embedding_cache import EmbeddingCache
     from kbtui.index.embedding_model import Matrix, OnnxEmbedder, TorchEmbedder
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.index_catalog import IndexCatalog
     from kbtui.index.vector_store import VectorStore
 
 COMPARED_ROWS = 20_000
 """How many chunks of the catalog are compared with the vectors at a time."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""The weights of the neighbours and of the entry's title in a chunk's vector.
+"""The weights of each neighbour and of the entry's title in a chunk's vector.
 
 A chunk's vector is a weighted sum of vectors; the weight of the chunk's own text is 1.
 """
@@ -45,9 +45,9 @@ PAUSE_SECONDS = 2.0
 class ChunksWithoutVector:
     """The chunks that have no vector yet.
 
-    `numbers` has the numbers of all these chunks. `entries` maps the ids of their entries to the numbers
-    of their chunks, in the order of embedding. `seq` is the last catalog transaction that was compared
-    with the vectors, or -1 before the first comparison.
+    `numbers` contains the chunk numbers. `entries` has the same numbers by entry id, in the order of
+    embedding. `seq` is the number of the last catalog transaction that is taken into account, or -1 if
+    there is none.
     """
 
     def __init__(self) -> None:
@@ -56,8 +56,8 @@ class ChunksWithoutVector:
         self.seq = -1
         self._of_hidden_entries: set[int] = set()
 
-    def find_chunks_without_vector(self, catalog: IndexCatalog, store: VectorStore) -> None:
-        """Compare the vectors with the catalog, and remove the vectors that are stale or have no chunk."""
+    def find_chunks_without_vector(self, catalog: CatalogDatabase, store: VectorStore) -> None:
+        """Find the chunks without a current vector, and remove vectors that are stale or have no chunk."""
         # Read the number first, so that chunks written during the comparison are compared next time.
         seq = catalog.get_last_transaction_number()
         stale, found = compare_vectors_with_catalog(catalog, store)
@@ -69,7 +69,7 @@ class ChunksWithoutVector:
         self.seq = seq
 
     def count_chunks_of_hidden_entries(self) -> int:
-        """Count the chunks of hidden entries."""
+        """Count the chunks without a vector that belong to hidden entries."""
         return len(self.numbers & self._of_hidden_entries)
 
     def remove_embedded_chunks(self, entry_id: str, numbers: set[int]) -> bool:
@@ -83,13 +83,12 @@ class ChunksWithoutVector:
 
 
 def compare_vectors_with_catalog(
-    catalog: IndexCatalog, store: VectorStore
+    catalog: CatalogDatabase, store: VectorStore
 ) -> tuple[list[int], dict[str, set[int]]]:
     """Compare the vectors with the catalog.
 
-    Returns the chunk numbers of stale vectors, and the numbers of the chunks without a vector, by entry
-    id. If a chunk has several vectors, all of them are stale: they are removed and one is written
-    again.
+    Returns the chunk numbers of stale vectors, and the numbers of the chunks without a current vector,
+    by entry id. If a chunk has several vectors, all of them count as stale.
     """
     import numpy as np
 
@@ -120,7 +119,7 @@ class EmbeddingQueue:
 
     def __init__(
         self,
-        catalog: IndexCatalog,
+        catalog: CatalogDatabase,
         store: VectorStore,
         cache: EmbeddingCache,
         *,
@@ -128,7 +127,7 @@ class EmbeddingQueue:
         stop: threading.Event | None = None,
         get_embedding_pause_reason: Callable[[], str | None] | None = None,
     ) -> None:
-        """Create a queue; `get_embedding_pause_reason` returns the reason of a pause, or None."""
+        """Create a queue; `get_embedding_pause_reason` says why to pause, or returns None."""
         self._catalog, self._store, self._cache = catalog, store, cache
         self._on_progress = on_progress or (lambda progress: None)
         self._stop = stop or threading.Event()
@@ -137,12 +136,12 @@ class EmbeddingQueue:
         self._total = self._hidden_total = 0
         self._rows: list[tuple[dict[str, Any], Matrix]] = []
 
-    def replace_catalog_and_cache(self, catalog: IndexCatalog, cache: EmbeddingCache) -> None:
+    def replace_catalog_and_cache(self, catalog: CatalogDatabase, cache: EmbeddingCache) -> None:
         """Use another catalog and cache from now on."""
         self._catalog, self._cache = catalog, cache
 
     def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers of the chunks that have no vector yet. Any thread may call this."""
+        """Return those of `numbers` whose chunks have no vector yet. Any thread may call this."""
         missing = self._missing.numbers
         return [number for number in numbers if number in missing]
 
@@ -167,13 +166,13 @@ class EmbeddingQueue:
         """Embed the chunks without a vector; return how many are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
-        changed. `get_passage_encoder` is called with the number of missing chunks, but only if the cache
-        lacks a text.
+        changed. If the cache lacks a text, `get_passage_encoder` is called with the number of missing
+        vectors, and returns the model.
         """
         self._get_encoder, self._should_restart = get_passage_encoder, should_restart
-        self._status = EmbeddingStatusWriter(self._catalog.path.parent)
+        self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
         self._missing.find_chunks_without_vector(self._catalog, self._store)
-        self._status.record_entries_without_vectors(
+        self._entries_without_vectors.record_entries_without_vectors(
             self._missing.seq, self._cache.model, self._missing.entries
         )
         if self._missing.numbers:
@@ -233,7 +232,7 @@ class EmbeddingQueue:
             except KbtuiError:
                 raise
             except Exception as error:
-                self._status.mark_entry_embedding_failed(
+                self._entries_without_vectors.mark_entry_embedding_failed(
                     entry_id, f"not embedded: {type(error).__name__}: {error}"
                 )
                 failures += 1
@@ -257,7 +256,7 @@ class EmbeddingQueue:
             for name, numbers in done.items()
             if self._missing.remove_embedded_chunks(name, numbers)
         ]
-        self._status.mark_entries_embedded(finished)
+        self._entries_without_vectors.mark_entries_embedded(finished)
 
     def _make_vector_rows(
         self, entry: CatalogEntry, chunks: list[Chunk], positions: list[int]
@@ -309,7 +308,7 @@ class EmbeddingQueue:
         return found
 
     def _wait_while_paused(self) -> bool:
-        """Wait until embedding need not pause any more; return whether to embed the next batch."""
+        """Wait as long as embedding is paused; return whether to embed the next batch."""
         reason = self._get_pause_reason()
         while reason and not self._stop.is_set():
             self._write_vector_rows()

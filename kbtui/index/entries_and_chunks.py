@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Chunk(NamedTuple):
-    """A passage of an entry. If it gets a vector, it is short enough for the model to read all of it.
+    """A passage of an entry, short enough for the model to read all of it if it gets a vector.
 
     `id` is a hash of the entry id, the text, and the number of equal texts before it in the entry. An
     edit elsewhere in the entry therefore rarely changes it. `number` identifies the chunk in the
@@ -125,9 +125,9 @@ def sort_ranked_chunks(
 ) -> list[RankedChunk]:
     """Sort chunks by score, best first, and equal scores by chunk id.
 
-    Two scores count as equal if they differ by at most `tolerance` times the score or, if `least` is
-    larger than the score, `tolerance` times `least`. If `cut` is true, the search stopped at a limit.
-    The last group of equal scores may then be incomplete, so it is left out.
+    Two scores count as equal if they differ by at most `tolerance` times the larger of the score and
+    `least`. `cut` says that the search stopped at a limit. The last group of equal scores may then be
+    incomplete, so it is left out.
     """
     ordered = sorted(rows, key=lambda row: -row.score)
     result: list[RankedChunk] = []

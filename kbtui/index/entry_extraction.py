@@ -11,13 +11,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
+from kbtui.index.catalog_database import CONTEXT_CHUNKS
 from kbtui.index.chunk_splitter import (
     set_chunk_ids,
     split_conversation_into_chunks,
     split_subject_into_chunks,
 )
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, format_file_state, make_subject_id
-from kbtui.index.index_catalog import CONTEXT_CHUNKS
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         ConversationPart,
         TurnResumePoint,
     )
-    from kbtui.index.index_catalog import IndexCatalog
+    from kbtui.index.catalog_database import CatalogDatabase
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.models import Subject
 
@@ -42,10 +42,10 @@ SUBJECT_BYTES_MAX = 20_000_000
 class EntryPartToWrite:
     """An entry, or a part of one, ready to be written.
 
-    `first_ordinal` is the ordinal of the first of `chunks`, and `chunks_before` are a few chunks before
-    them. `conversation` has the turns from which `chunks` were made, and `after_turn` is the number of
-    the turn before these turns. `mark` says where to resume reading, and `is_last` says whether this is
-    the last part of the entry. `citations` are rows of the catalog's table `citations`.
+    `first_ordinal` is the ordinal of the first chunk, and `chunks_before` are a few chunks before it.
+    `conversation` has the turns of the chunks, and `after_turn` is the number of the turn before them.
+    `mark` says where to resume reading, and `is_last` says whether this is the last part of the entry.
+    `citations` are rows of the catalog's table `citations`.
     """
 
     entry: CatalogEntry
@@ -123,7 +123,7 @@ def _parse_front_matter_fields(text: FrontMatterAndBody) -> dict[str, Any]:
 
 
 def _parse_front_matter_date(value: object) -> float | None:
-    """Return a date from front matter in Unix seconds; without a time zone, it is in UTC."""
+    """Convert a date from front matter to Unix seconds; the default time zone is UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -159,8 +159,8 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""On each side of a chunk, how many neighbours, and how many of their characters, are at most a part of
-the chunk's vector."""
+"""How many neighbours on each side of a chunk can be part of its vector, and how many characters they
+can have together."""
 
 
 def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
@@ -182,7 +182,7 @@ def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]
 
 
 def set_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
-    """Return the chunks with their `vector_hash`; the chunks before position `first` have one already."""
+    """Return the chunks with their `vector_hash`; those before position `first` already have one."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
     hashed = chunks[:first]
@@ -220,7 +220,7 @@ class _IndexedConversationPart:
 
 
 def read_conversation_entry_parts(
-    catalog: IndexCatalog, info: ConversationInfo, *, embed_tool_results: bool = False
+    catalog: CatalogDatabase, info: ConversationInfo, *, embed_tool_results: bool = False
 ) -> Iterator[EntryPartToWrite]:
     """Yield the parts of a conversation that are not indexed yet.
 
@@ -255,7 +255,7 @@ def read_conversation_entry_parts(
 
 
 def _find_indexed_conversation_part(
-    catalog: IndexCatalog, info: ConversationInfo
+    catalog: CatalogDatabase, info: ConversationInfo
 ) -> _IndexedConversationPart | None:
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
     from kbtui.conversations.models import TurnResumePoint
@@ -269,15 +269,15 @@ def _find_indexed_conversation_part(
 
 
 def _make_conversation_entry_part(
-    catalog: IndexCatalog,
+    catalog: CatalogDatabase,
     entry: CatalogEntry,
     part: ConversationPart,
     known: _IndexedConversationPart,
     embed_tool_results: bool,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
-    """Return the part to write, and what part of the conversation is indexed once it is written.
+    """Return the part to write, and the part of the conversation that is indexed afterwards.
 
-    The part begins with the last indexed chunks, because their neighbours change.
+    The part to write begins with the last indexed chunks, because their neighbours change.
     """
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)

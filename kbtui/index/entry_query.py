@@ -12,8 +12,9 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kbtui.errors import IndexUnavailable, UsageError
-from kbtui.index.embedding_status import EmbeddingStatus, read_embedding_status
+from kbtui.errors import UsageError
+from kbtui.index.catalog_database import make_catalog_error
+from kbtui.index.entries_without_vectors import EntriesWithoutVectors, read_entries_without_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,11 +61,7 @@ def open_catalog_snapshot(
             db.execute("BEGIN")
             yield db
     except sqlite3.Error as error:
-        raise IndexUnavailable(
-            f"the catalog cannot be read: {error}",
-            where=str(path),
-            hint="run `kbtui index --rebuild`",
-        ) from error
+        raise make_catalog_error("read", error, path) from error
 
 
 def _map_citation_targets_to_entries(
@@ -73,7 +70,7 @@ def _map_citation_targets_to_entries(
     """Map the targets of citations to the ids of the cited entries.
 
     The target of a subject is `topic/slug`. If an assistant read the file before it became a subject,
-    the target is its path.
+    the target is the path of the file.
     """
     root = f"{workspace.root}/"
     by_path = {
@@ -236,11 +233,11 @@ def query_entry_page(
     is_given_up: Callable[[], bool] | None = None,
     only: str | None = None,
 ) -> EntryPage:
-    """Return a page of entries that starts at `cursor`. It has up to `limit` entries, but at most `most`.
+    """Return the page of entries that starts at `cursor`, with up to `limit` entries but at most `most`.
 
-    If `vectors` is false because the model is switched off, no entry counts as pending. With `only`,
-    an entry id, the page has no other entry. Raises `UsageError` if the cursor is invalid or belongs to another
-    filter, and `IndexUnavailable` once `is_given_up` returns true.
+    If `vectors` is false because the model is switched off, no entry counts as pending. `only` is an
+    entry id that limits the page to this entry. Raises `UsageError` if the cursor is invalid or belongs
+    to another filter, and `IndexUnavailable` once `is_given_up` returns true.
     """
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now
@@ -291,8 +288,10 @@ def _create_filtered_entries_table(
     only: str | None,
 ) -> None:
     """Create a temporary table `listed` of the entries that match the filter, with their status."""
-    status = read_embedding_status(reader.folder) if vectors else EmbeddingStatus(seq=2**62)
-    failed = {entry_id: error for entry_id, error in status.missing.items() if error}
+    pending = (
+        read_entries_without_vectors(reader.folder) if vectors else EntriesWithoutVectors(seq=2**62)
+    )
+    failed = {entry_id: error for entry_id, error in pending.missing.items() if error}
     conditions, values = _make_entry_filter_sql(wanted)
     if only is not None:
         conditions.append("e.id = ?")
@@ -309,8 +308,8 @@ def _create_filtered_entries_table(
       WHERE {" AND ".join(conditions) or "1"}
     ) SELECT * FROM found WHERE {_make_sql_in_clause("status", wanted.statuses)}
     """
-    missing = json.dumps(list(status.missing))
-    db.execute(sql, [status.seq, missing, json.dumps(failed), *values, *wanted.statuses])
+    missing = json.dumps(list(pending.missing))
+    db.execute(sql, [pending.seq, missing, json.dumps(failed), *values, *wanted.statuses])
 
 
 def serialize_entry_chunks(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
@@ -319,10 +318,10 @@ def serialize_entry_chunks(reader: IndexReader, entry_id: str) -> list[dict[str,
     The keys are `chunk_id`, `characters`, `model` (None without a vector), `lines`, `turn`, `role`
     and `text`.
     """
-    status = read_embedding_status(reader.folder)
+    pending = read_entries_without_vectors(reader.folder)
     with open_catalog_snapshot(reader) as db:
         row = db.execute("SELECT seq FROM entries WHERE id = ?", (entry_id,)).fetchone()
-        embedded = bool(row) and row[0] <= status.seq and entry_id not in status.missing
+        embedded = bool(row) and row[0] <= pending.seq and entry_id not in pending.missing
         rows = db.execute(
             "SELECT id, text, first_line, last_line, turn, role, embed FROM chunks "
             "WHERE entry_id = ? ORDER BY ordinal",
@@ -332,7 +331,7 @@ def serialize_entry_chunks(reader: IndexReader, entry_id: str) -> list[dict[str,
         {
             "chunk_id": id_,
             "characters": len(text),
-            "model": status.model if embed and embedded else None,
+            "model": pending.model if embed and embedded else None,
             "lines": None if first is None else [first, last],
             "turn": turn,
             "role": role,

@@ -35,10 +35,10 @@ CURRENT_LINK = "current"
 
 def compute_index_schema_hash() -> str:
     """Return six hex digits that identify the index format of this version of kbtui."""
-    from kbtui.index import chunk_splitter, index_catalog, keyword_index, tokenizer
+    from kbtui.index import catalog_database, chunk_splitter, keyword_index, tokenizer
 
     versions = (
-        index_catalog.CATALOG_VERSION,
+        catalog_database.CATALOG_VERSION,
         chunk_splitter.CHUNKING_VERSION,
         tokenizer.TOKENIZER_VERSION,
     )
@@ -106,10 +106,10 @@ def find_index_damage(folder: Path, stop: threading.Event | None = None) -> str 
 
     Returns None if there is no damage, or once `stop` is set.
     """
-    from kbtui.index.index_catalog import IndexCatalog
+    from kbtui.index.catalog_database import CatalogDatabase
 
     try:
-        with closing(IndexCatalog(folder / "catalog.sqlite")) as catalog:
+        with closing(CatalogDatabase(folder / "catalog.sqlite")) as catalog:
             found = catalog.find_catalog_damage(stop)
     except IndexUnavailable as error:
         return error.message

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
-from kbtui.index.index_catalog import IndexCatalog
+from kbtui.index.catalog_database import CatalogDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,11 +23,11 @@ _Result = TypeVar("_Result")
 
 
 def _delegate_to_catalog(
-    method: Callable[Concatenate[IndexCatalog, _Parameters], _Result],
+    method: Callable[Concatenate[CatalogDatabase, _Parameters], _Result],
 ) -> Callable[Concatenate[IndexReader, _Parameters], _Result]:
-    """Return a method of `IndexReader` that calls a method of `IndexCatalog`.
+    """Return a method of `IndexReader` that calls a method of `CatalogDatabase`.
 
-    It holds the lock during the call, and turns read errors into `IndexUnavailable`.
+    The method holds the lock during the call, and turns read errors into `IndexUnavailable`.
     """
 
     @wraps(method)
@@ -62,7 +62,7 @@ class IndexReader:
         self._cache_dir = cache_dir
         self.folder = folder
         self._lock = threading.Lock()
-        self._catalog = IndexCatalog(folder / "catalog.sqlite")
+        self._catalog = CatalogDatabase(folder / "catalog.sqlite")
         self.language = self._catalog.get_meta_value("language") or ""
         self._lexical: dict[str, Any] = {}
         self._commits: dict[str, tuple[int, int] | None] = {}
@@ -117,13 +117,13 @@ class IndexReader:
             value = self._catalog.get_meta_value("configuration")
             return json.loads(value) if value else []
 
-    get_chunks_by_number = _delegate_to_catalog(IndexCatalog.get_chunks_by_number)
-    list_entry_chunks = _delegate_to_catalog(IndexCatalog.list_entry_chunks)
-    get_chunk_by_id = _delegate_to_catalog(IndexCatalog.get_chunk_by_id)
-    get_entries_by_id = _delegate_to_catalog(IndexCatalog.get_entries_by_id)
-    count_catalog_rows = _delegate_to_catalog(IndexCatalog.count_catalog_rows)
-    has_no_entries = _delegate_to_catalog(IndexCatalog.has_no_entries)
-    find_citations = _delegate_to_catalog(IndexCatalog.find_citations)
+    get_chunks_by_number = _delegate_to_catalog(CatalogDatabase.get_chunks_by_number)
+    list_entry_chunks = _delegate_to_catalog(CatalogDatabase.list_entry_chunks)
+    get_chunk_by_id = _delegate_to_catalog(CatalogDatabase.get_chunk_by_id)
+    get_entries_by_id = _delegate_to_catalog(CatalogDatabase.get_entries_by_id)
+    count_catalog_rows = _delegate_to_catalog(CatalogDatabase.count_catalog_rows)
+    has_no_entries = _delegate_to_catalog(CatalogDatabase.has_no_entries)
+    find_citations = _delegate_to_catalog(CatalogDatabase.find_citations)
 
 
 def _get_inode_and_time(path: Path) -> tuple[int, int] | None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
+from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.entry_extraction import (
     make_subject_change_signature,
     read_conversation_entry_parts,
     read_subject_entry,
 )
-from kbtui.index.index_catalog import IndexCatalog
 from kbtui.index.keyword_index import KeywordIndexWriter
 from kbtui.workspace.paths import make_private_directory
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
     from kbtui.citations import CitationTargetLookup
     from kbtui.conversations.models import Conversation, ConversationInfo
+    from kbtui.index.catalog_database import WrittenEntryChunks
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.index.entry_extraction import EntryPartToWrite
-    from kbtui.index.index_catalog import WrittenEntryChunks
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
     from kbtui.workspace import Settings, Workspace
 
 
 MAX_LAG = 500
-"""How many written entries cause a commit of the index of hidden entries, even if it is unchanged.
+"""The index of hidden entries is committed after this many written entries, even if it is unchanged.
 
-The commit stores the catalog's sequence number. The next start applies only the changes after it.
+The commit stores the catalog's sequence number, so that the next start applies only later changes.
 """
 
 MAX_STALE_SHARE = 2e-5
@@ -87,7 +87,7 @@ class IndexStorage:
         return self._unpublished or current == self.folder
 
     def _open_index_files(self) -> None:
-        self.catalog = IndexCatalog(self.folder / "catalog.sqlite", write=True)
+        self.catalog = CatalogDatabase(self.folder / "catalog.sqlite", write=True)
         if self.catalog.get_meta_value("language") is None:
             self.catalog.set_meta_value("language", self.settings.language)
         self.writers = {
@@ -116,7 +116,7 @@ class IndexStorage:
             index_generations.remove_old_index_generations(self.cache_dir, self.folder)
 
     def _update_keyword_indexes_from_catalog(self) -> None:
-        """Apply the catalog's changes since the last commit of each keyword index to that index."""
+        """Add to each keyword index the catalog's changes since the last commit of that index."""
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
             mark = writer.read_catalog_watermark()
@@ -176,12 +176,12 @@ class IndexStorage:
                 writer.replace_entry_documents(entry, written.chunks)
             self.writers[not entry.hidden].remove_entry(entry.id)
 
-    def count_stale_documents(self) -> int:
-        """Return how many documents `compact_keyword_indexes` would rewrite."""
+    def count_documents_to_rewrite(self) -> int:
+        """Return how many documents `remove_stale_documents` would rewrite."""
         stale = filter(_has_too_many_stale_documents, self.writers.values())
         return sum(writer.count_committed_documents() for writer in stale)
 
-    def compact_keyword_indexes(self, give_up: Callable[[], bool]) -> None:
+    def remove_stale_documents(self, give_up: Callable[[], bool]) -> None:
         """Rewrite the keyword indexes in which replaced documents affect the scores.
 
         Stops once `give_up` returns true; the index that it was rewriting stays unchanged.
@@ -216,7 +216,7 @@ def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
-    """Whether all fields of an entry that its documents contain are unchanged, except the time."""
+    """Whether two versions of an entry have equal fields in the keyword index; the time may differ."""
     names = ("title", "kind", "type", "topic", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
@@ -324,7 +324,7 @@ class WorkspaceIndex:
     def refresh_index(self, *, retry: bool = False) -> IndexRefreshChanges:
         """Index all files that differ from the catalog.
 
-        With `retry`, this also indexes entries again that had an error.
+        With `retry`, entries that had an error are indexed again, too.
         """
         from kbtui.knowledge import load_knowledge
 
@@ -355,19 +355,19 @@ class WorkspaceIndex:
             self.storage.publish_new_generation()
         return changes
 
-    def compact_keyword_indexes(self, most: int | None = None) -> int:
+    def remove_stale_documents(self, most: int | None = None) -> int:
         """Remove replaced documents from the keyword indexes, which rewrites the other documents.
 
         Does nothing if it would rewrite more than `most` documents; None means no limit. Without a
-        limit, a requested refresh stops the compaction. Returns how many documents remain to be
+        limit, a requested refresh stops the rewriting. Returns how many documents remain to be
         rewritten.
         """
-        stale = self.storage.count_stale_documents()
+        stale = self.storage.count_documents_to_rewrite()
         if stale and (most is None or stale <= most):
-            self.storage.compact_keyword_indexes(
+            self.storage.remove_stale_documents(
                 lambda: self._stop.is_set() or (most is None and self._should_yield())
             )
-            stale = self.storage.count_stale_documents()
+            stale = self.storage.count_documents_to_rewrite()
         return stale
 
     def _find_changed_entries(

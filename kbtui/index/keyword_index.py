@@ -15,7 +15,7 @@ from zlib import crc32
 import tantivy
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.index_catalog import CONTEXT_CHUNKS
+from kbtui.index.catalog_database import CONTEXT_CHUNKS
 from kbtui.index.tokenizer import (
     MAX_COMPOUND_LENGTH,
     MAX_PATH_ENDS,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from kbtui.index.catalog_database import WrittenEntryChunks
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.index_catalog import WrittenEntryChunks
 
 KEYWORD_INDEX_VERSION = 9
 """The version of the index, a part of the generation's fingerprint.
@@ -78,7 +78,7 @@ def parse_language_setting(setting: str) -> list[str]:
 
 
 def list_further_language_fields(setting: str) -> dict[str, str]:
-    """Map the field of each language, except that of the first, to the language."""
+    """Return the fields of all languages after the first, each mapped to its language."""
     return {f"body_{name}": name for name in parse_language_setting(setting)[1:]}
 
 
@@ -138,10 +138,10 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
 class KeywordIndexWriter:
     """Writes one of the two keyword indexes. Only one thread may use it.
 
-    `has_changes` says whether there is something to commit. Even a commit without changes would change
-    scores, because it replaces the watermark. Replaced documents stay in the statistics until tantivy
-    merges segments or `rewrite_all_documents` removes them. A change of a hidden entry must not change
-    the scores of visible entries, so their index must not be committed then.
+    `has_changes` says whether there is something to commit. A commit without changes also affects scores:
+    it replaces the watermark, and replaced documents stay in the statistics until tantivy merges
+    segments or `rewrite_all_documents` removes them. After a change of hidden entries only, the index of
+    visible entries must therefore not be committed.
     """
 
     def __init__(self, folder: Path, language: str) -> None:
@@ -315,8 +315,8 @@ class KeywordIndexWriter:
 def make_tool_argument_terms(key: str, value: str) -> list[str]:
     """Return the terms by which the filter `arg:` finds an argument.
 
-    These are the key alone, and `key=` followed by the whole value, a word of the value, the end of a
-    path in it, or a parent directory of a path.
+    These are the key alone, and `key=` followed by the whole value or by one of its words. For a word
+    that is a path, they also include its last parts and its parent directories.
     """
     key, value = key.lower(), " ".join(value.lower().split())
     words = value.split(" ")

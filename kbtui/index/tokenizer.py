@@ -36,8 +36,8 @@ _COMPOUND_SEPARATOR = re.compile(r"[.\-/_:]+")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 MAX_COMPOUND_LENGTH, MAX_PATH_ENDS = 200, 5
-"""The maximum length of a compound in characters, and the maximum number of ends of a path or dotted
-name that are indexed."""
+"""The maximum length of a compound in characters. The maximum number of indexed suffixes of a path or
+dotted name, such as `c.py` and `b/c.py` of `a/b/c.py`."""
 
 
 # Not compiled here: this takes two milliseconds, and English texts do not need it.
@@ -105,8 +105,8 @@ def get_code_word_forms(word: str) -> CodeWordForms:
 def _iterate_compound_word_forms(whole: str) -> Iterator[str]:
     """Yield the indexed forms of a compound.
 
-    These are the compound with and without `_` and `-`, the ends of a path, and the shorter forms of a
-    version.
+    These are the compound with and without `_` and `-`, the suffixes of a path, and the shorter forms of
+    a version.
     """
     lower = whole.lower()
     if match := _VERSION.fullmatch(lower):
@@ -123,7 +123,7 @@ def _iterate_compound_word_forms(whole: str) -> Iterator[str]:
 
 
 def _join_word_parts(word: str) -> str:
-    """Join a word's parts, so that `read_subject` and `read-subject` equal `readsubject`."""
+    """Remove `_` and `-` from a word, so that `read_subject` and `read-subject` are equal."""
     return word.replace("_", "").replace("-", "") or word
 
 
@@ -140,7 +140,7 @@ def split_camel_case(word: str) -> list[str]:
 
 
 def extract_cjk_character_pairs(text: str) -> Iterator[str]:
-    """Yield the overlapping pairs of characters of scripts without spaces, and single characters alone."""
+    """Yield each pair of adjacent characters in scripts without spaces, and characters that stand alone."""
     for match in re.finditer(_UNSPACED_SCRIPT, text):
         run = match[0]
         if len(run) == 1:

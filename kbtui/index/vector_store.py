@@ -44,12 +44,12 @@ APPROXIMATE_ROWS = 100_000
 """With at least this many rows, the index is approximate, because an exact index would be too slow.
 
 The approximate index has many partitions, and stores one bit per dimension (RaBitQ, Gao and Long,
-2024). A search reads some partitions, and ranks their best rows by the whole vectors. It finds 99 % of
+2024). A search reads some partitions, and ranks their best rows by their full vectors. It finds 99 % of
 the rows that the exact index finds (docs/performance.md).
 """
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
-"""The minimum number of rows that are ranked by their whole vectors."""
+"""The minimum number of rows that are ranked by their full vectors."""
 REINDEX_GROWTH = 4
 """The factor by which the table grows before its index is rebuilt."""
 MAX_SUPPLEMENTS = 12
@@ -69,12 +69,12 @@ KEEP_VERSIONS = timedelta(minutes=2)
 """How long old versions of the table are kept for threads that still read them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
-"""The weight of a keyword hit's vector, which is added to the vector of the query, and how many of the
-best keyword hits may provide it. The first of them that has a vector does."""
+"""A query's vector is moved towards the vector of a keyword hit: the first of the best
+`LEAN_CANDIDATES` hits that has one. `LEAN_WEIGHT` is the weight of the hit's vector."""
 MAX_FRAGMENTS = 24
-"""`compact_vector_table` does nothing up to this number of fragments and of writes."""
+"""With more fragments or writes than this, `compact_vector_table` compacts the table."""
 OVERFETCH = 5
-"""How many times the limit a search fetches, because it drops surplus chunks of an entry afterwards."""
+"""A search fetches this many times its limit, because it then drops surplus chunks of an entry."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "role", "entry")

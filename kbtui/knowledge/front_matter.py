@@ -8,7 +8,7 @@ from typing import Any
 
 MAX_LINES = 200
 MAX_CHARACTERS = 20_000
-"""The maximum length of front matter, because the YAML parser takes seconds for deeply nested text."""
+"""The maximum length of front matter: the YAML parser takes seconds for longer nested text."""
 
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)
@@ -45,7 +45,7 @@ class FrontMatterAndBody:
 
 
 def split_front_matter(text: str) -> FrontMatterAndBody:
-    """Split a subject's text. Front matter starts with a first line `---` and ends with `---` or `...`."""
+    """Split a subject's text. Front matter begins with `---` on line 1 and ends with `---` or `...`."""
     if not text.startswith(("---\n", "---\r\n")):
         return FrontMatterAndBody(text)
     head = text.split("\n", MAX_LINES)[:MAX_LINES]
@@ -82,7 +82,7 @@ def _parse_yaml_without_aliases(source: str) -> Any:
 
 
 def join_front_matter_and_body(facts: dict[str, Any], body: str) -> str:
-    """Return the text of a subject file. Facts are strings, dates and lists; empty facts are left out."""
+    """Return a subject file's text. `facts` has strings, dates and lists; empty ones are left out."""
     import yaml
 
     lines = []

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""The numbers of words in a run, of runs sampled per text, and of sampled runs that find candidates."""
+"""How many words a run has, how many runs are sampled per text, and how many of these find candidates."""
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
 """The minimum and maximum number of words that are compared. Shorter texts are similar by chance; of longer
 texts, only the beginning is compared."""
 MAX_TEXTS_PER_RUN = 50
-"""A run that occurs in more texts is boilerplate and is not used to find candidates."""
+"""A run in more texts than this is boilerplate and finds no candidates."""
 
 _WORD = re.compile(r"\w+")
 
@@ -206,7 +206,7 @@ def _make_subject_problem(
 
 
 def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each title that means another topic: ids and earlier titles win."""
+    """Yield a problem for each topic whose title finds another one: ids and earlier titles come first."""
     enabled = {topic.id: topic for topic in knowledge.topics.values() if topic.enable}
     first: dict[str, Topic] = {}
     for topic in enabled.values():
@@ -262,7 +262,7 @@ def explain_pattern_without_match(resolved: SubjectSlugsByVisibility, pattern: s
     matches = compile_slug_pattern(pattern)
     reached = [slug for slug in scan.slugs if slug == pattern or matches(slug)]
     if any(slug in resolved.disabled for slug in reached):
-        return "the subjects that it matches are disabled"
+        return "the subjects that it would match are disabled"
     if reached:
         return f"a glob does not match hidden subjects: write '{reached[0]}'"
     folder, slash, name = pattern.rpartition("/")
@@ -290,7 +290,8 @@ def _find_topic_without_visible_subjects(
         return
     count = len(resolved.scan.slugs)
     if count:
-        message = f"all {count} subjects are hidden or disabled"
+        subjects = "the only subject is" if count == 1 else f"all {count} subjects are"
+        message = f"{subjects} hidden or disabled"
     else:
         message = f"{topic.subjects} has no subjects"
     yield KnowledgeProblem(

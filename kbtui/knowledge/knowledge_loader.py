@@ -51,8 +51,8 @@ TOPIC_FIELDS = {
 class TopicDeclarations:
     """The topics declared in the configuration layers that have been merged so far.
 
-    `broken` has the topics with a mistake. They are left out, because a mistyped `disabled` must not
-    show subjects that it was meant to hide.
+    `broken` has the topics with a mistake. They are left out: if `disabled` is mistyped, the topic
+    would show the subjects that it should hide.
     """
 
     root: Path
@@ -79,7 +79,7 @@ class TopicDeclarations:
 
 
 def suggest_similar_key(key: str, known: list[str]) -> str:
-    """Return a hint with the known key most similar to `key`, or with all known keys."""
+    """Return a hint for an unknown key: the most similar known key or, if none is similar, all of them."""
     from difflib import get_close_matches
 
     near = get_close_matches(key, known, n=1)
@@ -287,7 +287,7 @@ def load_knowledge(
 
 
 def parse_ref_in_workspace(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference; existing subjects decide unclear cases. Raises `UsageError` or `NothingFound`."""
+    """Parse a reference; an existing slug decides what a `:` means. Raises `UsageError` or `NothingFound`."""
     from kbtui.refs import parse_ref, remove_workspace_id_from_ref
 
     knowledge: KnowledgeBase | None = None
@@ -366,8 +366,8 @@ class KnowledgeBase:
     ) -> LearnToolResult:
         """Return the result of the `learn` tool, cut at `max_chars` characters; never raises.
 
-        If `has_prompt`, pre-loaded subjects are named but not repeated. If `masked`, secrets are
-        masked. `topic` can also be the reference of a search result, `topic/slug:lines`.
+        If `has_prompt`, the caller has the pre-loaded subjects, so they are only named. If `masked`,
+        secrets are masked. `topic` can also be the reference of a search result, `topic/slug:lines`.
         """
         caller = learn_tool_answers.LearnToolCaller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
@@ -407,7 +407,7 @@ class KnowledgeBase:
         )
 
     def format_preloaded_subjects(self, topic: str) -> str | None:
-        """Return a topic's part of the section, or None if nothing is pre-loaded; raises `NothingFound`."""
+        """Return a topic's part of `<knowledge>`, or None if nothing is pre-loaded; raises `NothingFound`."""
         resolved = self.get_topic_slugs(topic)
         if not resolved.topic.enable or not resolved.learned:
             return None
@@ -465,7 +465,7 @@ class KnowledgeBase:
         self.problems += [problem for problem in problems if problem not in self.problems]
 
     def _get_subject_of_slug(self, topic: str, slug: str) -> Subject:
-        """Return the subject with an existing slug; its `inode` is 0 if the file has vanished."""
+        """Return the subject of an existing slug; its `inode` is 0 if the file has vanished."""
         records = self._records.setdefault(topic, {})
         if slug not in records:
             resolved = self.get_topic_slugs(topic)

@@ -177,7 +177,7 @@ def _format_subject_blocks(
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectLineRange], int]:
-    """Return the subjects in tags, those that do not fit, and the number of those that cannot be read."""
+    """Return tagged texts, the subjects that do not fit, and the number of subjects that cannot be read."""
     room = None if caller.max_chars is None else caller.max_chars - MAX_NAMES_CHARACTERS
     blocks: list[str] = []
     failed = 0
@@ -216,7 +216,7 @@ def _parse_exact_pattern(
 def _format_subject_range(
     subject: Subject, part: SubjectLineRange, caller: LearnToolCaller, room: int | None
 ) -> str:
-    """Return a subject or some of its lines in `room` characters; a note names the missing lines."""
+    """Return a subject, or some of its lines, in `room` characters. If it is cut, a note says where."""
     text = read_subject_text(subject)
     starts = [0, *(newline.end() for newline in re.finditer(r"\n(?!\Z)", text)), len(text)]
     count = len(starts) - 1

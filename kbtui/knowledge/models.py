@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Topic:
-    """One `[kb.topic.<id>]` table.
+    """A topic, as a table `[kb.topic.<id>]` declares it.
 
     `subjects` is the directory as configured, relative to the root; `origin` is the file that
     declared the topic first.
@@ -34,8 +34,8 @@ class Topic:
 class Subject:
     """One text file of a topic; `relative` is its path in the topic's directory.
 
-    If two files would have the same slug, one of them gets its path as slug instead, and `shadowed` is
-    true for it. `root` is the workspace: content outside of it is not read.
+    If two files would have the same slug, only one gets it. The other is `shadowed`, and its path is
+    its slug. `root` is the workspace: content outside of it is not read.
     """
 
     topic: str
@@ -59,7 +59,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class KnowledgeProblem:
-    """A mistake in a subject, or in the file `where` at the dotted `key`. Everything else still works."""
+    """A mistake in a subject or in a configuration file: `where` names it, `key` is the key in the file."""
 
     message: str
     where: str | None = None

@@ -87,7 +87,7 @@ def add_subject(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> 
 
 
 def check_subject_draft(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> str:
-    """Return a draft's slug; raises the errors of `add_subject` before the user types the text."""
+    """Return the slug that a draft would get; raises the same errors as `add_subject`."""
     if not draft.title.strip():
         raise MissingTitle("an entry needs a title", hint="add --title")
     return check_new_slug(knowledge, topic, draft.slug or make_safe_file_name(draft.title))
@@ -136,7 +136,7 @@ def _is_draft_untouched(path: Path, before: bytes) -> bool:
 
 
 def _add_draft_path_to_error(error: Exception, path: Path) -> KbtuiError:
-    """Return the error with a hint that names the file that contains the user's text."""
+    """Return the error with a hint that says where the user's text is."""
     cause = error if isinstance(error, KbtuiError) else KbtuiError(str(error))
     hint = "; ".join(filter(None, [cause.hint, f"your text is in {path}"]))
     return KbtuiError(cause.message, where=cause.where, hint=hint)
@@ -210,7 +210,7 @@ def run_editor(command: list[str], environment: Mapping[str, str] | None = None)
 def _ignore_interrupts() -> Iterator[None]:
     """Ignore Ctrl-C in this process, but not in the editor.
 
-    The editor would inherit SIG_IGN. It does not inherit a handler.
+    This installs a handler: the editor would inherit SIG_IGN, but does not inherit handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 BINARY_BYTES = 8192
-"""A file is binary if it has a NUL among this many bytes at its start."""
+"""A file is binary if its first `BINARY_BYTES` bytes contain a NUL."""
 _MEGABYTE = 1024 * 1024
 
 _LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "ts": "typescript"}
@@ -76,7 +76,7 @@ def add_final_newline(text: str) -> str:
 
 
 def explain_too_large_subject(size: int) -> str | None:
-    """Return why a subject of this size in bytes is too large to be read, or None if it is not."""
+    """Return why a subject of `size` bytes is not read; None if it is small enough."""
     if size <= _MEGABYTE:
         return None
     from kbtui.workspace import load_settings
@@ -96,7 +96,7 @@ def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
 
 
 def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
-    """Return a subject's content, and a reason if it must not be used; raises `OSError`."""
+    """Return a subject's content, and the reason if kbtui must not use it; raises `OSError`."""
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     # Check again: a file may have become a link since it was listed.
@@ -114,7 +114,7 @@ def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
 
 def _describe_read_error(error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return "it has vanished"
+        return "its file no longer exists"
     if error.errno == errno.EACCES:
         return "permission denied"
     words = error.strerror or str(error)
@@ -138,13 +138,13 @@ def make_safe_file_name(text: str) -> str:
 
 
 def create_topic_folder(workspace: Workspace, topic: Topic) -> Path:
-    """Return the real path of a topic's directory; create it if it is missing. Raises `KbtuiError`."""
+    """Create a topic's directory if it is missing, and return its real path; raises `KbtuiError`."""
     root = Path(os.path.realpath(workspace.root))
     return create_folder_inside_workspace(root, root / topic.subjects)
 
 
 def create_folder_inside_workspace(root: Path, folder: Path) -> Path:
-    """Return the real path of a directory inside the real path `root`; create it if it is missing.
+    """Create a directory below the real path `root` if it is missing, and return its real path.
 
     Raises `KbtuiError` if a link leads outside `root`, or if the directory cannot be created.
     """
@@ -167,14 +167,14 @@ def validate_slug(slug: str) -> str:
     parts = slug.split("/")
     if any(not part.strip(". ") or not part.isprintable() for part in parts) or "\\" in slug:
         hint = "use words, and `/` for folders"
-        raise UsageError(f"{slug!r} cannot be a subject's name", hint=hint)
+        raise UsageError(f"{slug!r} cannot be a slug", hint=hint)
     if len(slug.encode()) > 1000 or any(len(part.encode()) > 200 for part in parts):
-        raise UsageError("the subject's name is too long", where=slug[:60] + "…")
+        raise UsageError("the slug is too long", where=slug[:60] + "…")
     return slug
 
 
 def write_new_file(path: Path, text: str) -> None:
-    """Write a file that must not exist yet, completely or not at all; raises `KbtuiError`."""
+    """Create a file, completely or not at all; raises `KbtuiError`, for instance if the file exists."""
     _write_file_text(path, text, is_new=True)
 
 

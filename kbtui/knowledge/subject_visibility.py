@@ -211,8 +211,7 @@ def apply_mark_to_topic(
 ) -> Topic:
     """Return a topic with a mark applied.
 
-    Raises `NothingFound`, or `UsageError` if a glob contradicts the mark: only the user can change the
-    glob.
+    Raises `NothingFound`, and `UsageError` if a glob contradicts the mark: only the user edits globs.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")
@@ -246,7 +245,7 @@ def apply_mark_to_topic(
 def _find_matching_pattern(
     resolved: SubjectSlugsByVisibility, topic: Topic, field: str, slug: str
 ) -> str | None:
-    """Return the pattern of a field that matches a slug, or None."""
+    """Return the first pattern in `learned` or `disabled` (`field`) that matches a slug, or None."""
     for pattern in getattr(topic, field):
         fields: dict[str, Any] = {"learned": (), "disabled": (), field: (pattern,)}
         alone = replace(topic, **fields)

@@ -120,7 +120,7 @@ def _insert_toml_key(table: Any, key: str, value: Any) -> None:
 
 
 def _edit_toml_array(array: Any, wanted: list[str]) -> None:
-    """Make an array contain the wanted strings; keep the comment of a removed item on its own line."""
+    """Make an array contain the wanted strings; keep a removed item's comment on a line of its own."""
     before = _count_toml_comments(array.as_string())
     for position in range(len(array) - 1, -1, -1):
         if array[position] not in wanted:
@@ -216,7 +216,7 @@ def propose_topic_declaration(knowledge: KnowledgeBase, topic: Topic) -> TomlFil
 def _make_topic_toml_change(
     knowledge: KnowledgeBase, topics: dict[str, tuple[Topic, Topic]]
 ) -> TomlFileChange:
-    """Return the change to `.jp/kb.toml` for topics, each given as it is and as it should be."""
+    """Return the change to `.jp/kb.toml` that turns the first topic of each pair into the second."""
     edits: dict[str, dict[str, Any] | None] = {}
     for name, (before, after) in topics.items():
         changed = [key for key in TOPIC_FIELDS if getattr(before, key) != getattr(after, key)]

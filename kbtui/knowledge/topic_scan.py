@@ -8,8 +8,8 @@ import os
 import unicodedata
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""The maximum number of directories that are read through links. Even without a loop, links can lead to
-one directory by very many paths."""
+"""The maximum number of directories that are read through links. Even without a loop, links can give
+one directory a huge number of paths."""
 
 _EXTENSIONS_BY_RANK = [".md", ".txt", ".text", ""]
 
@@ -18,7 +18,7 @@ class TopicScan:
     """The files found in a topic's directory.
 
     `slugs` is sorted. `relative_paths` maps slugs to paths in the directory. If several files would
-    have the same slug, one of them gets it, and `shadowed` maps the slugs of the others to it.
+    have the same slug, one gets it. The others get other slugs, which `shadowed` maps to that one.
     `mistakes` has pairs of message and path for the files that were left out.
     """
 
@@ -104,7 +104,7 @@ def scan_topic_directory(root: str, base: str) -> TopicScan:
                 slug = folder_slug + _strip_leading_dots(split_file_extension(name)[0])
                 files_by_slug.setdefault(slug, []).append(path)
     if linked > MAX_LINKED_DIRECTORIES:
-        message = f"only {MAX_LINKED_DIRECTORIES:,} directories behind links are read"
+        message = f"only {MAX_LINKED_DIRECTORIES:,} linked directories are read"
         mistakes.append((message, ""))
     return TopicScan(files_by_slug, mistakes)
 

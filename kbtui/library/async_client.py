@@ -78,11 +78,11 @@ class MemoryClient:
         self.knowledge = KnowledgeClient(self)
 
     async def topics(self) -> list[Topic]:
-        """Do the same as `Library.topics`."""
+        """Call `Library.topics`."""
         return await _run_in_cancellable_thread(self._library.topics)
 
     async def learn(self, topic: str, subjects: str | Sequence[str] = ()) -> str:
-        """Do the same as `Library.learn`."""
+        """Call `Library.learn`."""
         return await _run_in_cancellable_thread(lambda: self._library.learn(topic, subjects))
 
     async def search(
@@ -96,7 +96,7 @@ class MemoryClient:
         limit: int = DEFAULT_LIMIT,
         caller: str | None = None,
     ) -> SearchAnswer:
-        """Do the same as `Library.search`."""
+        """Call `Library.search`."""
         return await _run_in_cancellable_thread(
             lambda: self._library.search(
                 query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
@@ -104,15 +104,15 @@ class MemoryClient:
         )
 
     async def read(self, ref: str) -> str:
-        """Do the same as `Library.read`."""
+        """Call `Library.read`."""
         return await _run_in_cancellable_thread(lambda: self._library.read(ref))
 
     async def cites(self, ref: str) -> Citations:
-        """Do the same as `Library.cites`."""
+        """Call `Library.cites`."""
         return await _run_in_cancellable_thread(lambda: self._library.cites(ref))
 
     async def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
-        """Do the same as `Library.list_conversations`."""
+        """Call `Library.list_conversations`."""
         return await _run_in_cancellable_thread(lambda: self._library.list_conversations(archived))
 
     async def close(self) -> None:

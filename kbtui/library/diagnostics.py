@@ -97,8 +97,7 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
     is_complete = True
 
     def describe_package_problem(problem: str, install: str) -> str:
-        pip = f"{sys.executable} -m pip install"
-        return f"{wanted.name} {problem}; {by} needs it: {pip} {install}"
+        return f"{wanted.name} {problem}: {sys.executable} -m pip install {install}"
 
     while waiting:
         wanted, extra, by = waiting.pop()
@@ -113,19 +112,20 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
         except PackageNotFoundError:
             if fresh:
                 is_complete = False
-                yield "wrong", describe_package_problem("is not installed", exact)
+                text = f"is not installed, but {by} needs it"
+                yield "wrong", describe_package_problem(text, exact)
             continue
         if fresh:
             needs = [Requirement(text) for text in found.requires or []]
             waiting += [(one, each, wanted.name) for one in needs for each in sorted(fresh)]
         if not wanted.specifier.contains(found.version, prereleases=True):
             is_complete = False
-            text = f"has version {found.version}, not {wanted.specifier}"
+            text = f"{found.version} is installed, but {by} needs {wanted.specifier}"
             yield "note", describe_package_problem(text, exact)
         if "" in fresh and (gone := _find_missing_module_file(found)):
             is_complete = False
             install = f"--force-reinstall --no-deps {wanted.name}=={found.version}"
-            yield "wrong", describe_package_problem(f"lacks its file {gone}", install)
+            yield "wrong", describe_package_problem(f"is incomplete without {gone}", install)
     if is_complete:
         yield "ok", f"all {len(seen)} required packages are installed"
 
@@ -222,8 +222,8 @@ def _diagnose_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
         if not subject.disabled and _has_hard_links(subject):
             ref = f"{subject.topic}/{subject.slug}"
             text = (
-                f"{ref}: the file has more hard links, perhaps outside the workspace; "
-                "an editor that replaces the file when it saves breaks them"
+                f"{ref}: the file has other hard links, perhaps outside the workspace; "
+                "an editor that replaces the file on saving breaks them"
             )
             yield "note", text, ref
     yield from _diagnose_installed_learn_tool(library, knowledge)
@@ -280,7 +280,7 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
     strays = find_unusable_conversation_directories(library.workspace)
     archived = sum(info.archived for info in infos)
     nested = sum(info.parent is not None for info in infos)
-    parts = f", {nested} part of another conversation" if nested else ""
+    parts = f", {nested} within other conversations" if nested else ""
     # If a directory could not be read, "ok, 0" would wrongly say that there are none.
     state: FindingState = "note" if any(stray.is_unreadable for stray in strays) else "ok"
     yield state, f"{len(infos)}, {archived} archived{parts}"
@@ -340,7 +340,7 @@ def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
         return
     try:
         # The index also has hidden subjects but no disabled ones, unlike the library pane.
-        labels = {"chunks": "passages", "subjects": "subjects (with hidden, without disabled)"}
+        labels = {"chunks": "passages", "subjects": "subjects (including hidden, not disabled)"}
         counts = [
             f"{count} {labels.get(name, name)}"
             for name, count in reader.count_catalog_rows().items()

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 SILENT_SECONDS = 10.0
-"""How many seconds kbtui sends no request to an engine that failed to answer."""
+"""An engine that failed to answer gets no request for this many seconds."""
 STEP_SECONDS = 0.02
 """The interval at which a waiting call checks whether it was cancelled."""
 
 FIRST_INDEX_SECONDS = 60.0
 """How many seconds a call waits until the first index is built."""
 PATIENCE_SECONDS = 60.0
-"""The maximum number of seconds that calls wait for a new private index to be complete."""
+"""Calls wait for a new private index until it is complete or this many seconds old."""
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeValues:
@@ -39,7 +39,7 @@ def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeVal
 
 
 class CallCancellation:
-    """Lets another thread cancel a call inside `with cancellation:`, which raises `Cancelled`."""
+    """Lets another thread cancel calls inside `with cancellation:`; they raise `Cancelled`."""
 
     _of_thread = threading.local()
 
@@ -168,7 +168,7 @@ class IndexAccess:
         raise AssertionError("unreachable: the second try returns or raises")
 
     def _open_engine_connection(self) -> EngineClient:
-        """Open a connection to the engine; raise at once if it has recently failed to answer."""
+        """Connect to the engine; if it recently failed to answer, raise that error at once."""
         from kbtui.engine.engine_client import UnresponsiveEngine
 
         with self._lock:
@@ -183,7 +183,7 @@ class IndexAccess:
             raise
 
     def open_index_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
-        """Return an index reader; wait up to `wait` seconds for it. Raises `IndexUnavailable`."""
+        """Return an index reader within `wait` seconds; raises `IndexUnavailable`."""
         from kbtui.index import IndexReader
 
         with self._lock:
@@ -200,7 +200,7 @@ class IndexAccess:
             self._reader = reader
         return reader
 
-    def update_private_index(self, error: EngineUnavailable, wait: float) -> None:
+    def handle_missing_engine(self, error: EngineUnavailable, wait: float) -> None:
         """Record that there is no engine; update the private index if there is one."""
         self.index_behind_notice = Notice(
             "index_behind", make_engine_unavailable_notice_values(error)
@@ -277,7 +277,7 @@ class PrivateIndex:
                 )
                 with closing(index):
                     index.refresh_index()
-                    index.compact_keyword_indexes()
+                    index.remove_stale_documents()
                     self._configuration_problem = index.configuration_problem
                 self._error = None
             except (KbtuiError, OSError, ValueError, DatabaseError) as error:
@@ -289,7 +289,7 @@ class PrivateIndex:
 
     @property
     def remaining_wait_seconds(self) -> float:
-        """The number of seconds that a call still waits for a complete index."""
+        """How many more seconds a call waits for the complete index."""
         return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
 
     @property
@@ -299,7 +299,7 @@ class PrivateIndex:
 
     @property
     def index_notices(self) -> list[Notice]:
-        """The notices for users: that the index is temporary, why, and what it may lack."""
+        """The notices that say that the index is temporary, why, and what may be missing."""
         notices = [
             Notice("private_index", {"is_complete": self.is_complete, "detail": self._error or ""}),
             Notice("keywords_only", make_engine_unavailable_notice_values(self._cause)),
@@ -352,7 +352,7 @@ RECONNECT_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
 
 
 class EngineEventListener:
-    """Passes on the engine's events in a thread, and starts a new engine if it ends."""
+    """Passes on the engine's events in a thread. If the engine ends, starts it again."""
 
     def __init__(
         self, connect: Callable[[], EngineClient], on_event: Callable[[EngineEvent], object]

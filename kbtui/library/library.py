@@ -60,7 +60,7 @@ class Library(ReferenceReader):
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         super().__init__(workspace, settings)
         self._repair_notice: Notice | None = None
-        """The notice that the index was repaired, until an answer has reported it."""
+        """A notice for the next answer: that the index was repaired."""
 
     def __enter__(self) -> Self:
         return self
@@ -135,16 +135,16 @@ class Library(ReferenceReader):
         try:
             state: Any = self.request_engine_refresh(wait, force=False, meaning=meaning)
         except EngineUnavailable as error:
-            self.update_private_index(error, wait)
+            self.handle_missing_engine(error, wait)
         else:
             self.index_behind_notice = search_service.make_index_behind_notice(state)
 
-    def retry_embedding(self, wait: float = 30.0) -> None:
+    def retry_failed_files_and_passages(self, wait: float = 30.0) -> None:
         """Have the engine retry unreadable files and passages that it failed to embed."""
         self.request_engine_refresh(wait, retry=True)
 
     def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
-        """Search by keywords in this process, without waiting; for a query that is being typed."""
+        """Search by keywords in this process, fast enough while the user types."""
         return self._search_in_process(request)
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
@@ -166,7 +166,7 @@ class Library(ReferenceReader):
 
     def _request_index_repair(self, found: str) -> None:
         """Have the engine rebuild a damaged index; raises `IndexUnavailable` if it cannot."""
-        reason = "it is the temporary index of this process"
+        reason = "it is a temporary index of this process"
         if not self.is_index_private:
             try:
                 self.request_engine_refresh(REPAIR_SECONDS, check=True)
@@ -174,7 +174,7 @@ class Library(ReferenceReader):
                 return
             except EngineUnavailable as unavailable:
                 reason = str(unavailable)
-        raise IndexUnavailable(found, hint=f"it cannot be rebuilt now: {reason}")
+        raise IndexUnavailable(found, hint=f"the index cannot be rebuilt now: {reason}")
 
     def _repair_index_if_damaged(self) -> bool:
         """Have the engine check the index; return whether the engine found and repaired damage."""
@@ -260,7 +260,7 @@ class Library(ReferenceReader):
             try:
                 reply = self.send_engine_request("search", **arguments)
             except EngineUnavailable as error:
-                self.update_private_index(error, UPDATE_SECONDS)
+                self.handle_missing_engine(error, UPDATE_SECONDS)
                 return None, False
             self.index_behind_notice = None
             declined = reply.get("declined")
@@ -306,7 +306,7 @@ class Library(ReferenceReader):
             return make_keywords_only_notice("model_off")
         if self.index_behind_notice is not None:
             return make_keywords_only_notice("engine")
-        return make_keywords_only_notice("engine", "the engine has another time zone")
+        return make_keywords_only_notice("engine", "the engine uses another time zone")
 
     def _add_repair_notice(self, answered: SearchAnswer) -> SearchAnswer:
         """Add the notice of a repair to the first answer after it."""
@@ -321,7 +321,7 @@ class Library(ReferenceReader):
         milliseconds: float | None = None,
         replaces: str = "",
     ) -> Notice | None:
-        """Log a search. `replaces` is the logged beginning of its query, typed before the rest."""
+        """Log a search. `replaces` is an earlier logged query that the user has typed on."""
         from kbtui.userdata.query_log import log_search_answer
 
         return log_search_answer(
@@ -331,9 +331,9 @@ class Library(ReferenceReader):
     def cites(self, ref: str | Ref) -> Citations:
         """Find the turns that used a reference's target, and what the target itself used.
 
-        Only conversations and turns use anything. `ref` can also be the path of a file, relative to
-        the workspace or to the current directory. Raises `UsageError` for a topic or an invalid
-        reference, `NothingFound` for a target that does not exist and was never used, and
+        Only a conversation or a turn can use something. `ref` can also be the path of a file,
+        relative to the workspace or to the current directory. Raises `UsageError` for a topic or an
+        invalid reference, `NothingFound` for a target that does not exist and was never used, and
         `IndexUnavailable`.
         """
         self.update_index()

@@ -50,7 +50,7 @@ class ReferenceReader(IndexAccess):
         )
 
     def resolve_reference(self, text: str) -> Ref:
-        """Parse a reference and check that its target exists; turn a passage into lines or a turn."""
+        """Parse a reference, check that its target exists, and replace a passage by its location."""
         from kbtui.conversations import conversation_repository
 
         ref = self.parse_typed_reference(text)

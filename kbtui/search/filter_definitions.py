@@ -1,6 +1,6 @@
 """The table of filters (`key:value`) of the three surfaces: search, library and entries.
 
-The query parser, the query suggestions and the options of `kbtui search` and `kbtui entries` all read
+The query parser, the completion of queries and the options of `kbtui search` and `kbtui entries` all read
 `FILTERS`. To add a filter, add a row.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
 
     LibraryCondition = Callable[[ConversationInfo, ConversationToolsAndModels, Any], bool]
-    """A function that returns whether a conversation matches a value: a case-folded text, or a time."""
+    """Checks whether a conversation matches the value of a filter, a case-folded text or a time."""
     Surface = Literal["search", "library", "entries"]
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
 
@@ -80,7 +80,7 @@ class FilterDefinition:
         self.choices = choices or {}
         """The valid values, and the indexed terms that each value stands for."""
         self.shown_choices = offered or tuple(self.choices)
-        """The valid values that suggestions and help texts name."""
+        """The valid values that completions and help texts name."""
         self.noun = noun or key
         """What error messages call a value of the filter."""
         self.options = options

@@ -67,7 +67,7 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
     """Return the terms to search for: all terms, or in a large index only the important ones."""
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
-    worths = [_estimate_term_weight(part, searcher) for part in parts]
+    worths = [_estimate_term_worth(part, searcher) for part in parts]
     best = max((worth for worth in worths if worth is not None), default=0.0)
     return [
         part
@@ -76,8 +76,8 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
     ]
 
 
-def _estimate_term_weight(part: QueryTerm, searcher: Any) -> float | None:
-    """Return the weight of a term times its rarity; None if no chunk has it or it has alternatives."""
+def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
+    """Return a term's weight times its rarity; None if it has alternatives or is in no chunk."""
     if "|" in part.term:
         return None
     total = 0.0
@@ -139,7 +139,7 @@ class QueryTermBuilder:
         return [("body", stem) for stem in self._language.stem_text(text)[:1]]
 
     def build_word_pair_terms(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
-        """Yield terms that raise the rank of texts that contain adjacent words of the query."""
+        """Yield a term for each pair of adjacent words of the query; texts with the pair rank higher."""
         tokens = [token for word in words for token in word.tokens]
         for first, second in pairwise(tokens):
             if max(first.weight, second.weight) == 1.0:
@@ -203,10 +203,10 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 5
-"""How many times the limit a search fetches, because it drops surplus chunks of an entry afterwards."""
+"""A search fetches this many times its limit, because it then drops surplus chunks of an entry."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""How many of the best chunks are searched for word pairs, which takes one lookup for each chunk."""
+"""Only this many of the best chunks are searched for word pairs, because each takes a lookup."""
 
 ChunkRanking = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""
@@ -233,7 +233,7 @@ class KeywordSearch:
 
     @property
     def analyzed_words(self) -> list[QueryWord]:
-        """The analyzed words of the query for each index; the corrections of the indexes can differ."""
+        """The analyzed words of the query for each index; corrections can differ between the indexes."""
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
@@ -296,8 +296,6 @@ class _KeywordIndexQuery:
         excluded = [(Occur.MustNot, builder.build_phrase_query(text)) for text in query.excluded]
         filters = self._build_filter_queries(request, narrowing)
         self.query = self._build_tantivy_query(wanted, excluded, filters, archived=request.archived)
-
-    # asking
 
     def rank_chunks_of_index(self, limit: int, per_entry: int) -> list[RankedChunk]:
         """Rank the best `limit` chunks of this index."""
@@ -384,8 +382,6 @@ class _KeywordIndexQuery:
         # Make one query for each term: for a set of terms, tantivy reads all term dictionaries.
         terms = [Query.term_query(self._schema, "chunk", number, "basic") for number in numbers]
         return _make_scoreless_query(Query.boolean_query([(Occur.Should, term) for term in terms]))
-
-    # building
 
     def _build_tantivy_query(
         self, wanted: list[Any], excluded: list[Any], filters: list[Any], *, archived: bool

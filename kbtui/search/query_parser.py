@@ -59,7 +59,7 @@ class ParsedQuery(NamedTuple):
 
     A hit contains all `phrases` and no `excluded` text. If there are no phrases, a keyword hit contains
     at least one of the `words`. `spoken` is the text for the semantic leg: the words and phrases as
-    typed. `open` means that the query ends in a word that the user may still be typing.
+    typed. `open` means that the user may still be typing the last word.
     """
 
     text: str
@@ -313,8 +313,8 @@ class _QueryFilterApplier:
             if not both:
                 self._add_query_mistake(
                     self._last_filters[field],
-                    f"{', '.join(wanted)} is outside the limits of this search",
-                    f"the search is limited to {', '.join(held)}",
+                    f"this search does not include {' or '.join(wanted)}",
+                    f"it is limited to {', '.join(held)}",
                 )
             wanted = both
         self._set_request_field(field, wanted)

@@ -76,7 +76,7 @@ MIN_CORRECTED_LETTERS = 6
 MAX_CORRECTIONS = 3
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
-"""By how many letters an unfinished word may be longer than its stem."""
+"""An unfinished word may be at most this many letters longer than its stem."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""How many chunks of a leg's ranking are searched for a chunk that is not among the leg's hits."""
+"""If a chunk is not a hit of a leg, its rank is looked up among this many best chunks of the leg."""
 
 
 class SearchExplainer:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
-"""A function that ranks chunks by vectors for a search request; it also gets the generation's name."""
+"""Ranks chunks by their vectors; the arguments are the request and the name of the generation."""
 SemanticLeg = Callable[[str], SemanticRanker]
 """A function that starts to embed the text of a query, and returns a function that waits for the
 vector and ranks chunks."""
@@ -269,7 +269,7 @@ def _make_search_hit(entry: CatalogEntry, chunk: Chunk, state: HitFreshnessAndLi
     )
 
 
-def make_vector_filters(request: SearchRequest) -> dict[str, Any]:
+def get_vector_filter_arguments(request: SearchRequest) -> dict[str, Any]:
     """Return the filters of a request as arguments of `index.vector_store.make_vector_filter_sql`."""
     names = ("hidden", "archived", "topics", "types", "roles", "exclude", "entries")
     return {name: getattr(request, name) for name in names} | {
@@ -311,10 +311,10 @@ def score_leg_rank(
 ) -> float:
     """Return what a leg adds to the score of a chunk: 1 / (k + rank), with ranks counted from 1.
 
-    `length` is the number of the leg's hits. The chunk is not among them if `rank` is None or greater
-    than `length`. The result is then 0, but if the leg has `depth` hits, the chunk counts as if its
-    rank were `length + 1`. `coverage` is the share of chunks that the leg can rank, above 0 and up to
-    1. The rank is divided by `coverage` to estimate the rank among all chunks.
+    `length` is the number of the leg's hits, of which it fetches at most `depth`. A chunk that is not
+    among them has the rank None or a rank above `length`. It gets 0 if the leg has fewer than `depth`
+    hits, and otherwise counts as having the rank `length + 1`. `coverage` is the share of chunks that
+    the leg can rank, above 0 and up to 1; dividing by it estimates the rank among all chunks.
     """
     if rank is None or rank > length:
         if length < depth:

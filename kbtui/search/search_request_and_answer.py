@@ -77,10 +77,9 @@ class SearchRequest(NamedTuple):
 
 
 def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
-    """Parse a request from JSON, as `SearchRequest.as_json` or a command writes it.
+    """Parse a request from the JSON of `SearchRequest.as_json` or of a command.
 
-    Raises `ValueError` for an unknown field or a value of the wrong type, so that a process that sends a
-    wrong request gets an error and not a wrong answer.
+    Raises `ValueError` for an unknown field or a value of the wrong type.
     """
     values: dict[str, Any] = {}
     for name, value in shape.items():
@@ -90,7 +89,7 @@ def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
         if isinstance(default, tuple):
             kind: type = int if name == "worded" else str
             if not isinstance(value, list | tuple) or not all(isinstance(v, kind) for v in value):
-                raise ValueError(f"{name} is not a list of {kind.__name__}")
+                raise ValueError(f"{name} must be a list of {kind.__name__}")
             value = tuple(value)
         elif name in {"since", "until"}:
             value = datetime.fromisoformat(value) if value is not None else None
@@ -98,9 +97,9 @@ def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
             raise ValueError(f"unknown mode {value!r}")
         elif default is None:
             if value is not None and not isinstance(value, str):
-                raise ValueError(f"{name} has the wrong type")
+                raise ValueError(f"{name} must be of type str")
         elif type(value) is not type(default):
-            raise ValueError(f"{name} is not a {type(default).__name__}")
+            raise ValueError(f"{name} must be of type {type(default).__name__}")
         values[name] = value
     return SearchRequest(**values)
 

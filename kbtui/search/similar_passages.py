@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
-"""For how many words of the given text the keyword leg searches."""
+"""The keyword leg searches for at most this many words of the given text."""
 MAX_PROSE_CHARACTERS = 600
-"""How many characters of the given text the query of the semantic leg has."""
+"""The query of the semantic leg has at most this many characters."""
 
 
 def find_similar_passages(
     workspace: Workspace,
     reader: IndexReader,
     ref: Ref,
+    request: SearchRequest,
     semantic: SemanticLeg | None = None,
-    request: SearchRequest | None = None,
 ) -> SearchAnswer:
     """Find the passages of other entries that are most similar to the text of a reference.
 
@@ -46,7 +46,6 @@ def find_similar_passages(
     entry, chunks = find_passages_of_reference(reader, ref)
     if entry is None or not chunks:
         raise NothingFound("no text is indexed for this reference", where=str(ref))
-    request = request or SearchRequest(per_entry=1)
     query = _make_similarity_query(entry, chunks)
     run = SearchRun(workspace, reader, request._replace(query=query))
     run.notices.clear()

@@ -68,7 +68,7 @@ class BrowserSession(AppService):
     async def set_terminal_size(self, width: int, height: int) -> None:
         """Forward a new size, but not before the first paint.
 
-        If the size changes during its first layout, Textual alternates between both sizes forever.
+        If the size changes during the first layout, Textual alternates between both sizes forever.
         """
         self._requested_size = (width, height)
         if self._is_painted and (width, height) != self._size:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable
 
-SESSIONS_MOST = 8
+MAX_SESSIONS = 8
 """How many tabs can be open at the same time. Each has its own process."""
-MESSAGE_MOST = 1 << 20
+MAX_MESSAGE_BYTES = 1 << 20
 """The maximum size in bytes of a message from a page. The largest messages are pasted texts."""
 STATIC_DIRECTORY = Path(__file__).parent / "static"
 
@@ -101,11 +101,11 @@ class BrowserServer:
         return response
 
     async def _serve_terminal_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=MESSAGE_MOST)
+        websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=MAX_MESSAGE_BYTES)
         await websocket.prepare(request)
-        if len(self._sessions) >= SESSIONS_MOST:
+        if len(self._sessions) >= MAX_SESSIONS:
             # A page cannot read the response to a refused handshake, but it can read this reason.
-            reason = f"{SESSIONS_MOST} tabs are open, which is the maximum; close one first."
+            reason = f"{MAX_SESSIONS} tabs are open, which is the maximum; close one first."
             await websocket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=reason.encode())
             return websocket
         session = BrowserSession(self._command, websocket)

@@ -146,7 +146,7 @@ def _drop_menus_and_buttons(tree: Any) -> None:
 
 
 def _is_hidden_element(one: Any) -> bool:
-    """Return whether an element always stays hidden. A tab's panel becomes visible with its tab."""
+    """Return whether an element is hidden. The panel of a tab is not: the user can open the tab."""
     if one.tag in ("body", "main", "article") or one.get("role") == "tabpanel":
         return False
     return one.get("hidden") is not None or one.get("aria-hidden") == "true"
@@ -157,7 +157,7 @@ def _list_css_classes(one: Any) -> set[str]:
 
 
 def _find_main_content_element(tree: Any) -> Any:
-    """Return the element that contains only the page's text, or None if no element is marked so."""
+    """Return the element that a class or role marks as the text of the page, or None."""
     elements, classes = tree.iter("div", "article", "main"), _CONTENT_CLASSES.split()
     named = [one for one in elements if not _list_css_classes(one).isdisjoint(classes)]
     if named:
@@ -204,7 +204,7 @@ def _convert_element_to_markdown(element: Any) -> str:
 
 
 def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
-    """Replace code blocks with marks and return the blocks: converters would change their white space."""
+    """Replace code blocks with marks, because converters would change them; return the blocks."""
     for table in list(tree.iter("table")):
         _unwrap_code_table(table)
     codes: list[str] = []
@@ -263,7 +263,7 @@ def _read_code_block(block: Any) -> str:
 
 
 def _detect_code_language(block: Any) -> str:
-    """Return the language of a block from its attributes and classes and those of its wrappers."""
+    """Return the language that the attributes of a code block or its wrappers name; empty if none."""
     around = [block, *block.iter("code")]
     for one in block.iterancestors():
         around.append(one)
@@ -315,7 +315,7 @@ def _squeeze_blank_lines(lines: list[str]) -> str:
 
 
 EXTRACTION_VERSION = 2
-"""Increase this version when extraction returns other texts: all documents are then extracted again."""
+"""Increase this when the extraction changes, so that the next run extracts everything again."""
 MAX_MEMORY_BYTES = 3 << 30
 MAX_PDF_PAGES = 3000
 
@@ -327,7 +327,7 @@ CODE = ("text/x-source-code",)
 READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN, *DOCX)
 
 
-_OWN_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
+_DECLARED_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
 
 
 def extract_document_text(
@@ -352,8 +352,8 @@ def extract_document_text(
 
 
 def decode_document_text(content: bytes, charset: str | None) -> str:
-    """Decode text: try the given character set, UTF-8, the declared one, then a detected one."""
-    own = _OWN_CHARSET.search(content[:2048])
+    """Decode text as `charset`, UTF-8, the character set that it declares, or a detected one."""
+    own = _DECLARED_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:
             if name:

@@ -76,7 +76,7 @@ async def import_source_files(
 
 
 def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
-    """Return what the documents' URLs start with; it does not reveal the user's home directory."""
+    """Return the path that starts all documents' URLs, without the user's home directory."""
     if not file.startswith(("/", "~")):
         return file
     real, top = base.resolve(), root.resolve()
@@ -105,14 +105,14 @@ async def _import_source_file(
     relative: str,
     url: str,
     extractor: TextExtractorProcess,
-    most: int,
+    max_bytes: int,
 ) -> None:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             raise _SkippedFile("not a regular file")
-        if status.st_size > most:
-            raise _SkippedFile(explain_too_large_document(most, status.st_size))
+        if status.st_size > max_bytes:
+            raise _SkippedFile(explain_too_large_document(max_bytes, status.st_size))
         mark = f"{status.st_size}:{status.st_mtime_ns}"
         if run.memory.get(url, {}).get("stat") == mark and run.directory.has_unedited_document(url):
             run.keep_unchanged_document(url)

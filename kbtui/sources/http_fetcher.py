@@ -1,7 +1,7 @@
 """Fetches URLs over HTTP within limits, and only from public addresses.
 
-A host name is resolved once, and the connection goes to the address that was checked: if the DNS
-answer changes later, it has no effect. Proxies and credentials in the environment are ignored.
+A host name is resolved once, and the connection uses the address that was checked, whatever DNS
+answers later. Proxies and credentials in the environment are ignored.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 class SourceLimits:
     """The limits of a run, with times in seconds and sizes in bytes.
 
-    `seconds` limits one document with its redirects. `delay` is the time between two requests to one
-    host; robots.txt can increase it up to `max_delay`.
+    `seconds` is for one document, including redirects. `delay` is the time between two requests to
+    one host; robots.txt can increase it to at most `max_delay`.
     """
 
     pages: int = 1000
@@ -72,9 +72,9 @@ def make_source_limits_from_settings(settings: Settings) -> SourceLimits:
     )
 
 
-def explain_too_large_document(most: int, size: int | None = None) -> str:
+def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
     """Return the message that a document has more bytes than the limit and is not read."""
-    limit = f"more than the limit of {most:,} bytes (source_bytes in `kbtui config`)"
+    limit = f"more than the limit of {max_bytes:,} bytes (source_bytes in `kbtui config`)"
     return f"has {limit}" if size is None else f"has {size:,} bytes, {limit}"
 
 
@@ -144,19 +144,19 @@ class HttpFetcher:
         accept: Collection[str] = (),
         conditions: Callable[[str], Mapping[str, str]] = lambda url: {},
         inside: Callable[[str], bool] = lambda url: True,
-        most: int | None = None,
+        max_bytes: int | None = None,
     ) -> FetchedResponse:
         """Fetch a URL and follow its redirects; raises `FetchError`.
 
         `accept` has the content types to accept; if it is empty, all are accepted. `conditions` returns
-        the conditional headers for a URL. `inside` says whether a redirect may lead to a URL. `most`
-        limits the size of the body.
+        the conditional headers for a URL. `inside` says whether a redirect may lead to a URL.
+        `max_bytes` limits the size of the body.
         """
         limit = self.limits.redirects
         try:
             async with asyncio.timeout(self.limits.seconds):
                 for _ in range(limit + 1):
-                    size = most or self.limits.bytes
+                    size = max_bytes or self.limits.bytes
                     found = await self._fetch_without_redirects(url, accept, conditions(url), size)
                     if found.status not in _REDIRECTS:
                         return found
@@ -183,7 +183,7 @@ class HttpFetcher:
         return target
 
     async def _fetch_without_redirects(
-        self, url: str, accept: Collection[str], conditions: Mapping[str, str], most: int
+        self, url: str, accept: Collection[str], conditions: Mapping[str, str], max_bytes: int
     ) -> FetchedResponse:
         if len(url) > MAX_URL_CHARACTERS:
             raise FetchError("the URL is too long", permanent=True)
@@ -212,7 +212,7 @@ class HttpFetcher:
                 async with client.stream(
                     "GET", target, headers=headers, extensions=extensions
                 ) as response:
-                    return await _read_http_response(response, str(parsed), accept, most)
+                    return await _read_http_response(response, str(parsed), accept, max_bytes)
             except httpx.HTTPError as error:
                 failure = error
                 if not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
@@ -220,7 +220,7 @@ class HttpFetcher:
         raise FetchError(_describe_http_error(failure)) from failure
 
     async def _resolve_public_addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host; raises `FetchError` if one is private and not allowed."""
+        """Return the addresses of a host; raises `FetchError` for a private host that is not allowed."""
         given = url_policy.parse_ip_literal(host)
         found = [str(given)]
         if given is None:
@@ -243,7 +243,10 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the HTTP client of a host. Hosts share no client: certificates are checked per host."""
+        """Return the HTTP client of a host.
+
+        Hosts do not share a client: a reused connection would not check the other host's certificate.
+        """
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(
@@ -255,14 +258,14 @@ class HttpFetcher:
         return self._clients[key]
 
     def make_tls_context(self) -> ssl.SSLContext:
-        """Return a TLS context that trusts the authorities of certifi and those of this system."""
+        """Return a TLS context that trusts the certificate authorities of certifi and of this system."""
         context = httpx.create_ssl_context(trust_env=False)
         context.load_default_certs()
         return context
 
 
 async def _read_http_response(
-    response: httpx.Response, url: str, accept: Collection[str], most: int
+    response: httpx.Response, url: str, accept: Collection[str], max_bytes: int
 ) -> FetchedResponse:
     status, headers, charset = response.status_code, response.headers, response.charset_encoding
     found = FetchedResponse(url, status, headers, charset=charset)
@@ -271,9 +274,9 @@ async def _read_http_response(
         if accept and kind not in accept:
             message = f"content type {kind or '(unknown)'} is not supported"
             raise FetchError(message, permanent=True)
-        if length.isdigit() and int(length) > most:
-            raise FetchError(explain_too_large_document(most, int(length)), permanent=True)
-        found.body = await _read_http_response_body(response, most)
+        if length.isdigit() and int(length) > max_bytes:
+            raise FetchError(explain_too_large_document(max_bytes, int(length)), permanent=True)
+        found.body = await _read_http_response_body(response, max_bytes)
     elif status not in (*_REDIRECTS, 304):
         after = headers.get("retry-after", "")
         raise FetchError(
@@ -285,8 +288,8 @@ async def _read_http_response(
     return found
 
 
-async def _read_http_response_body(response: httpx.Response, most: int) -> bytes:
-    """Return the decompressed body. httpx has no limit, but a few bytes can expand to gigabytes."""
+async def _read_http_response_body(response: httpx.Response, max_bytes: int) -> bytes:
+    """Return the decompressed body; raises `FetchError` if it is larger than `max_bytes` bytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         message = f"the answer is compressed as {encoding}, which was not requested"
@@ -295,12 +298,12 @@ async def _read_http_response_body(response: httpx.Response, most: int) -> bytes
     parts, size = [], 0
     async for raw in response.aiter_raw():
         try:
-            part = unpack.decompress(raw, most + 1 - size) if unpack else raw
+            part = unpack.decompress(raw, max_bytes + 1 - size) if unpack else raw
         except zlib.error as error:
             raise FetchError("the compressed data is damaged") from error
         size += len(part)
-        if size > most:
-            raise FetchError(explain_too_large_document(most), permanent=True)
+        if size > max_bytes:
+            raise FetchError(explain_too_large_document(max_bytes), permanent=True)
         parts.append(part)
     if unpack and not unpack.eof:
         raise FetchError("the answer ended too early")

@@ -103,7 +103,7 @@ async def _fetch_matching_mcp_resources(
     extractor: TextExtractorProcess,
     limits: SourceLimits,
 ) -> None:
-    """Store every matching resource; `limits.seconds` limits the listing and the reading of each one."""
+    """Store every matching resource. The list and each resource may take `limits.seconds`."""
     seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [
@@ -140,11 +140,11 @@ async def _fetch_matching_mcp_resources(
             run.store_document(FetchedDocument(resource.uri, name, title, text), {})
 
 
-async def _list_mcp_resources(session: ClientSession, most: int) -> AsyncIterator[types.Resource]:
+async def _list_mcp_resources(session: ClientSession, limit: int) -> AsyncIterator[types.Resource]:
     cursor: str | None = None
     seen: set[str] = set()
     # Limit the pages: a server may put one resource on each, or never end its list.
-    for _ in range(most + 1):
+    for _ in range(limit + 1):
         params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
         found = await session.list_resources(params=params)
         for resource in found.resources:
@@ -157,7 +157,10 @@ async def _list_mcp_resources(session: ClientSession, most: int) -> AsyncIterato
 
 
 async def _read_mcp_resource_text(
-    session: ClientSession, resource: types.Resource, extractor: TextExtractorProcess, most: int
+    session: ClientSession,
+    resource: types.Resource,
+    extractor: TextExtractorProcess,
+    max_bytes: int,
 ) -> str:
     """Return a resource's contents as Markdown; raises `TextExtractionError` if one is unreadable."""
     found = await session.read_resource(resource.uri)
@@ -173,8 +176,8 @@ async def _read_mcp_resource_text(
                 data = base64.b64decode(content.blob, validate=True)
             except (binascii.Error, ValueError) as error:
                 raise TextExtractionError("its content is not base64") from error
-        if len(data) > most:
-            raise UnsupportedMcpResource(explain_too_large_document(most, len(data)))
+        if len(data) > max_bytes:
+            raise UnsupportedMcpResource(explain_too_large_document(max_bytes, len(data)))
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
             parts.append(
                 (await extractor.extract_in_child_process(data, kind, resource.uri, "utf-8"))[

@@ -73,7 +73,7 @@ class SourceRunProgress:
 
 
 def check_cron_expression(expression: str) -> None:
-    """Raise `ConfigError` for an invalid cron expression, or one that never matches."""
+    """Raise `ConfigError` if a cron expression is invalid or never matches."""
     from cronsim import CronSim, CronSimError
 
     reason = "it never matches"
@@ -95,7 +95,7 @@ def check_cron_expression(expression: str) -> None:
 
 
 def find_next_cron_time(expression: str, after: float) -> float | None:
-    """Return the first Unix time after `after` that `expression` matches in local time, or None."""
+    """Return the next time that a cron expression matches in local time, in Unix seconds, or None."""
     from cronsim import CronSim
 
     for moment in CronSim(expression, datetime.fromtimestamp(after)):
@@ -105,7 +105,7 @@ def find_next_cron_time(expression: str, after: float) -> float | None:
     return None
 
 
-SOURCE_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
+SOURCE_NAME_PATTERN = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 MAX_LINK_DEPTH = 20
 
 _TEXT, _LIST, _NUMBER = "a string", "a list of strings", "a whole number"
@@ -192,7 +192,7 @@ def parse_source_table(name: str, block: Any) -> SourceDefinition:
 def _parse_source_keys(name: str, block: Any) -> SourceDefinition:
     from kbtui.knowledge.knowledge_loader import suggest_similar_key
 
-    if not SOURCE_NAME.fullmatch(name) or ".." in name:
+    if not SOURCE_NAME_PATTERN.fullmatch(name) or ".." in name:
         message = "a source's name has at most 64 characters: lower-case letters, digits, `-`, `_` and `.`"
         raise ConfigError(message)
     if not isinstance(block, dict):
@@ -270,7 +270,7 @@ def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> 
 
 
 def _hash_program_file(workspace: Workspace, word: str) -> str | None:
-    """If a word of a command names a program in the workspace, return its hash, else None."""
+    """Return the hash of the program in the workspace that a word of a command names, or None."""
     try:
         real = Path(os.path.realpath(Path(workspace.root, word)))
         if not real.is_relative_to(workspace.root) or not real.is_file():

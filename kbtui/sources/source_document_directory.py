@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_NAME_DEPTH = 8
-"""The maximum depth of a file below the source's directory. The rest of a deeper path becomes one name."""
+"""The maximum depth of a file below the source's directory. The names at deeper levels are joined."""
 _ENDINGS = re.compile(
     r"(?<=.)\.(?:html|htm|xhtml|md|markdown|txt|text|php|asp|aspx|pdf)\Z", re.IGNORECASE
 )
@@ -67,7 +67,7 @@ class StoredDocument:
 
 
 class SourceDocumentDirectory:
-    """The documents of one source. The files are read once; methods that change them update the object.
+    """The documents of one source. The files are read once; each change updates both file and object.
 
     `root` and `folder` are the real paths of the workspace and the topic.
     """
@@ -232,7 +232,7 @@ def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
 
 
 def compute_document_digest(facts: dict[str, Any], text: str) -> str:
-    """Return a document's digest, 16 hex digits; `facts` has no `fetched_at` and no `digest`."""
+    """Return a document's digest, 16 hex digits; `facts` must not contain `fetched_at` or `digest`."""
     shape = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(f"{shape}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -242,7 +242,7 @@ MAX_NAMED_PROBLEMS = 500
 
 @dataclass
 class SourceRunContext:
-    """The context of one run. Fetchers report documents and failures to it.
+    """The state of one run. Fetchers report documents and failures to it.
 
     `memory` maps URLs to facts from the previous run, such as ETags; `new_memory` collects the facts for
     the next run. If `is_complete` is true, documents that the run did not find no longer exist.
@@ -298,7 +298,7 @@ class SourceRunContext:
 
 
 def make_document_name_from_url(url: str, base: str) -> str:
-    """Return the path for a URL's file, without extension and without the directory shared with `base`."""
+    """Return the name of a URL's file, relative to the directory of `base` and without extension."""
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")
     common = unquote(start.path, errors="replace").rpartition("/")[0] + "/"

@@ -31,7 +31,7 @@ from kbtui.sources.source_document_directory import (
     SourceRunContext,
 )
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import SkippedDocument, SourceRunRecord
+from kbtui.userdata.user_data_store import SkippedDocument, SourceRunRecord
 from kbtui.workspace.paths import make_private_directory
 from kbtui.workspace.settings import load_settings
 

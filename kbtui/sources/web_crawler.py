@@ -210,9 +210,9 @@ class WebCrawler:
         return {name: value for name, value in headers.items() if value}
 
     async def _load_robots_txt(self, url: str) -> Protego:
-        """Return the rules in the host's robots.txt; raises `FetchError` if the server fails.
+        """Return the rules in the host's robots.txt.
 
-        Without an answer, everything is forbidden (RFC 9309, section 2.3.1.4).
+        Raises `FetchError` if the server fails: everything is then forbidden (RFC 9309, 2.3.1.4).
         """
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
@@ -221,7 +221,7 @@ class WebCrawler:
             try:
                 async with self._wait_for_host_delay(url, None):
                     path = f"{origin}/robots.txt"
-                    found = await self._fetcher.fetch_url(path, most=MAX_ROBOTS_BYTES)
+                    found = await self._fetcher.fetch_url(path, max_bytes=MAX_ROBOTS_BYTES)
                 text = found.body.decode("utf-8", "replace")
             except FetchError as error:
                 if not error.is_permanent:
@@ -242,9 +242,9 @@ class WebCrawler:
             if urlsplit(url).netloc != parts.netloc:
                 continue
             try:
-                accept, most = (*_XML, *_GZIP, "text/plain"), MAX_SITEMAP_BYTES
+                accept, max_bytes = (*_XML, *_GZIP, "text/plain"), MAX_SITEMAP_BYTES
                 async with self._wait_for_host_delay(url, robots):
-                    found = await self._fetcher.fetch_url(url, accept=accept, most=most)
+                    found = await self._fetcher.fetch_url(url, accept=accept, max_bytes=max_bytes)
             except FetchError as error:
                 # Most hosts have no sitemap. After a temporary failure, unseen pages may still exist.
                 if not error.is_permanent:

@@ -50,15 +50,15 @@ if TYPE_CHECKING:
 
 
 DOUBLE_PRESS_SECONDS = 2.0
-"""The maximum time between two presses of ctrl+c that quit kbtui."""
+"""If ctrl+c is pressed twice within this time, kbtui quits."""
 
 
 class TuiStartOptions(NamedTuple):
     """Options for starting the TUI.
 
-    `first` is opened if there is no saved session, and `fresh` ignores a saved session. `plain`
-    selects the layout for screen readers. `dark` says whether the terminal's background is dark
-    (None if unknown). `typed` is what the user typed while the TUI queried the background.
+    `first` is the reference to open if there is no saved session; with `fresh`, a saved session is
+    ignored. `plain` selects the layout for screen readers. `dark` says whether the terminal's
+    background is dark (None if unknown). `typed` is what the user typed during the background query.
     """
 
     first: Ref | None = None
@@ -172,7 +172,7 @@ class KbtuiApp(App[None]):
         return closed
 
     def on_ready(self) -> None:
-        """Configure the process, and handle the keys that the user typed before the TUI started."""
+        """Set up garbage collection and SIGTERM, and handle keys that were typed before the TUI started."""
         configure_garbage_collector()
         exit_on_sigterm(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.userdata.userdata import Bookmark
+    from kbtui.userdata.user_data_store import Bookmark
 
 
 class BookmarksScreen(StyledScreen):
-    """A screen with a list of bookmarks; its result is the target of the one that the user opens."""
+    """A screen with a list of bookmarks; its result is the target of the bookmark that the user opens."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,apostrophe", "dismiss", show=False),
@@ -68,7 +68,7 @@ class BookmarksScreen(StyledScreen):
     def _update_key_hints(self) -> None:
         pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "back")]
         if self._removed:
-            pairs.insert(0, ("u", f"undo: {self._removed.ref} removed"))
+            pairs.insert(0, ("u", f"undo the removal of {self._removed.ref}"))
         self._hints.set_edge_texts(format_key_hints(pairs))
 
     def should_key_wait(self, key: str) -> bool:

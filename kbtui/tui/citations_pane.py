@@ -48,11 +48,11 @@ LOOKUP_TOOLS = {
 }
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
-"""How long the cursor stays on a turn before its citations are shown; skips turns while a key is held."""
+"""How long the cursor must stay on a turn before the pane shows the turn's citations."""
 
 
 class CitationsPane(BorderOnlyPane, Vertical):
-    """The pane with what the turn at the cursor cites, and the turns that cite the open document."""
+    """The pane with two lists: the citations of the turn at the cursor, and the turns that cite the document."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("citations")]
 
@@ -92,7 +92,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     @property
     def is_loading_citations(self) -> bool:
-        """Whether the citations of the current turn or document are still to be shown."""
+        """Whether the pane does not yet show the citations of the current turn or document."""
         if self._turn_timer is not None:
             return True
         unknown = self._used is None and self._conversation is not None
@@ -136,7 +136,9 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._using_worker.submit_call(
             lambda: self._library.find_citing_turns(target),
             lambda citations: show_citing_turns(citations, "Not used by any turn yet."),
-            lambda error: show_citing_turns(self._using, f"Cannot look up the turns: {error}"),
+            lambda error: show_citing_turns(
+                self._using, f"Cannot look up the citing turns: {error}"
+            ),
         )
 
     def show_citations_at_cursor(self) -> None:
@@ -257,7 +259,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
 
 def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:
-    """Return a phrase of the quote that the reader can find in the document: one without Markdown."""
+    """Return a phrase without Markdown for the reader to find in the document, or () if there is none."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
             # Skip headings, because the same heading often occurs several times.
@@ -267,7 +269,7 @@ def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:
 
 
 def _find_citation_target(cite: Citation) -> NavigationTarget | None:
-    """Return the target that opening a citation shows, or None if the cited entry was deleted."""
+    """Return the target to open for a citation, or None if the cited entry was deleted."""
     if cite.kind != "file":
         if cite.gone:
             return None
@@ -288,9 +290,9 @@ def _explain_missing_citations(conversation: Conversation, turn: int) -> str:
     events = found.events if found else ()
     calls = [event.name for event in events if event.kind == "tool_call_request"]
     if not LOOKUP_TOOLS.isdisjoint(calls):
-        return "The lookups in this turn found nothing."
+        return "The tool calls in this turn found nothing."
     if len(calls) > 1:
         return f"None of the {len(calls):,} tool calls read a subject, file or conversation."
     if calls:
         return "The tool call read no subject, file or conversation."
-    return "No searches or tool calls in this turn."
+    return "No tool calls in this turn."

@@ -17,7 +17,11 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SanitizedInput
-from kbtui.tui.framework.tui_command import TuiCommand, apply_keymap_to_commands
+from kbtui.tui.framework.tui_command import (
+    TuiCommand,
+    apply_keymap_to_commands,
+    make_list_bindings,
+)
 from kbtui.tui.navigation_target import (
     EnteredReference,
     looks_like_reference,
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.library_snapshot import LibrarySnapshot
 
-ITEMS_MOST = 100
+MAX_ITEMS = 100
 """The maximum number of items in the list."""
 
 
@@ -70,7 +74,7 @@ def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
 
 
 def _describe_command(command: TuiCommand) -> str:
-    """Return the help text; put the label before it unless the text contains the label's words."""
+    """Return a command's help text, preceded by its label unless the text contains all words of the label."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
         return text
@@ -88,7 +92,7 @@ def list_palette_themes(themes: Iterable[str]) -> list[CommandPaletteItem]:
 def list_palette_topics_and_entries(
     contents: LibrarySnapshot | None, hidden: bool
 ) -> list[CommandPaletteItem]:
-    """Return an item for each topic, subject and conversation; this is slow for a large library."""
+    """Return an item for each topic, subject (hidden ones only with `hidden`) and conversation."""
     if contents is None:
         return []
     items: list[CommandPaletteItem] = []
@@ -141,8 +145,8 @@ def find_command_palette_items(
     """
     words = text.casefold().split()
     if not words:
-        return items[:ITEMS_MOST]
-    most = ITEMS_MOST
+        return items[:MAX_ITEMS]
+    most = MAX_ITEMS
     if words[0].startswith("id:"):
         commands = apply_keymap_to_commands(ALL_COMMANDS, keymap)
         items = [_make_command_item(f"id: {command.id}", command) for command in commands]
@@ -163,17 +167,14 @@ def find_command_palette_items(
 class CommandPaletteScreen(StyledScreen):
     """A screen with an input and a list of matching items; its result is the chosen item.
 
-    The result is a `TuiCommand`, the name of a theme, a `EnteredReference`, or a `NavigationTarget`
+    The result is a `TuiCommand`, the name of a theme, an `EnteredReference`, or a `NavigationTarget`
     for everything else. `find_targets` lists everything that can be opened; it is called in a
     background thread.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", show=False),
-        Binding("down,ctrl+n", "move_in_list('down')", show=False, priority=True),
-        Binding("up", "move_in_list('up')", show=False, priority=True),
-        Binding("pagedown", "move_in_list('scroll_pages', 1)", show=False, priority=True),
-        Binding("pageup", "move_in_list('scroll_pages', -1)", show=False, priority=True),
+        *make_list_bindings("move_in_list", priority=True),
     ]
 
     def __init__(
@@ -202,10 +203,10 @@ class CommandPaletteScreen(StyledScreen):
         self.input.focus()
         self._show_palette_items(find_command_palette_items(self._items, ""))
         self._targets_worker.submit_call(
-            self._find_targets, self._add_topics_and_entries, lambda error: None
+            self._find_targets, self._append_loaded_targets, lambda error: None
         )
 
-    def _add_topics_and_entries(self, targets: list[CommandPaletteItem]) -> None:
+    def _append_loaded_targets(self, targets: list[CommandPaletteItem]) -> None:
         self._items = [*self._items, *targets]
         if self.input.value:
             self._search_palette_items()
@@ -224,7 +225,7 @@ class CommandPaletteScreen(StyledScreen):
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait because it acts on the list, which is not up to date yet."""
+        """Return whether a key must wait, because it acts on the list and the list is not up to date yet."""
         needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
         is_loading = bool(self.input.value) and self._targets_worker.has_pending_result
         return needs_list and (is_loading or self._search_worker.has_pending_result)

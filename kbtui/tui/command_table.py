@@ -39,7 +39,7 @@ SCOPES: dict[Scope, str] = {
 
 
 def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
-    """Return the commands with this scope, and with the scope as the first part of their ids."""
+    """Set the scope of commands, and put it at the beginning of their ids."""
     prefix = "" if scope == "everywhere" else f"{scope}."
     return [
         command._replace(
@@ -78,9 +78,9 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("view", "v", "view", "Switch the view: rendered, source, `learn` output.", 5, needs="views", action="request_next_view"),
         define_command("link", "o", "open link", "Open the link or image on this line; asks before starting another program.", action="screen.link"),
         define_command("wrap", "x", "wrap code", "Wrap wide code, or stop wrapping it.", action="toggle_code_wrapping"),
-        define_command("code_right", "l,right", "code to the right", "Scroll wide code to the right.", action="scroll_code_sideways(1)", palette=False),
-        define_command("code_left", "h,left", "code to the left", "Scroll wide code to the left.", action="scroll_code_sideways(-1)", palette=False),
-        define_command("clear", "escape", "clear find", "Clear the matches that find highlighted.", palette=False, action="end_find_and_clear_matches"),
+        define_command("code_right", "l,right", "scroll right", "Scroll wide code to the right.", action="scroll_code_sideways(1)", palette=False),
+        define_command("code_left", "h,left", "scroll left", "Scroll wide code to the left.", action="scroll_code_sideways(-1)", palette=False),
+        define_command("clear", "escape", "clear find", "Clear the highlighted matches.", palette=False, action="end_find_and_clear_matches"),
     ),
     *add_scope_to_commands(
         "citations",
@@ -90,9 +90,9 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     ),
     *add_scope_to_commands(
         "results",
-        define_command("open", "enter", "open", "Open the result where it matches.", 9, action="open_selected_row"),
+        define_command("open", "enter", "open", "Open the result at the match.", 9, action="open_selected_row"),
         define_command("explain", "x", "explain", "Explain the rank of the result.", 7, action="screen.explain_hit"),
-        define_command("why", "w", "why isn't X here?", "Explain why an entry or a passage is not in the results; asks for its reference.", 3, action="screen.explain_missing"),
+        define_command("why", "w", "explain missing", "Explain why an entry or a passage is missing from the results; asks for its reference.", 3, action="screen.explain_missing"),
         define_command("mode", "m", "mode", "Switch the search mode: both, keywords, meaning.", 6, action="screen.change_search_mode"),
         define_command("close", "escape", "close", "Close the results.", 8, action="screen.close_results"),
     ),
@@ -110,16 +110,16 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("bookmarks", "apostrophe", "bookmarks", "Show the bookmarks: open, change, remove.", action="show_bookmarks"),
         define_command("copy", "y", "copy reference", "Copy the reference of the selected or open item.", 1, about="item"),
         define_command("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it.", about="item"),
-        define_command("edit", "e", "edit", "Open the subject in $EDITOR at the line being read.", about="item"),
+        define_command("edit", "e", "edit", "Open the subject in $EDITOR at the current line.", about="item"),
         define_command("prompt", "p", "prompt", "Show the whole <knowledge> prompt and its size."),
         define_command("workshop", "P", "prompt workshop", "Choose which subjects the prompt contains, try patterns, and see its size.", action="open_prompt_workshop"),
         define_command("doctor", "D", "doctor", "Check topics, conversations, index, engine and model.", action="open_doctor"),
         define_command("hidden", "full_stop", "hidden subjects", "Show or hide hidden subjects.", action="toggle_hidden_subjects"),
         define_command("entries", "E", "entries", "Show all entries as a table: filter, create, edit, delete.", action="open_entries_screen"),
-        define_command("sources", "S", "sources", "Show the sources that documents are fetched from: run, approve, add, change, remove.", action="open_sources_screen"),
-        define_command("insights", "I", "insights", "Show which queries were run, what they did not find, and which entries are cited.", action="open_insights_screen"),
+        define_command("sources", "S", "sources", "Show the sources of fetched documents: run, approve, add, change, remove.", action="open_sources_screen"),
+        define_command("insights", "I", "insights", "Show which queries were run, which of them found nothing useful, and which entries are cited.", action="open_insights_screen"),
         define_command("new", "plus", "new entry", "Create an entry.", action="create_entry"),
-        define_command("export", "X", "export", "Export the conversation with its sources to a Markdown file.", about="item"),
+        define_command("export", "X", "export", "Export the conversation with its citations to a Markdown file.", about="item"),
         define_command("first", "i", "first topic", "Create the first topic; shows the file and asks before writing it."),
         define_command("home", "H", "home", "Show the home page."),
         define_command("pane.library", "1", "library", "Go to the library; press again to fold it.", action="focus_or_fold_pane('library')"),
@@ -133,7 +133,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("pane.usual", "equals_sign", "reset panes", "Reset the widths of the panes, and unfold them.", action="reset_panes"),
         define_command("pane.zoom", "z", "zoom", "Zoom this pane, or show all panes again.", action="zoom"),
         define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark"),
-        define_command("reload", "ctrl+r", "reload", "Read the lists and the document from disk again."),
+        define_command("reload", "ctrl+r", "reload", "Read the library and the document from disk again."),
         define_command("help", "question_mark", "help", "Show the keys that work here.", 11, action="show_key_help"),
         define_command("quit", "q", "quit", "Quit kbtui.", 12, action="app.quit"),
     ),
@@ -177,7 +177,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         _RELOAD._replace(help="Read everything from disk again; unwritten changes stay."),
         _THEME, _HELP,
         define_command("back", "escape", "back", "Close the pattern, the filter or the review; if none is open, leave."),
-        define_command("leave", "q", "leave", "Leave. If there are unsaved changes, ask first.", 12),
+        define_command("leave", "q", "leave", "Leave; asks first if there are unsaved changes.", 12),
     ),
     *add_scope_to_commands(
         "doctor",
@@ -189,12 +189,24 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("leave", "escape,q,D", "back", "Leave the doctor.", 12),
     ),
     *add_scope_to_commands(
+        "insights",
+        define_command("open", "enter", "open / create", "Open the entry, or create one for a gap.", 10, action="open_or_create_entry"),
+        define_command("next", "n", "next section", "Go to the next section.", 7, action="go_to_next_section(1)"),
+        define_command("previous", "N", "previous section", "Go to the previous section.", action="go_to_next_section(-1)"),
+        define_command("days", "d", "period", "Change the period: 30, 90 or 7 days.", 8, action="change_period"),
+        _HIDDEN._replace(help="Include hidden subjects, or leave them out.", action="toggle_hidden_subjects"),
+        define_command("erase", "x", "clear history", "Delete all logged searches, after asking.", 5, action="erase_logged_searches"),
+        _RELOAD._replace(keys="ctrl+r,r"),
+        _THEME, _HELP,
+        define_command("leave", "escape,q,I", "back", "Leave the insights.", 12),
+    ),
+    *add_scope_to_commands(
         "entries",
         define_command("enter", "enter", "details", "Go to the details; in the details, unfold a passage or open a turn.", 9, action="open_details_or_link"),
         define_command("read", "r", "read", "Open the entry in the reader.", 8, action="open_in_reader"),
         define_command("filter", "f,slash", "filter", "Filter by words, type:, is:, topic:, after: and before:.", 10, is_immediate=True, action="focus_filter"),
-        define_command("type", "t", "type", "Filter by the next type.", 5, action="filter_by_next_value('type')"),
-        define_command("status", "s", "status", "Filter by the next status.", 4, action="filter_by_next_value('is')"),
+        define_command("type", "t", "type", "Filter by the next type; after the last type, show all.", 5, action="filter_by_next_value('type')"),
+        define_command("status", "s", "status", "Filter by the next status; after the last status, show all.", 4, action="filter_by_next_value('is')"),
         define_command("new", "n", "new", "Create an entry.", 7, action="create_subject"),
         define_command("edit", "e", "edit", "Edit the entry in $EDITOR; its id and citations stay the same.", 6, action="edit_subject"),
         define_command("remove", "d,delete", "delete", "Move the entry to the trash, after asking.", 3, action="remove_subject"),
@@ -215,23 +227,11 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("approve", "a", "review, approve", "Show exactly what the source would do, and approve it.", 10, needs="unapproved", action="review_source"),
         define_command("new", "n", "add", "Add a source.", 8, action="add_source"),
         define_command("edit", "e", "change", "Change the source.", 6, needs="source", action="edit_source"),
-        define_command("remove", "d,delete", "remove", "Remove the source; ask whether to keep its documents.", 5, needs="source", action="remove_source"),
+        define_command("remove", "d,delete", "remove", "Remove the source; asks whether to keep its documents.", 5, needs="source", action="remove_source"),
         define_command("enter", "enter", "details", "Go to the details.", 7, action="focus_details"),
         _RELOAD, _THEME, _HELP,
         define_command("back", "escape", "back", "Go back to the list; from the list, leave."),
-        define_command("leave", "q,S", "leave", "Leave. While a source is running, ask first.", 12),
-    ),
-    *add_scope_to_commands(
-        "insights",
-        define_command("open", "enter", "open / create", "Open the entry, or create one for a gap.", 10, action="open_or_create_entry"),
-        define_command("next", "n", "next section", "Go to the next section.", 7, action="go_to_next_section(1)"),
-        define_command("previous", "N", "previous section", "Go to the previous section.", action="go_to_next_section(-1)"),
-        define_command("days", "d", "period", "Change the period: 30, 90 or 7 days.", 8, action="change_period"),
-        _HIDDEN._replace(help="Include hidden subjects, or leave them out.", action="toggle_hidden_subjects"),
-        define_command("erase", "x", "clear history", "Delete all logged searches, after asking.", 5, action="erase_logged_searches"),
-        _RELOAD._replace(keys="ctrl+r,r"),
-        _THEME, _HELP,
-        define_command("leave", "escape,q,I", "back", "Leave the insights.", 12),
+        define_command("leave", "q,S", "leave", "Leave; asks first while a source is running.", 12),
     ),
 )  # fmt: skip
 """All commands of the secondary screens: name, keys, label, help text and priority of the key hint."""
@@ -376,7 +376,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
 
 
 def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
-    """Describe the user-defined keys that run another command in some pane, because it comes first there."""
+    """Describe user-defined keys that another command overrides in some pane."""
     by_key = _map_keys_to_commands(keymap)
     problems = []
     for (scope, key), commands in by_key.items():

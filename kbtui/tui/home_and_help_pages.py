@@ -53,7 +53,7 @@ HOME_KEYS = (
 )
 """The id and a description of each command that the home page shows."""
 RECENT_CONVERSATIONS = 5
-TERMS_MOST = 20
+MAX_TERMS = 20
 """The maximum number of matching terms that an explanation lists."""
 LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
 
@@ -104,7 +104,7 @@ def build_home_document(
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """Return the id and a description of the command that creates a missing first topic or entry."""
+    """Return the command (id, description) that creates the first topic or entry, or [] if neither is missing."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:
@@ -297,13 +297,13 @@ def _make_search_leg_blocks(explanation: RankExplanation) -> list[DocumentBlock]
 
 def _make_matching_term_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
     facts: Facts = []
-    for match in explanation.matches[:TERMS_MOST]:
+    for match in explanation.matches[:MAX_TERMS]:
         detail = f" in {match.field}, weight {match.weight:g}"
         facts.append((f"{match.score:.2f}", [(match.term, "strong"), (detail, "dim")]))
     absent = describe_missing_words(explanation.missing)
     blocks: list[DocumentBlock] = []
     if facts or absent:
-        more = len(explanation.matches) - TERMS_MOST
+        more = len(explanation.matches) - MAX_TERMS
         blocks.append(_make_heading("head:words", "Words", f"{more} more" if more > 0 else ""))
         blocks.append(FactTableBlock("words", facts))
     for n, line in enumerate(absent):

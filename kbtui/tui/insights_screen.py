@@ -9,7 +9,7 @@ from kbtui.dates import format_unix_time_as_day
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.command_table import find_key_label_of_command
-from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
+from kbtui.tui.entries.subject_file_actions import SubjectFileActions
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine
@@ -17,14 +17,14 @@ from kbtui.tui.reader.document_blocks import DocumentBlock, HeadingBlock, Paragr
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.userdata import UserData
-from kbtui.userdata.usage_insights import collect_usage_insights, draw_daily_usage_chart
+from kbtui.userdata.usage_statistics import collect_usage_statistics, draw_daily_usage_chart
 
 if TYPE_CHECKING:
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Span, Spans
     from kbtui.userdata.query_log import LoggedQuery
-    from kbtui.userdata.usage_insights import EntryCitationCount, UsageInsightsReport
+    from kbtui.userdata.usage_statistics import EntryCitationCount, UsageStatistics
 
 
 PERIODS = (30, 90, 7)
@@ -38,14 +38,14 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The prefix of the key of a block that shows a gap; the query follows it."""
+"""The block of a gap has this prefix and the query as its key."""
 
 
 @dataclass(slots=True, eq=False)
 class DailyActivityChartBlock(DocumentBlock):
     """A chart of the searches and citations of each day, as wide as the page."""
 
-    insights: UsageInsightsReport
+    insights: UsageStatistics
 
     def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
@@ -60,7 +60,7 @@ class DailyActivityChartBlock(DocumentBlock):
         return self.above + 1 + self.insights.days
 
 
-def build_insights_document(found: UsageInsightsReport, create_key: str) -> ReaderDocument:
+def build_insights_document(found: UsageStatistics, create_key: str) -> ReaderDocument:
     """Return a page with a section for each list, followed by the chart.
 
     `create_key` is the label of the key that creates an entry for a query.
@@ -138,8 +138,8 @@ class InsightsScreen(SecondaryScreen):
 
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
-        self.insights: UsageInsightsReport | None = None
-        self.writer = SubjectFileEditor(
+        self.insights: UsageStatistics | None = None
+        self.subject_actions = SubjectFileActions(
             self, library, self.show_message, lambda ref: self.action_reload()
         )
         self._clock = clock
@@ -158,10 +158,10 @@ class InsightsScreen(SecondaryScreen):
     def action_reload(self) -> None:
         self.run_in_thread(self._read_insights, self._show_insights)
 
-    def _read_insights(self) -> tuple[UsageInsightsReport, ReaderDocument]:
+    def _read_insights(self) -> tuple[UsageStatistics, ReaderDocument]:
         """Collect the insights and build their page. Called in a background thread."""
         library = self.library
-        found = collect_usage_insights(
+        found = collect_usage_statistics(
             library.workspace,
             UserData(library.workspace),
             library.open_index_reader(),
@@ -173,7 +173,7 @@ class InsightsScreen(SecondaryScreen):
         create_key = find_key_label_of_command("insights.open", self.configured_keys)
         return found, build_insights_document(found, create_key)
 
-    def _show_insights(self, made: tuple[UsageInsightsReport, ReaderDocument]) -> None:
+    def _show_insights(self, made: tuple[UsageStatistics, ReaderDocument]) -> None:
         self.insights, document = made
         self.show_document(document)
         searches, citations = self.insights.searches, self.insights.citations
@@ -205,7 +205,9 @@ class InsightsScreen(SecondaryScreen):
         if block is None:
             return
         if block.key.startswith(GAP_PREFIX):
-            self.writer.create_subject_file(" ".join(block.key.removeprefix(GAP_PREFIX).split()))
+            self.subject_actions.create_subject_file(
+                " ".join(block.key.removeprefix(GAP_PREFIX).split())
+            )
         elif link := block.link:
             # The entry exists, so a colon in its reference does not start a line number.
             self.dismiss(parse_ref(link, lambda topic, slug: f"{topic}/{slug}" == link))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class FilterCondition(NamedTuple):
-    """A condition on conversations: one of `values` must match or, if `excluded`, none of them."""
+    """A condition on conversations: one of `values` must match; if `excluded`, none of them may match."""
 
     filter: FilterDefinition
     values: tuple[Any, ...]
@@ -76,7 +76,7 @@ class LibraryFilter(NamedTuple):
 
     @property
     def needs_conversation_summaries(self) -> bool:
-        """Whether a condition needs the summaries of conversations, and so all conversations must be read."""
+        """Whether a condition needs summaries; to make them, all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
     def matches_title(self, text: str) -> bool:
@@ -148,7 +148,7 @@ ENTRY_MARKS = {
     "local only": ("⌂ ", "dim"),
     "workspace only": ("⇣ ", "dim"),
 }
-"""The meaning of a mark, in the words of the help page -> the mark and its style role."""
+"""The state of an entry, in the words of the help page -> the mark for it and the mark's style role."""
 
 SORTS = ("activity", "created", "updated", "title", "turns")
 """The sort orders of conversations: titles ascending, times and turns descending."""
@@ -156,7 +156,7 @@ SORTS = ("activity", "created", "updated", "title", "turns")
 
 @dataclass
 class LibraryPaneState:
-    """What the user chose: the keys of unfolded rows, whether to show hidden subjects, filter, sort order."""
+    """The user's choices: the keys of unfolded rows, the visibility of hidden subjects, filter, sort order."""
 
     expanded: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -207,7 +207,7 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
 
 
 def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
-    """Return the row of a problem; opening it shows `whole`, the message with file, key and hint."""
+    """Return the row of a problem. If the user opens it, the reader shows the complete message `whole`."""
     place = NavigationTarget(f"problem:{key}", text=whole or one_line(text))
     spans: Spans = [(f"{indent}! ", "error"), (one_line(text), "error")]
     return ListRow(f"problem:{key}", spans, data=place)
@@ -269,7 +269,7 @@ def _choose_entry_mark(states: dict[str, bool], default: str) -> tuple[str, str]
 
 
 def _make_subject_row(subject: Subject, name: str, depth: int, reason: str | None) -> ListRow:
-    """Return the row of a subject; `reason` says why it cannot be read, None if it can."""
+    """Return the row of a subject; `reason` says why it cannot be read, or is None."""
     states = {
         "pre-loaded": subject.learned,
         "hidden": subject.hidden,
@@ -357,7 +357,7 @@ def _get_conversation_sort_time(info: ConversationInfo, sort: str) -> datetime:
 def _make_conversation_sort_label(
     info: ConversationInfo, sort: str, contents: LibrarySnapshot, present: datetime
 ) -> str:
-    """Return what a row shows at the right: the number of turns or an age (`5 min`, `31 Jul`)."""
+    """Return the text at the right of a row: the number of turns or an age (`5 min`, `31 Jul`)."""
     if sort == "turns":
         turns = contents.count_turns(info)
         return "…" if turns < 0 else format_counted_noun(turns, "turn")
@@ -423,7 +423,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self._unfold_topics_that_fit(contents)
         self.update_library_rows()
 
-    def restore_unfolded_rows(self, expanded: list[str]) -> None:
+    def unfold_rows_of_saved_session(self, expanded: list[str]) -> None:
         """Unfold the rows that were unfolded in the saved session."""
         self._is_restored = True
         self.state.expanded = set(expanded)

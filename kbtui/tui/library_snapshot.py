@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""How long details are read before the lists on the screen are updated."""
+"""How long details are read between two updates of the lists on the screen."""
 
 
 def get_last_activity_time(info: ConversationInfo) -> datetime:
@@ -51,8 +51,8 @@ class TopicWithSubjects(NamedTuple):
 class LibrarySnapshot:
     """All topics and conversations, and what could not be read.
 
-    `problems` are problems that belong to no topic. `failures` are messages that begin with `topics`
-    or `conversations` and say why the topics or the conversations could not be read at all.
+    `problems` are problems that belong to no topic. If all topics or all conversations are
+    unreadable, `failures` has a message with the reason that begins with `topics` or `conversations`.
     """
 
     listings: list[TopicWithSubjects] = field(default_factory=list)
@@ -66,7 +66,7 @@ class LibrarySnapshot:
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Topic, slug) -> why the subject cannot be read, for the unreadable subjects found so far."""
     unchecked: int = 0
-    """How many subjects have not been read yet to find out whether they are readable."""
+    """How many subjects have not been checked for readability yet."""
 
     @property
     def has_unread_details(self) -> bool:

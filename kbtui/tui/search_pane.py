@@ -28,6 +28,7 @@ from kbtui.tui.framework.styled_widget import (
     make_label_without_markup,
 )
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine, WrappedParagraphs
+from kbtui.tui.framework.tui_command import make_list_bindings
 from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
@@ -50,10 +51,7 @@ class SearchInput(PaneInput):
     """The search input. It keeps the focus while the arrow keys select hits in the results."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,ctrl+n", "move_in_results('down')", show=False),
-        Binding("up", "move_in_results('up')", show=False),
-        Binding("pagedown", "move_in_results('scroll_pages', 1)", show=False),
-        Binding("pageup", "move_in_results('scroll_pages', -1)", show=False),
+        *make_list_bindings("move_in_results"),
         Binding("tab", "accept_completion", show=False),
     ]
 
@@ -147,8 +145,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def show_search_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
         """Show hits; for the same query, keep the hit that the user selected.
 
-        If the user selected none, select the new first hit. If the old first hit stayed selected,
-        better hits that the semantic search adds above it would be out of sight.
+        If the user selected none, select the new first hit: the search by meaning may have added
+        better hits at the top.
         """
         self.answer, self._is_refining = answer, refining
         self.border_title = "Results"
@@ -203,10 +201,14 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         text = "No results. Try fewer words or ask a question."
         if answer.omitted:
             hits = format_counted_noun(answer.omitted, "result")
-            text = f"{hits} hidden, because the text was deleted. {text}"
+            text = f"{hits} left out, because the text was deleted. {text}"
         spans = [(text, "dim")]
         if key := find_key_label_of_command("results.why", get_configured_keys(self)):
-            spans += [(" Esc, then ", "dim"), (key, "key"), (": why is X missing?", "dim")]
+            spans += [
+                (" Esc, then ", "dim"),
+                (key, "key"),
+                (": explain why a text is missing.", "dim"),
+            ]
         return spans
 
     def _make_answer_summary(self, answer: SearchAnswer) -> tuple[Spans, Spans]:

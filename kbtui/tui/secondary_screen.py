@@ -129,7 +129,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def met_command_needs(self) -> dict[str, bool]:
-        """Whether the screen now meets each of the needs that commands declare (`TuiCommand.needs`)."""
+        """Each need that a command declares (`TuiCommand.needs`) -> whether the screen meets it now."""
         return {}
 
     def get_key_label(self, name: str) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-LOG_BYTES_MOST = 1_000_000
+MAX_LOG_BYTES = 1_000_000
 """At start, a larger log is emptied; a smaller one is kept, because it may say why the last run ended."""
 ANSWER_SECONDS = 0.3
 """How long to wait for the answer of a local terminal."""
@@ -55,7 +55,7 @@ class StderrRedirect:
         try:
             make_private_directory(self._log.parent)
             log = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            if os.fstat(log).st_size > LOG_BYTES_MOST:
+            if os.fstat(log).st_size > MAX_LOG_BYTES:
                 os.ftruncate(log, 0)
         except OSError:
             log = os.open(os.devnull, os.O_WRONLY)
@@ -97,7 +97,7 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 
 
 def exit_when_terminal_closes() -> None:
-    """End the process when the terminal is closed, even if no SIGHUP arrives; Textual would run forever."""
+    """End the process when the terminal is closed, even without SIGHUP; otherwise, Textual would run forever."""
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
         threading.Thread(target=_exit_after_terminal_hangup, args=(terminal,), daemon=True).start()
@@ -132,7 +132,7 @@ def detect_terminal_background() -> tuple[bool | None, str]:
 
 
 def _query_background_color() -> bytes:
-    """Return the terminal's answers, mixed with what the user typed."""
+    """Ask for the background colour; return the terminal's answers, mixed with what the user typed."""
     import termios
     import tty
 

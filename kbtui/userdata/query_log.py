@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 LOG_SECONDS = 0.05
-"""For how many seconds a search waits to be logged while another process writes to the log."""
+"""How long logging a search waits while another process writes to the log, in seconds."""
 REPLACE_SECONDS = 600.0
 """The maximum age of a logged search that a longer version of its query can replace."""
 QUERY_CHARACTERS = 1000
@@ -52,8 +52,8 @@ UPDATE searches SET is_gap = (result_count = 0 OR coalesce(keyword_count = 0, 0)
 class LoggedQuery(NamedTuple):
     """A query in the log, and how often it was searched for.
 
-    `last` is the time of its last search in Unix seconds, and `results` that search's number of
-    hits. `is_meaning_only` means that none of these contains the words of the query.
+    `last` is the time of its last search in Unix seconds, and `results` the number of hits of that
+    search. `is_meaning_only` means that none of the hits contains the words of the query.
     """
 
     query: str

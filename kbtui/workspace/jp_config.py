@@ -85,8 +85,8 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigL
 def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: str) -> None:
     """Add the layers that `--cfg NAME` names to `found`; raises `UsageError` if there are none.
 
-    NAME is the path of a file, or a file in one of `config_load_paths`. These paths are tried
-    below three roots: user-global, workspace, user-local. Below each root, the first match is added.
+    NAME is a path, or the name of a file in one of `config_load_paths`. These are searched below
+    three roots: user-global, workspace, user-local. Below each root, the first match is added.
     """
     direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():
@@ -107,8 +107,8 @@ def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: 
                 matches.append(path)
                 break
     if not matches:
-        where = ", ".join(map(str, tried)) or "nowhere, `config_load_paths` is not configured"
-        hint = f"searched: {where}"
+        where = ", ".join(map(str, tried))
+        hint = f"searched: {where}" if where else "`config_load_paths` is not configured"
         raise UsageError(f"no configuration named {name!r}", where="--cfg", hint=hint)
     for path in matches:
         _load_config_layer(path, found)

@@ -1,7 +1,7 @@
-"""The directories that kbtui and JP use, as strings, and how a workspace is found.
+"""Finds the workspace and the directories that kbtui and JP use; paths are strings.
 
-`kbtui search` imports this module on its fast path: `pathlib` and `kbtui.errors` are imported only
-where they are needed, because importing them takes longer than the rest of that path.
+This module is on the fast path of `kbtui search`. It imports `pathlib` and `kbtui.errors` only where
+they are needed, because importing them takes longer than the rest of that path.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def get_time_zone_variable() -> str:
 
 
 def make_search_environment_fingerprint() -> str:
-    """Return a text that is equal in two processes only if they answer queries equally."""
+    """Return a text; processes in which it is equal give the same answers to the same queries."""
     # It contains everything that affects an answer, except the query and kbtui's version.
     settings = get_config_home() + "/config.toml"
     try:
@@ -174,7 +174,7 @@ def make_search_environment_fingerprint() -> str:
 
 
 def make_private_directory(folder: Path) -> None:
-    """Make a directory with mode 0700, and its parents too, unlike `Path.mkdir`."""
+    """Make a directory and its missing parents, all with mode 0700."""
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:

@@ -30,7 +30,7 @@ class Settings(NamedTuple):
     ] = ""
     language: Annotated[
         str,
-        "the language of the texts, so that a search for a word also finds its other forms",
+        "the language of the texts: a search for a word also finds its other forms in this language",
     ] = "english"
     engine_idle: Annotated[
         float,
@@ -40,20 +40,21 @@ class Settings(NamedTuple):
     ] = 600.0
     subject_megabytes: Annotated[
         int,
-        "the maximum size in megabytes of a subject that is learned, read and indexed; 0 for no limit",
+        "the size in megabytes above which a subject is not learned, read or indexed; 0 for no limit",
     ] = 32
     embed_tool_results: Annotated[bool, "whether tool results are also searched by meaning"] = False
     embed_pause: Annotated[
         str,
-        "when embedding pauses: on battery, while other programs are busy, either of them, or never",
+        "when embedding pauses: never, on battery, while other programs are busy, or in either case",
         ("never", "battery", "load", "either"),
     ] = "never"
-    query_log: Annotated[bool, "whether searches are logged, only on this machine"] = True
-    query_log_days: Annotated[int, "for how many days searches are kept"] = 90
+    query_log: Annotated[bool, "whether searches are logged (only on this machine)"] = True
+    query_log_days: Annotated[int, "for how many days logged searches are kept"] = 90
     theme: Annotated[str, 'the name of a theme; "" for one that matches the terminal'] = ""
     mask_secrets: Annotated[
         str,
-        "where secrets are masked for an assistant: over MCP, always (JP's own tools too), or never",
+        "when secrets are masked in answers to an assistant: over MCP, always (also by JP's local "
+        "tools), or never",
         ("mcp", "always", "never"),
     ] = "mcp"
     terminal_text: Annotated[
@@ -81,7 +82,7 @@ class Settings(NamedTuple):
     ] = 3600.0
     source_delay: Annotated[
         float,
-        "seconds between two requests of a crawl to one host; robots.txt can ask for more",
+        "seconds between two requests of a crawl to the same host; robots.txt can ask for more",
     ] = 0.5
     keys: Annotated[
         dict[str, Any],

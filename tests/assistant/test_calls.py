@@ -316,7 +316,7 @@ def test_a_tool_that_does_not_exist_is_not_answered(library: Library) -> None:
 def test_a_mistake_is_answered_with_its_argument_and_no_path(library: Library) -> None:
     reply = answer_tool_call("conversation_grep", {"pattern": "x", "ids": ["jp-c1"]}, library)
     assert reply == ToolReply(
-        "`ids`: there is no conversation jp-c1 (`conversation_list` gives the ids)", is_error=True
+        "`ids`: there is no conversation jp-c1 (`conversation_list` lists the ids)", is_error=True
     )
     reply = answer_tool_call("conversation_read", {"id": "jp-c1"}, library)
     assert reply.is_error

@@ -133,9 +133,9 @@ def test_defaults_are_filled_in_and_null_counts_as_left_out() -> None:
             '`sort` must be one of created, activity, updated, not "size"',
         ),
         ("conversation_grep", {}, "`pattern` is missing"),
-        ("conversation_grep", {"pattern": "x", "ids": ["a", 3]}, '`ids` must be a list of texts, not ["a", 3]'),
+        ("conversation_grep", {"pattern": "x", "ids": ["a", 3]}, '`ids` must be a list of strings, not ["a", 3]'),
         ("conversation_read", {"id": "1", "include": ["chat", "all"]}, "tool_results, not \"all\""),
-        ("learn", {"topic": "t", "subjects": {}}, "`subjects` must be text or a list of texts, not {}"),
+        ("learn", {"topic": "t", "subjects": {}}, "`subjects` must be a string or a list of strings, not {}"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_in_words(name: str, arguments: dict[str, Any], says: str) -> None:

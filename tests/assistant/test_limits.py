@@ -174,5 +174,5 @@ def test_a_wrong_type_is_answered_with_the_types_that_there_are(
 def test_a_hint_for_an_assistant_names_the_tool(library: Library) -> None:
     reply = answer_tool_call("conversation_read", {"id": "jp-c1"}, library)
     assert reply.is_error
-    assert "`conversation_list` gives the ids" in reply.text
+    assert "`conversation_list` lists the ids" in reply.text
     assert "kbtui" not in reply.text

@@ -23,7 +23,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     from kbtui.index import IndexReader, WorkspaceIndex
     from kbtui.index.entry_query import EntryFilter, query_entry_page, serialize_entry_chunks
     from kbtui.userdata import UserData
-    from kbtui.userdata.usage_insights import collect_usage_insights
+    from kbtui.userdata.usage_statistics import collect_usage_statistics
     from kbtui.workspace import Settings, open_workspace_at_root
 
     root = base / "ws"
@@ -83,7 +83,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     )
     userdata = UserData(workspace)
     ours, plain = side_by_side(
-        lambda: collect_usage_insights(workspace, userdata, full, now=NOW),
+        lambda: collect_usage_statistics(workspace, userdata, full, now=NOW),
         lambda: walk(folder),
         max(3, times // 3),
     )

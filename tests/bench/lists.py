@@ -90,7 +90,7 @@ async def main():
             await press("escape")
             await asyncio.sleep(0.3)
         phase = "lists again"
-        app.screen.sync.read_library_lists()
+        app.screen.change_listener.read_library_lists()
         await asyncio.sleep(2)
         loop.cancel()
     print(json.dumps({"worst": worst, "busy": busiest, "over": over, "listed": listed, "read": read}))

@@ -25,7 +25,7 @@ from kbtui.index.embedding_model import (
     export_model_to_onnx,
     find_embedding_model,
 )
-from kbtui.index.embedding_status import EmbeddingStatusWriter
+from kbtui.index.entries_without_vectors import EntriesWithoutVectorsWriter
 from kbtui.search import SearchRequest
 from kbtui.search.search_pipeline import search_index
 from kbtui.workspace import Settings, open_workspace_at_root
@@ -77,7 +77,7 @@ def make(base: Path, made: Path) -> None:
     print(f"  keyword index: {timed(index.refresh_index):.0f} s", flush=True)
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.
-    standing = EmbeddingStatusWriter(index.folder)
+    standing = EntriesWithoutVectorsWriter(index.folder)
     standing.record_entries_without_vectors(
         index.catalog.get_last_transaction_number(), find_embedding_model("").key, []
     )
@@ -139,9 +139,9 @@ def embedder() -> TorchEmbedder | OnnxEmbedder:
 
 
 def reader_seq(folder: Path) -> int:
-    from kbtui.index.index_catalog import IndexCatalog
+    from kbtui.index.catalog_database import CatalogDatabase
 
-    catalog = IndexCatalog(folder / "catalog.sqlite")
+    catalog = CatalogDatabase(folder / "catalog.sqlite")
     try:
         return catalog.get_last_transaction_number()
     finally:

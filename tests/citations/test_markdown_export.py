@@ -92,7 +92,7 @@ code
 
 The *answer*.
 
-### Sources of this turn
+### Citations of this turn
 
 - `guide/start` start (learned, call 1)
 
@@ -104,12 +104,12 @@ The *answer*.
 {"n": 1}
 ```
 
-### Sources of this turn
+### Citations of this turn
 
 - `jp-c17457886043` Old \| talk (read, deleted since)
 - `guide/start` start (learned, call 2)
 
-## Sources
+## Citations
 
 - `guide/start` start: turns 1, 2
 - `jp-c17457886043` Old \| talk: turn 2
@@ -134,4 +134,4 @@ def test_a_conversation_without_sources_says_so() -> None:
     talk = conversation()
     assert format_conversation_markdown(
         talk, [], talk.turns, resolve_included_event_kinds(None)
-    ).endswith("## Sources\n\nNo turn used a source.\n")
+    ).endswith("## Citations\n\nNo turn cites anything.\n")

@@ -257,7 +257,7 @@ def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixtur
             "kbtui: --id: jp-c17800836884 is archived\n  hint: add --archived",
         ),
         (["grep", "x", "--archived", "-i", str(ID)], "hint: leave out --archived"),
-        (["grep", "x", "-i", "17800000000"], "`kbtui conversation ls` lists them"),
+        (["grep", "x", "-i", "17800000000"], "`kbtui conversation ls` lists all conversations"),
         (
             ["grep", "needle", "--limit", "1"],
             "more matches: use a longer pattern, -i or -s to find fewer, --limit to show more",
@@ -487,7 +487,7 @@ def test_a_nested_conversation_is_one_of_its_own(
     assert kbtui("grep", "nested needle") == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     main(["doctor"])
-    assert "conversations  4, 0 archived, 2 part of another conversation" in capsys.readouterr().out
+    assert "conversations  4, 0 archived, 2 within other conversations" in capsys.readouterr().out
 
 
 def test_an_id_with_the_suffix_of_another_workspace_names_no_conversation_here(

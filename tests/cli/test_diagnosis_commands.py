@@ -168,7 +168,7 @@ def test_a_subject_with_further_names_is_noted(
     built: Builder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "elsewhere.md").hardlink_to(built.root / "docs/notes/plain.md")
-    assert "notes/plain: the file has more hard links" in found(capsys)["knowledge", "note"]
+    assert "notes/plain: the file has other hard links" in found(capsys)["knowledge", "note"]
 
 
 def test_colours_that_are_not_there_are_said(
@@ -267,7 +267,7 @@ def test_a_log_for_a_report_has_no_line_of_a_damaged_passage(
 def test_a_traceback_in_a_report_keeps_its_frames_and_loses_what_messages_quote(
     built: Builder, engine_log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code = "/home/mira/venv/lib/python3.11/site-packages/kbtui/index/index_catalog.py"
+    code = "/home/mira/venv/lib/python3.11/site-packages/kbtui/index/catalog_database.py"
     traceback = (
         "Traceback (most recent call last):\n"
         f'  File "{code}", line 7, in chunks_of\n'
@@ -290,7 +290,7 @@ def test_a_traceback_in_a_report_keeps_its_frames_and_loses_what_messages_quote(
         told = capfd.readouterr().out
         assert not re.search("Mahnung|Meier|EUR|mira", told)
         for kept in (
-            'kbtui/index/index_catalog.py", line 7, in chunks_of',
+            'kbtui/index/catalog_database.py", line 7, in chunks_of',
             "KeyError: ",
             "During handling of the above exception",
             "line 9, in again",

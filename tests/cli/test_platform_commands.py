@@ -481,6 +481,6 @@ def test_what_could_not_be_read_is_read_again_when_asked(built: Builder) -> None
     path.write_bytes(good)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     library = Library(built.workspace, load_settings())
-    library.retry_embedding()
+    library.retry_failed_files_and_passages()
     library.close()
     assert status() == "ready"

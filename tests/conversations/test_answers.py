@@ -243,7 +243,7 @@ def test_read_arguments_that_are_not_of_their_form_are_refused(
 def test_a_turn_or_conversation_that_does_not_exist(four: Path) -> None:
     with pytest.raises(NothingFound) as caught:
         read(four, turn=5)
-    assert caught.value.hint == "it has the turns 1 to 4"
+    assert caught.value.hint == "it has turns 1 to 4"
     with pytest.raises(NothingFound):
         read(four, id=f"jp-c{ID + 1}")
 

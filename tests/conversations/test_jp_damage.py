@@ -318,7 +318,7 @@ def test_a_directory_or_a_loop_in_a_files_place(good: Path, name: str) -> None:
     (folder / name).unlink()
     (folder / name).mkdir()
     problem, problems, _ = broken(good)
-    assert "it is not a file" in problem + " ".join(problems)
+    assert "it is not a regular file" in problem + " ".join(problems)
     (folder / name).rmdir()
     (folder / name).symlink_to(folder / name)
     broken(good)
@@ -330,7 +330,7 @@ def test_a_pipe_is_never_waited_for(good: Path) -> None:
         (folder / name).unlink()
         os.mkfifo(folder / name)
     problem, _, saved = broken(good)
-    assert "it is not a file" in problem
+    assert "it is not a regular file" in problem
     assert saved == []
 
 

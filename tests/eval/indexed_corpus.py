@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbtui.index import IndexReader, WorkspaceIndex
+from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import TorchEmbedder, find_embedding_model
 from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.entries_and_chunks import hash_embedded_text
-from kbtui.index.index_catalog import IndexCatalog
 from kbtui.index.vector_store import (
     LEAN_CANDIDATES,
     VectorStore,
@@ -115,7 +115,7 @@ def index_corpus(root: Path, vectors: Vectors, settings: Settings | None = None)
     index.refresh_index()
     index.close()
     reader = IndexReader(cache)
-    catalog = IndexCatalog(reader.folder / "catalog.sqlite")
+    catalog = CatalogDatabase(reader.folder / "catalog.sqlite")
     store = VectorStore(reader.folder / "vectors", vectors.model.key, 384)
     backlog: Any = EmbeddingQueue(catalog, store, vectors.cache)
     left = backlog.embed_missing_chunks(lambda count: vectors.embedder)

@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.chunk_splitter import set_chunk_ids
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-from kbtui.index.index_catalog import IndexCatalog
 
 TEXTS = st.text(
     alphabet=st.one_of(st.characters(), st.sampled_from("\0\ud800é日\n'")), min_size=1, max_size=30
@@ -54,7 +54,7 @@ def test_a_catalog_that_was_only_written_to_is_not_damaged(
 ) -> None:
     with (
         TemporaryDirectory() as folder,
-        closing(IndexCatalog(Path(folder, "c"), write=True)) as catalog,
+        closing(CatalogDatabase(Path(folder, "c"), write=True)) as catalog,
     ):
         for entry, chunks, mark in states:
             chunks = set_chunk_ids(entry.id, chunks)
@@ -69,7 +69,7 @@ def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path)
     numbers: list[int] = []
     for text in ("one", "two", "three"):
         # Opened again, so that only the file can know the numbers.
-        catalog = IndexCatalog(tmp_path / "catalog.sqlite", write=True)
+        catalog = CatalogDatabase(tmp_path / "catalog.sqlite", write=True)
         entry = CatalogEntry("s1", "subject", "Title", "sign", "/there", "note")
         chunks = set_chunk_ids("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
         with catalog.open_write_transaction() as seq:

@@ -11,10 +11,10 @@ import pytest
 from support import Builder, asked, said
 
 from kbtui.index import WorkspaceIndex
+from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import ChunksWithoutVector, EmbeddingQueue
-from kbtui.index.embedding_status import is_index_fully_embedded
-from kbtui.index.index_catalog import IndexCatalog
+from kbtui.index.entries_without_vectors import is_index_fully_embedded
 from kbtui.index.vector_store import VectorStore
 from kbtui.workspace import Settings
 
@@ -44,7 +44,7 @@ class Bed:
         self.builder = builder
         self.index = WorkspaceIndex(builder.workspace, Settings(model="off"))
         self.index.refresh_index()
-        self.catalog = IndexCatalog(self.index.folder / "catalog.sqlite")
+        self.catalog = CatalogDatabase(self.index.folder / "catalog.sqlite")
         self.store = VectorStore(self.index.folder / "vectors", "m", 4)
         self.remembered = EmbeddingCache(builder.workspace.cache_dir / "embeddings.sqlite", "m")
         self.said: list[IndexProgress] = []

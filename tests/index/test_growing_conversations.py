@@ -20,7 +20,7 @@ from kbtui.conversations.formats.jp import conversation_loader as loader
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import IndexReader, WorkspaceIndex, entry_extraction
 from kbtui.index import indexer as writing
-from kbtui.index.index_catalog import IndexCatalog
+from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_generations import find_index_damage
 from kbtui.index.indexer import IndexRefreshChanges
 from kbtui.workspace import Settings
@@ -149,16 +149,16 @@ def test_what_is_appended_leaves_what_was_there_alone(
     builder.topics(guide={})
     write(builder, long_one(200))
     refresh(builder)
-    catalog = IndexCatalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
+    catalog = CatalogDatabase(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
     vectors = set(catalog.iterate_chunks_to_embed())
     put: list[int] = []
-    real = IndexCatalog.write_entry_and_chunks
+    real = CatalogDatabase.write_entry_and_chunks
 
-    def counting(self: IndexCatalog, entry: Any, chunks: Any, seq: int, **more: Any) -> Any:
+    def counting(self: CatalogDatabase, entry: Any, chunks: Any, seq: int, **more: Any) -> Any:
         put.append(len(chunks))
         return real(self, entry, chunks, seq, **more)
 
-    monkeypatch.setattr(IndexCatalog, "write_entry_and_chunks", counting)
+    monkeypatch.setattr(CatalogDatabase, "write_entry_and_chunks", counting)
     write(builder, [*long_one(200), {"type": "turn_start"}, asked("and now"), said("an ibis")])
     refresh(builder)
     assert sum(put) <= 8
@@ -262,7 +262,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.conversations.formats.jp import conversation_loader as parts
-from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import WorkspaceIndex, index_catalog
+from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import WorkspaceIndex, catalog_database
 from kbtui.workspace import Settings, open_workspace_at_root
 
 parts.MIN_BYTES_FOR_PARTS, parts.READ_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000
@@ -282,8 +282,8 @@ def dying(kind, call):
         return result
     return wrapped
 
-index_catalog.IndexCatalog.commit_transaction = dying("commit", index_catalog.IndexCatalog.commit_transaction)
-index_catalog.IndexCatalog.replace_citations = dying("cite", index_catalog.IndexCatalog.replace_citations)
+catalog_database.CatalogDatabase.commit_transaction = dying("commit", catalog_database.CatalogDatabase.commit_transaction)
+catalog_database.CatalogDatabase.replace_citations = dying("cite", catalog_database.CatalogDatabase.replace_citations)
 lexical.KeywordIndexWriter.commit_with_watermark = dying("lexical", lexical.KeywordIndexWriter.commit_with_watermark)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)
 WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()

@@ -156,9 +156,9 @@ def test_an_edit_keeps_the_numbers_of_unchanged_chunks(built: Builder) -> None:
 
 
 def numbers(builder: Builder) -> dict[str, int]:
-    from kbtui.index.index_catalog import IndexCatalog
+    from kbtui.index.catalog_database import CatalogDatabase
 
-    catalog = IndexCatalog(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
+    catalog = CatalogDatabase(IndexReader(builder.workspace.cache_dir).folder / "catalog.sqlite")
     return {
         chunk.id: chunk.number
         for entry in catalog.iterate_entries()
@@ -247,7 +247,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.index import WorkspaceIndex
-from kbtui.index import keyword_index as lexical; from kbtui.index import index_catalog
+from kbtui.index import keyword_index as lexical; from kbtui.index import catalog_database
 from kbtui.workspace import Settings, open_workspace_at_root
 
 where, count = sys.argv[2], int(sys.argv[3])
@@ -267,8 +267,8 @@ def dying(kind, call):
         return result
     return wrapped
 
-index_catalog.IndexCatalog.commit_transaction = dying("catalog", index_catalog.IndexCatalog.commit_transaction)
-index_catalog.IndexCatalog.write_entry_and_chunks = dying("put", index_catalog.IndexCatalog.write_entry_and_chunks)
+catalog_database.CatalogDatabase.commit_transaction = dying("catalog", catalog_database.CatalogDatabase.commit_transaction)
+catalog_database.CatalogDatabase.write_entry_and_chunks = dying("put", catalog_database.CatalogDatabase.write_entry_and_chunks)
 lexical.KeywordIndexWriter.commit_with_watermark = dying("lexical", lexical.KeywordIndexWriter.commit_with_watermark)
 lexical.KeywordIndexWriter.replace_entry_documents = dying("replace", lexical.KeywordIndexWriter.replace_entry_documents)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("replace", lexical.KeywordIndexWriter.update_chunk_documents)

@@ -410,13 +410,13 @@ def test_unreadable_subjects_are_a_line_and_the_others_still_come(
     assert learned.text == (
         '<subject "a">\nfine\n</subject>\n\n'
         '<subject "binary">\nSkipped "binary": it is a binary file.\n</subject>\n\n'
-        '<subject "gone">\nSkipped "gone": it has vanished.\n</subject>\n\n'
+        '<subject "gone">\nSkipped "gone": its file no longer exists.\n</subject>\n\n'
         '<subject "late">\n' + "x" * 8192 + "\0\n</subject>\n\n"
         '<subject "latin">\nSkipped "latin": it is not UTF-8 text (byte 3).\n</subject>\n\n'
         '<subject "shut">\nSkipped "shut": permission denied.\n</subject>'
     )
     alone = knowledge.learn("t", "gone")
-    assert (alone.text, alone.is_error) == ('Skipped "gone": it has vanished.', True)
+    assert (alone.text, alone.is_error) == ('Skipped "gone": its file no longer exists.', True)
 
 
 def test_a_subject_of_200_mb_is_a_line(build: Build, workspace_root: Path) -> None:

@@ -402,7 +402,7 @@ def test_links_that_multiply_are_cut(tmp_path: Path) -> None:
     (tmp_path / "t/in").symlink_to("../d0")
     found = scan_topic_directory(str(tmp_path), str(tmp_path / "t"))
     assert "in/s" in found.slugs
-    assert any("behind links" in message for message, _ in found.mistakes)
+    assert any("linked directories" in message for message, _ in found.mistakes)
 
 
 def test_names_that_are_no_text_are_left_out_with_a_message(

@@ -170,7 +170,7 @@ def test_several_hard_links_are_reported_by_doctor(built: Builder, tmp_path: Pat
     os.link(built.root / "docs/notes/one.md", tmp_path / "elsewhere.md")
     out, _, _ = on_pipe(["-w", str(built.root), "doctor", "--json"])
     said_ = [finding["message"] for finding in json.loads(out)]
-    assert [text for text in said_ if "notes/one: the file has more hard links" in text]
+    assert [text for text in said_ if "notes/one: the file has other hard links" in text]
 
 
 def test_names_that_differ_in_case_alone_are_all_reachable(built: Builder) -> None:

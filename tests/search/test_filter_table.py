@@ -17,7 +17,7 @@ from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.conversations.models import ConversationToolsAndModels
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.knowledge import load_knowledge
-from kbtui.search import SearchRequest, filter_definitions, query_suggestions
+from kbtui.search import SearchRequest, filter_definitions, query_completion
 from kbtui.search.filter_definitions import FilterDefinition
 from kbtui.search.search_pipeline import search_index
 from kbtui.tui.library_pane import parse_library_filter
@@ -93,7 +93,7 @@ def test_a_new_row_is_a_filter_of_search_library_entries_options_and_completion(
             main([command, "--help"])
         assert "--area AREA" in capfd.readouterr().out
         assert "--area\tonly this area" in complete_line(f"kbtui {command} --a").splitlines()
-    offered = query_suggestions.suggest_query_completions("ar", 2, load_knowledge(built.workspace))
+    offered = query_completion.list_query_completions("ar", 2, load_knowledge(built.workspace))
     assert ("area:", "only this area") in [(one.text, one.note) for one in offered]
 
 

@@ -62,10 +62,10 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
         found = ask("badger")
         assert found.hits
         assert found.notices == [Notice("meaning_only")]
-        assert found.as_json()["degraded"] == "no text contains these words; closest by meaning"
+        assert found.as_json()["degraded"] == "no keyword hits; showing the closest in meaning"
         assert format_search_messages(found.as_engine_message(), "badger") == [found.degraded]
         assert format_search_answer(found).startswith(
-            "No text contains these words; closest by meaning.\n"
+            "No keyword hits; showing the closest in meaning.\n"
         )
         assert ask("otter").notices == []
         assert ask("badger otter").notices == []

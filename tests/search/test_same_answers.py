@@ -15,13 +15,13 @@ from support import Builder, asked, content_of, end_engine, said
 
 from kbtui.engine import index_worker
 from kbtui.index import IndexReader, WorkspaceIndex
+from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.index_catalog import IndexCatalog
 from kbtui.index.vector_store import VectorStore, make_vector_filter_sql, move_vector_towards
 from kbtui.library import Library
 from kbtui.search import SearchRequest
-from kbtui.search.search_pipeline import make_vector_filters, search_index
+from kbtui.search.search_pipeline import get_vector_filter_arguments, search_index
 from kbtui.search.search_request_and_answer import SemanticRanking
 from kbtui.workspace import Settings, load_settings
 
@@ -69,9 +69,9 @@ class Bed:
 
     def refresh(self) -> None:
         self._index.refresh_index()
-        self._index.compact_keyword_indexes()
+        self._index.remove_stale_documents()
         folder = self._index.folder
-        catalog = IndexCatalog(folder / "catalog.sqlite")
+        catalog = CatalogDatabase(folder / "catalog.sqlite")
         remembered = EmbeddingCache(self._cache / "embeddings.sqlite", "m")
         self._store = VectorStore(folder / "vectors", "m", DIMENSION)
         assert (
@@ -108,7 +108,7 @@ class Bed:
             towards = move_vector_towards(
                 vector, self._store.get_first_chunk_vector(question.worded[:3])
             )
-            where = make_vector_filter_sql(**make_vector_filters(question))
+            where = make_vector_filter_sql(**get_vector_filter_arguments(question))
             return SemanticRanking(
                 self._store.search_nearest_chunks(
                     towards, where, question.depth, question.per_entry
@@ -213,10 +213,10 @@ def test_compacting_that_makes_way_loses_nothing(history: History, tmp_path: Pat
     index.refresh_index()
     before = content_of(cache)
     somebody_waits = True
-    assert index.compact_keyword_indexes() > 0, "it did not make way"
+    assert index.remove_stale_documents() > 0, "it did not make way"
     assert content_of(cache) == before
     somebody_waits = False
-    assert index.compact_keyword_indexes() == 0
+    assert index.remove_stale_documents() == 0
     assert content_of(cache) == before
     index.close()
 

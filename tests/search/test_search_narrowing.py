@@ -11,7 +11,7 @@ from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.knowledge import load_knowledge
 from kbtui.refs import parse_ref
 from kbtui.search import SearchAnswer, SearchRequest
-from kbtui.search.query_suggestions import suggest_query_completions
+from kbtui.search.query_completion import list_query_completions
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_pipeline import SemanticRanker, search_index
 from kbtui.search.search_request_and_answer import SemanticRanking
@@ -179,7 +179,7 @@ def test_while_one_types_an_unfinished_filter_is_no_mistake(
 def test_a_query_never_widens_what_it_may_see(held: tuple[Builder, IndexReader]) -> None:
     answered = ask(held, "engine topic:notes", topics=("guide",))
     assert answered.hits == []
-    assert "outside" in answered.mistakes[0].message
+    assert answered.mistakes[0].message == "topic: this search does not include notes"
     since = datetime(2020, 1, 1, tzinfo=UTC)
     assert refs(ask(held, "engine after:2000 in:subjects", since=since)) == {GUIDE, NOTE}
     assert ask(held, "engine in:subjects after:2000", until=since).hits == []
@@ -216,7 +216,7 @@ def test_what_is_begun_is_completed(
     held: tuple[Builder, IndexReader], typed: str, first: str
 ) -> None:
     builder, reader = held
-    suggestion = suggest_query_completions(
+    suggestion = list_query_completions(
         typed, len(typed), load_knowledge(builder.workspace), reader
     )[0]
     assert suggestion.text == first
@@ -229,10 +229,10 @@ def test_nothing_hidden_or_within_a_phrase_is_completed(
 ) -> None:
     builder, reader = held
     knowledge = load_knowledge(builder.workspace)
-    assert suggest_query_completions('"ti', 3, knowledge, reader) == []
-    types = {one.text for one in suggest_query_completions("type:", 5, knowledge, reader)}
+    assert list_query_completions('"ti', 3, knowledge, reader) == []
+    types = {one.text for one in list_query_completions("type:", 5, knowledge, reader)}
     assert types == {"conversation", "decision", "note"}
-    assert suggest_query_completions("engine ti more", 9, knowledge, reader)[0].end == 9
+    assert list_query_completions("engine ti more", 9, knowledge, reader)[0].end == 9
 
 
 # explanation
@@ -300,7 +300,9 @@ def test_more_like_this_finds_the_other_kind_and_never_itself(
     held: tuple[Builder, IndexReader],
 ) -> None:
     builder, reader = held
-    answered = find_similar_passages(builder.workspace, reader, parse_ref("notes/lance"))
+    answered = find_similar_passages(
+        builder.workspace, reader, parse_ref("notes/lance"), SearchRequest(per_entry=1)
+    )
     assert answered.hits
     assert "conversation" in {hit.kind for hit in answered.hits}
     assert not [hit for hit in answered.hits if hit.slug in {"lance", "inner", "off"}]

@@ -11,7 +11,7 @@ from kbtui.sources.source_definitions import find_next_cron_time
 from kbtui.sources.source_runner import lock_source
 from kbtui.sources.source_scheduler import SourceScheduler, find_source_due_time, list_due_sources
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import SourceRunRecord
+from kbtui.userdata.user_data_store import SourceRunRecord
 
 HOUR, DAY = 3600.0, 86_400.0
 

@@ -30,7 +30,7 @@ class Indexed(WithoutEngine):
         """Update the index from the files."""
         self._index.refresh_index()
 
-    def retry_embedding(self, wait: float = 30.0) -> None:
+    def retry_failed_files_and_passages(self, wait: float = 30.0) -> None:
         """Retry failed entries, as the engine does."""
         self._index.refresh_index(retry=True)
 

@@ -112,7 +112,7 @@ async def test_citations_are_copied_as_markdown_and_as_json(book: Builder) -> No
         await tui.press("3", "c")
         await tui.until("Copied the citations of jp-c17800000001:1 as Markdown")
         lines = tui.app.clipboard.split("\n")
-        assert lines[0] == "Sources of `jp-c17800000001:1`:"
+        assert lines[0] == "Citations of `jp-c17800000001:1`:"
         assert lines[2].startswith("1. `project/start`")
         await tui.press("J")
         await tui.until("as JSON")
@@ -150,5 +150,5 @@ async def test_a_conversation_is_exported_with_its_sources(book: Builder, tmp_pa
         await tui.until(lambda: target.read_text() != "mine")
     text = target.read_text()
     assert text.startswith("# First steps\n")
-    assert "## Sources\n\n- `project/start`" in text
+    assert "## Citations\n\n- `project/start`" in text
     assert "The user is new here" not in text, "reasoning only when asked for"

@@ -26,7 +26,7 @@ async def test_it_follows_the_turn_one_reads_and_says_why_it_is_empty(book: Buil
         await tui.open(TALK)
         await tui.press("n", "n")
         await tui.until(lambda: tui.rows("citations-list")[0] == "USED IN TURN 2")
-        assert "No searches or tool" in tui.text
+        assert "No tool calls in" in tui.text
 
 
 async def test_a_turn_that_looked_and_found_nothing_says_that(book: Builder) -> None:
@@ -44,7 +44,7 @@ async def test_a_turn_that_looked_and_found_nothing_says_that(book: Builder) -> 
     )
     async with running(book.root) as tui:
         await tui.open("jp-c17800000007")
-        await tui.until("The lookups in")
+        await tui.until("The tool calls in")
         await tui.press("n", "n")
         await tui.until("The tool call read no")
 

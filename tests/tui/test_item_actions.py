@@ -28,7 +28,7 @@ TALK = "jp-c17800000001"
         ("doctor", "doctor"),
         ("workshop", "workshop"),
         ("insights", "insights"),
-        ("why isn't", "results.why"),
+        ("explain missing", "results.why"),
         ("export", "export"),
         ("open link", "reader.link"),
         ("quit", "quit"),

@@ -120,7 +120,7 @@ async def test_a_citation_that_is_opened_right_after_another_turn_is_that_turns(
     monkeypatch.setattr(citations_pane, "TURN_DELAY_SECONDS", 1.0)
     async with running(book.root) as tui:
         await tui.open("jp-c17800000001:3")
-        await tui.until("No searches or tool")
+        await tui.until("No tool calls in")
         await at_once(tui, "N", "N", "3", "enter")
         await tui.until(lambda: tui.main.navigator.shown.key == "project/start")
 

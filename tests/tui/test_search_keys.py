@@ -174,21 +174,23 @@ async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
 ) -> None:
     async with running(book.root) as tui:
         await tui.until("keywords only: not in this test")
-        tui.main.sync.stop_listening_to_engine()
+        tui.main.change_listener.stop_listening_to_engine()
         status: Any = tui.main.status
         status.show_engine_event({"event": "ready", "lexical": False})
-        tui.main.sync.handle_engine_event(
+        tui.main.change_listener.handle_engine_event(
             {"event": "progress", "phase": "keywords", "done": 5, "total": 80}
         )
         await tui.press("slash")
         await tui.type("xyzzyplugh")
         await tui.until("indexing 5 of 80")
-        tui.main.sync.handle_engine_event(
+        tui.main.change_listener.handle_engine_event(
             {"event": "progress", "phase": "keywords", "done": 60, "total": 80}
         )
         await tui.until("indexing 60 of 80")
         # The engine is killed, so the search waits for it no longer.
-        tui.main.sync.handle_engine_event({"event": "gone", "reason": "the engine went away"})
+        tui.main.change_listener.handle_engine_event(
+            {"event": "gone", "reason": "the engine went away"}
+        )
         tui.main.search.query = ""
         tui.main.search.search_new_query("xyzzyplug")
         await tui.until("No results.")

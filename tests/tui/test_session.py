@@ -13,7 +13,7 @@ from kbtui.refs import parse_ref
 from kbtui.tui.app import TuiStartOptions
 from kbtui.tui.main.document_navigator import NavigationHistory
 from kbtui.tui.main.saved_session import (
-    TARGETS_MOST,
+    MAX_TARGETS,
     SavedSession,
     load_saved_session,
     save_session,
@@ -185,7 +185,7 @@ refs = st.sampled_from(
 )
 
 
-@given(st.lists(refs, min_size=1, max_size=3 * TARGETS_MOST), st.integers(0, 400))
+@given(st.lists(refs, min_size=1, max_size=3 * MAX_TARGETS), st.integers(0, 400))
 def test_the_way_back_comes_back_around_where_one_was(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], at: int
 ) -> None:
@@ -203,4 +203,4 @@ def test_the_way_back_comes_back_around_where_one_was(
     found = load_saved_session(library)
     assert found is not None
     assert found.history.current_target == trail.current_target
-    assert len(found.history.targets) == min(len(places), TARGETS_MOST)
+    assert len(found.history.targets) == min(len(places), MAX_TARGETS)

@@ -72,7 +72,7 @@ async def test_what_somebody_else_declared_is_looked_at_before_it_runs(papers: B
         for words in (
             "read papers",
             "below docs/project/papers/",
-            "only when you start it",
+            "only manually",
             'file = "papers"',
         ):
             assert words in shown
@@ -129,7 +129,7 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await tui.press("e")
         await fill(tui, cron="")
         await tui.until("Changed papers")
-        await tui.until("only when you start it")
+        await tui.until("only manually")
         assert load_source_definitions(papers.workspace).find_source("papers").cron is None
         await tui.press("d")
         await tui.until("remove it, keep its 2 documents")
@@ -241,7 +241,7 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
 
 def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     from kbtui.sources.source_definitions import parse_source_table
-    from kbtui.tui.sources.source_pages import SourceStatus, describe_source_actions
+    from kbtui.tui.sources.source_rows_and_details import SourceStatus, describe_source_actions
 
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",
              "cron": "* * * * *"}  # fmt: skip

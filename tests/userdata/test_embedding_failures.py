@@ -9,10 +9,10 @@ import pytest
 from index_without_engine import indexed
 from support import Builder
 
+from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.entry_query import EntryFilter, query_entry_page
-from kbtui.index.index_catalog import IndexCatalog
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.vector_store import VectorStore
 
@@ -30,7 +30,7 @@ class Choking:
 
 
 def embed(builder: Builder, reader: IndexReader, encoder: Choking) -> int:
-    catalog = IndexCatalog(reader.folder / "catalog.sqlite")
+    catalog = CatalogDatabase(reader.folder / "catalog.sqlite")
     remembered = EmbeddingCache(builder.workspace.cache_dir / "embeddings.sqlite", "model-1")
     store = VectorStore(reader.folder / "vectors", "model-1", 4)
     try:

@@ -11,7 +11,11 @@ from index_without_engine import indexed
 from support import Builder, asked, called, said
 
 from kbtui.errors import IndexUnavailable, UsageError
-from kbtui.index.embedding_status import EmbeddingStatusWriter, read_embedding_status
+from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.entries_without_vectors import (
+    EntriesWithoutVectorsWriter,
+    read_entries_without_vectors,
+)
 from kbtui.index.entry_query import (
     EntryFilter,
     EntryPage,
@@ -19,7 +23,6 @@ from kbtui.index.entry_query import (
     query_entry_page,
     serialize_entry_chunks,
 )
-from kbtui.index.index_catalog import IndexCatalog
 
 DAY = 86_400.0
 
@@ -156,8 +159,8 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     with indexed(builder) as reader:
         rows = query_entry_page(builder.workspace, reader, EntryFilter()).entries
         ids = {row.ref: row.id for row in rows}
-        writer = EmbeddingStatusWriter(reader.folder)
-        seq = IndexCatalog(reader.folder / "catalog.sqlite").get_last_transaction_number()
+        writer = EntriesWithoutVectorsWriter(reader.folder)
+        seq = CatalogDatabase(reader.folder / "catalog.sqlite").get_last_transaction_number()
         writer.record_entries_without_vectors(seq, "model-1", list(ids.values()))
         writer.mark_entries_embedded([ids["guide/start"], ids["ops/page"]])
         writer.mark_entry_embedding_failed(ids["guide/end"], "the model choked")
@@ -173,13 +176,13 @@ def test_status_is_what_the_backlog_stored(builder: Builder) -> None:
     assert statuses()["guide/start"] == "ready"
     # A failure stays one until it has been tried again.
     with indexed(builder) as reader:
-        writer = EmbeddingStatusWriter(reader.folder)
+        writer = EntriesWithoutVectorsWriter(reader.folder)
         writer.record_entries_without_vectors(
-            IndexCatalog(reader.folder / "catalog.sqlite").get_last_transaction_number(),
+            CatalogDatabase(reader.folder / "catalog.sqlite").get_last_transaction_number(),
             "model-1",
             [ids["guide/end"]],
         )
-        assert read_embedding_status(reader.folder).missing == {
+        assert read_entries_without_vectors(reader.folder).missing == {
             ids["guide/end"]: "the model choked"
         }
         writer.mark_entries_embedded([ids["guide/end"]])

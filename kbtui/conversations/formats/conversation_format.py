@@ -52,7 +52,7 @@ class DecodedTurns(NamedTuple):
 
 
 class StoredConversation(Protocol):
-    """The files of one conversation, found but not read."""
+    """A conversation that has been found on disk but not read."""
 
     id: str
     is_archived: bool
@@ -84,7 +84,7 @@ class ConversationFormat(ABC):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
-        """Find every conversation of a workspace, or the one with the id `only`."""
+        """Return all conversations, or only the one with the id `only`, and all unusable directories."""
 
     @abstractmethod
     def load_conversation(self, info: ConversationInfo) -> Conversation:
@@ -95,7 +95,7 @@ class ConversationFormat(ABC):
         return []
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
-        """Count the unreadable conversations that the agent moved away, by directory."""
+        """Return the number of conversations in each trash directory, where the agent moves damaged ones."""
         return {}
 
     def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
@@ -122,7 +122,7 @@ class ConversationFormat(ABC):
     def load_conversation_part(
         self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
     ) -> ConversationPart | None:
-        """Load about `size` bytes, but at least one turn, from `mark` on.
+        """Load the turns that follow `mark`: about `size` bytes, but at least one turn.
 
         Returns None if the conversation must be loaded whole.
         """

@@ -27,7 +27,7 @@ from kbtui.tui.entries.entry_table import (
     make_entry_table_headings,
     read_entry_pages,
 )
-from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
+from kbtui.tui.entries.subject_file_actions import SubjectFileActions
 from kbtui.tui.external_programs import open_web_address_in_browser
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.clipboard import copy_text_to_clipboards
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 
 PREVIEW_CHARACTERS = 200
-CITATIONS_MOST = 500
+MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 DETAIL_DELAY = 0.08
 """How many seconds to wait after the last change of the selection or the filter before reading."""
@@ -175,14 +175,14 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     blocks: list[DocumentBlock] = [HeadingBlock("cites", heading, count, above=1)]
     if not citations:
         blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
-    for number, citation in enumerate(citations[:CITATIONS_MOST]):
+    for number, citation in enumerate(citations[:MAX_CITATIONS]):
         when = format_time_with_date(citation.timestamp, now) if citation.timestamp else ""
         title = f"  {one_line(citation.source_title)}"
         left = [(citation.source, "link"), (title, ""), (f"  {citation.how}", "dim")]
         key = f"cite:{number}:{citation.source}"
         blocks.append(HeadingBlock(key, left, [(when, "dim")], link=citation.source))
-    if len(citations) > CITATIONS_MOST:
-        more = f"and {len(citations) - CITATIONS_MOST:,} more"
+    if len(citations) > MAX_CITATIONS:
+        more = f"and {len(citations) - MAX_CITATIONS:,} more"
         blocks.append(ParagraphBlock("further", [(more, "dim")]))
     return blocks
 
@@ -217,7 +217,7 @@ class EntriesScreen(ListDetailScreen):
         self.filter = LabeledInput("entry-filter", "filter")
         self.filter.display = True
         self.loaded: LoadedEntryRows | None = None
-        self.writer = SubjectFileEditor(
+        self.subject_actions = SubjectFileActions(
             self, library, self.show_message, self._reload_and_select_entry
         )
         self._clock = clock
@@ -466,15 +466,15 @@ class EntriesScreen(ListDetailScreen):
 
     def action_create_subject(self) -> None:
         entry = self.list.selected_entry
-        self.writer.create_subject_file(topic=entry.topic if entry else None)
+        self.subject_actions.create_subject_file(topic=entry.topic if entry else None)
 
     def action_edit_subject(self) -> None:
         if (entry := self._require_selected_subject()) is not None:
-            self.writer.edit_subject(self._parse_entry_ref(entry))
+            self.subject_actions.edit_subject(self._parse_entry_ref(entry))
 
     def action_remove_subject(self) -> None:
         if (entry := self._require_selected_subject()) is not None:
-            self.writer.remove_subject(self._parse_entry_ref(entry))
+            self.subject_actions.remove_subject(self._parse_entry_ref(entry))
 
     def _require_selected_subject(self) -> EntryRow | None:
         """Return the selected entry; if it is a conversation, show a message and return None."""
@@ -495,7 +495,7 @@ class EntriesScreen(ListDetailScreen):
             self.show_message("retried; entries that failed again are still marked with !")
             self.action_reload()
 
-        self.run_in_thread(self.library.retry_embedding, show_retry_result)
+        self.run_in_thread(self.library.retry_failed_files_and_passages, show_retry_result)
 
     def action_back(self) -> None:
         if self.focused is self.filter.input or self.is_detail_pane_focused:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 PAGE_ROWS = 200
-PAGE_ROWS_MOST = 5000
+MAX_PAGE_ROWS = 5000
 """The maximum number of rows in a page.
 
 Reading a page visits all entries, so reading a long list in a few large pages is faster.
@@ -63,7 +63,7 @@ def read_entry_pages(
             wanted,
             cursor=cursor,
             limit=goal - len(rows),
-            most=PAGE_ROWS_MOST,
+            most=MAX_PAGE_ROWS,
             vectors=library.settings.model != "off",
             now=now.timestamp(),
             is_given_up=lambda: call.cancelled,

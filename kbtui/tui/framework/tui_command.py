@@ -13,6 +13,8 @@ from kbtui.tui.framework.styled_text import measure_cell_width
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from textual.binding import BindingType
+
     from kbtui.tui.framework.styled_text import Spans
 
 
@@ -143,3 +145,10 @@ MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
 """The commands for moving in a list or document; every widget that scrolls has these actions."""
 
 MOVE_BINDINGS = make_textual_bindings(MOVE_COMMANDS)
+
+
+def make_list_bindings(action: str, *, priority: bool = False) -> list[BindingType]:
+    """Return bindings of the keys that call `action` to move in a list while an input keeps the focus."""
+    up, down = "'scroll_pages', -1", "'scroll_pages', 1"
+    moves = {"down,ctrl+n": "'down'", "up": "'up'", "pagedown": down, "pageup": up}
+    return [Binding(key, f"{action}({moves[key]})", show=False, priority=priority) for key in moves]

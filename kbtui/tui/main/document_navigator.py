@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 BIG_CONVERSATION_BYTES = 2 << 20
 """If a conversation has at least this size, its beginning is shown before the rest is read."""
-WARM_BLOCKS = 20
-"""How many blocks the loading thread lays out, so that it also imports the modules that drawing needs."""
+FIRST_BLOCKS = 20
+"""How many blocks the loading thread lays out, so that the first paint is fast."""
 
 _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
@@ -60,8 +60,8 @@ class DocumentNavigator:
     """Loads documents and shows them in the reader.
 
     It calls `on_opened(document, target, is_reload)` for every document that the reader shows.
-    `is_reload` says that `document` is a new version of the document that was shown before.
-    `open_in_front` shows a target and focuses the reader.
+    `is_reload` says whether `document` is a new version of the document that was shown before.
+    `open_and_focus` shows a target and focuses the reader.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class DocumentNavigator:
         pane: ReaderPane,
         status: StatusBar,
         on_opened: Callable[[ReaderDocument, NavigationTarget, bool], None],
-        open_in_front: Callable[[NavigationTarget], None],
+        open_and_focus: Callable[[NavigationTarget], None],
     ) -> None:
         self._library = library
         self._clock = clock
         self._pane = pane
         self._status = status
         self._on_opened = on_opened
-        self._open_in_front = open_in_front
+        self._open_and_focus = open_and_focus
         self._lookup_worker = LatestOnlyWorker(pane)
         self._open_worker = LatestOnlyWorker(pane, drop=self._free_unwanted_document)
         self._reload_worker = LatestOnlyWorker(pane, drop=self._free_unwanted_document)
@@ -95,7 +95,7 @@ class DocumentNavigator:
         self._home_note = ""
         """A remark on the home page, shown until the reader shows another page."""
         self.is_opening = False
-        """Whether a target is loading and the reader still shows nothing of it."""
+        """Whether a target is loading and nothing of it is shown yet."""
         self.shown: NavigationTarget | None = None
         """The target that the reader shows; a preview of a hit is not in `history`."""
 
@@ -269,7 +269,7 @@ class DocumentNavigator:
     def _look_up_and_open_reference(self, text: str, on_error: Callable[[Exception], None]) -> None:
         self._lookup_worker.submit_call(
             lambda: make_navigation_target(self._library.resolve_reference(text)),
-            self._open_in_front,
+            self._open_and_focus,
             on_error,
         )
 
@@ -339,7 +339,7 @@ class DocumentNavigator:
 
 
 def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:
-    for block in document.blocks[:WARM_BLOCKS]:
+    for block in document.blocks[:FIRST_BLOCKS]:
         if isinstance(block, TextBlock):
             block.make_block_lines_with_lead(80)
     return document

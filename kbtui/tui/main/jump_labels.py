@@ -91,9 +91,9 @@ def _find_visible_link_targets(
 
 
 class JumpLabelScreen(StyledScreen):
-    """A copy of the screen below with labels; it returns the function of the label that the user types.
+    """A copy of the screen below, with labels; its result is the function of the label that is typed.
 
-    Any other key cancels, and so does a click.
+    Any other key or a click cancels.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class JumpLabelScreen(StyledScreen):
         return strip
 
     def on_key(self, event: events.Key) -> None:
-        """Add the typed letter, and go where a complete label leads."""
+        """Add the typed letter; if a label is complete, go to its target."""
         event.stop()
         event.prevent_default()
         self._typed += event.character or " "

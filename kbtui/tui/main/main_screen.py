@@ -65,7 +65,7 @@ class MainScreen(StyledScreen):
     * `navigator` opens documents in the reader.
     * `items` runs commands on the selected or open item.
     * `search` runs searches and shows the results.
-    * `sync` follows changes of files and events of the engine.
+    * `change_listener` follows changes of files and events of the engine.
     * `session` saves and restores the state of the screen.
     """
 
@@ -114,7 +114,7 @@ class MainScreen(StyledScreen):
         )
         self.items = SelectedItemActions(context)
         self.search = SearchController(context, self.items, self.hints)
-        self.sync = WorkspaceChangeListener(context, self.search)
+        self.change_listener = WorkspaceChangeListener(context, self.search)
         wanted = open_ref or first
         first_target = make_navigation_target(wanted) if wanted else HOME
         must_reopen = open_ref is None and not fresh
@@ -156,7 +156,7 @@ class MainScreen(StyledScreen):
         yield self.hints
 
     def on_mount(self) -> None:
-        """Focus a pane, and start reading after the first paint."""
+        """Focus a pane; after the first paint, open a document and read the library."""
         self.hints.keymap = self.navigator.keymap = self.configured_keys
         if self._plain:
             self.add_class("plain", "zoomed")
@@ -174,12 +174,12 @@ class MainScreen(StyledScreen):
             more = f" ({len(notices)} problems{shown})" if len(notices) > 1 else ""
             self.status.flash_message(f"{notices[0]}{more}", "warning")
         self.session.restore_session_or_open_first_target()
-        self.sync.read_lists_and_listen_to_engine()
+        self.change_listener.read_lists_and_listen_to_engine()
 
     def on_unmount(self) -> None:
         """Save the session, and stop listening to the engine."""
-        self.session.save_session_if_worthwhile()
-        self.sync.stop_listening_to_engine()
+        self.session.save_session_on_exit()
+        self.change_listener.stop_listening_to_engine()
 
     def clear_refused_key_message(self) -> None:
         """Remove a message that says why the last key did nothing."""
@@ -273,12 +273,12 @@ class MainScreen(StyledScreen):
             self.search.repeat_search()
         self.citations_pane.load_citing_turns()
         target = self.navigator.shown
-        if self.sync.may_event_concern_entry(target.ref if target else None, event):
+        if self.change_listener.may_event_concern_entry(target.ref if target else None, event):
             self.navigator.reload_shown_document()
 
     def action_reload(self) -> None:
-        """Read the lists and the document from disk again."""
-        self.sync.read_library_lists()
+        """Read the library and the document from disk again."""
+        self.change_listener.read_library_lists()
         if self.navigator.shown:
             self.navigator.reload_shown_document()
 
@@ -460,7 +460,7 @@ class MainScreen(StyledScreen):
         )
 
     def action_open_prompt_workshop(self) -> None:
-        """Open the prompt workshop, and select the item there."""
+        """Open the prompt workshop, and select the current item in it."""
         from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
 
         reference = self.items.get_selected_reference()
@@ -494,11 +494,11 @@ class MainScreen(StyledScreen):
 
     def action_create_entry(self) -> None:
         """Create an entry, and open it."""
-        from kbtui.tui.entries.subject_file_editor import SubjectFileEditor
+        from kbtui.tui.entries.subject_file_actions import SubjectFileActions
 
         def open_new_entry(name: str) -> None:
             ref = parse_ref(name, lambda topic, slug: f"{topic}/{slug}" == name)
             self.open_returned_reference(ref)
 
-        editor = SubjectFileEditor(self, self.library, self.status.flash_message, open_new_entry)
-        editor.create_subject_file()
+        actions = SubjectFileActions(self, self.library, self.status.flash_message, open_new_entry)
+        actions.create_subject_file()

@@ -79,7 +79,7 @@ class PaneLayout:
         self._screen.set_focus(target)
 
     def show_pane(self, name: str | None) -> None:
-        """Unfold a pane; if the terminal has room for only one pane, show this one."""
+        """Unfold a pane; if the terminal has room for only one pane, show this pane."""
         if name is None:
             return
         screen = self._screen

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 STATE_NAME = "tui"
 """The name of the session in the user data."""
-TARGETS_MOST = 50
-"""How many targets of the history are saved at most."""
+MAX_TARGETS = 50
+"""The maximum number of targets saved from the history."""
 SAVE_SECONDS = 3.0
 """How long after a change the session is saved."""
 
@@ -67,8 +67,8 @@ def save_session(library: Library, session: SavedSession) -> None:
 
     state = vars(session).copy()
     history: NavigationHistory = state.pop("history")
-    first = max(0, min(history.at - TARGETS_MOST // 2, len(history.targets) - TARGETS_MOST))
-    targets = history.targets[first : first + TARGETS_MOST]
+    first = max(0, min(history.at - MAX_TARGETS // 2, len(history.targets) - MAX_TARGETS))
+    targets = history.targets[first : first + MAX_TARGETS]
     state |= {
         "places": [_serialize_navigation_target(one) for one in targets],
         "at": history.at - first,
@@ -165,7 +165,7 @@ class SavedSessionManager:
         main.navigator.history = session.history
         main.panes.library.state.hidden = session.hidden
         if session.expanded is not None:
-            main.panes.library.restore_unfolded_rows(session.expanded)
+            main.panes.library.unfold_rows_of_saved_session(session.expanded)
         main.panes.restore_pane_layout(session.folded, session.widths)
         app = main.screen.app
         if session.theme in app.available_themes and not main.library.settings.theme:
@@ -187,8 +187,8 @@ class SavedSessionManager:
             lambda: save_session(library, session), lambda _: None, lambda _: None
         )
 
-    def save_session_if_worthwhile(self) -> None:
-        """Save the session, unless it was not restored and the user has changed nothing."""
+    def save_session_on_exit(self) -> None:
+        """Save the session if it was restored, or if the user opened several targets or changed the layout."""
         if not self._is_on or not self._main.navigator.history.targets:
             return
         session = self._capture_session()

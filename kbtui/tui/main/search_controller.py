@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widgets import Input
 
-    from kbtui.search.query_suggestions import QuerySuggestion
+    from kbtui.search.query_completion import QueryCompletion
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
@@ -47,7 +47,7 @@ LOG_DELAY_SECONDS = 2.0
 """How long a query must stay unchanged to be logged; opening a hit logs the query immediately."""
 PREVIEW_DELAY_SECONDS = 0.12
 """How long a hit must stay selected before the reader shows it."""
-SUGGESTIONS_MOST = 8
+MAX_SUGGESTIONS = 8
 
 
 class SearchController:
@@ -66,7 +66,7 @@ class SearchController:
         self.query = ""
         self.mode: Mode = "hybrid"
         self._answered_request: SearchRequest | None = None
-        """The search request that returned the hits on the screen; None if no query did."""
+        """The search request whose hits are on the screen; None if they are not from a query."""
         self._keyword_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
         self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=CallCancellation)
         self._timer: Timer | None = None
@@ -98,7 +98,7 @@ class SearchController:
 
     @property
     def is_opening_hit(self) -> bool:
-        """Whether a hit is being opened, or is opened as soon as the search finds one."""
+        """Whether a hit is being opened, or will be opened as soon as the search finds one."""
         is_searching = self._is_full_search_pending or self._keyword_worker.has_pending_result
         return self._is_opening_hit or (self._must_open_first and is_searching)
 
@@ -256,7 +256,7 @@ class SearchController:
         request = self._make_search_request(mode=self.mode, partial=False)
         unfinished = self._make_search_request(mode=self.mode, partial=True)
 
-        def search_also_half_typed_word() -> SearchAnswer:
+        def search_with_partial_fallback() -> SearchAnswer:
             # `origin=None` keeps the search out of the query log; `log_current_query` logs it later.
             answer = self._library.search(request, origin=None)
             if answer.hits and not answer.has_notice("meaning_only"):
@@ -271,7 +271,7 @@ class SearchController:
             return wider
 
         self._full_worker.submit_call(
-            search_also_half_typed_word, self._show_full_search_answer, self._report_search_failure
+            search_with_partial_fallback, self._show_full_search_answer, self._report_search_failure
         )
 
     def _show_full_search_answer(self, answer: SearchAnswer) -> None:
@@ -308,7 +308,7 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        A longer form of the last logged query replaces it, unless the hits of that query were used.
+        If the query continues the last logged one, it replaces that one unless its hits were used.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:
@@ -480,26 +480,26 @@ class SearchController:
             self._hints.suggestions = []
             return
         self._suggestion_worker.submit_call(
-            lambda: self._find_query_suggestions(text, cursor),
-            lambda found: self._show_query_suggestions(entry, text, cursor, found),
-            lambda error: self._show_query_suggestions(entry, text, cursor, []),
+            lambda: self._find_query_completions(text, cursor),
+            lambda found: self._show_query_completions(entry, text, cursor, found),
+            lambda error: self._show_query_completions(entry, text, cursor, []),
         )
 
-    def _find_query_suggestions(self, text: str, cursor: int) -> list[QuerySuggestion]:
-        from kbtui.search.query_suggestions import suggest_query_completions
+    def _find_query_completions(self, text: str, cursor: int) -> list[QueryCompletion]:
+        from kbtui.search.query_completion import list_query_completions
 
         # Until a search has returned, suggest only filters and topics, instead of building an index.
         has_index = self._pane.answer is not None
         reader = self._library.open_index_reader(0.0) if has_index else None
-        return suggest_query_completions(text, cursor, self._library.load_knowledge(), reader)
+        return list_query_completions(text, cursor, self._library.load_knowledge(), reader)
 
-    def _show_query_suggestions(
-        self, entry: Input, text: str, cursor: int, found: list[QuerySuggestion]
+    def _show_query_completions(
+        self, entry: Input, text: str, cursor: int, found: list[QueryCompletion]
     ) -> None:
         if entry.value != text:
             return
         spans: Spans = [("Tab", "key"), (" completes: ", "dim")]
-        for number, suggestion in enumerate(found[:SUGGESTIONS_MOST]):
+        for number, suggestion in enumerate(found[:MAX_SUGGESTIONS]):
             spans += [("  " if number else "", ""), (one_line(suggestion.text), "strong")]
             if suggestion.note:
                 spans.append((f" {one_line(suggestion.note)}", "dim"))

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.reader.document_links import DocumentLink
-    from kbtui.userdata.userdata import Bookmark
+    from kbtui.userdata.user_data_store import Bookmark
 
 T = TypeVar("T")
 
@@ -61,18 +61,18 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
 
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
-SEARCH_DEPTH, FILES_MOST = 3, 2_000
-"""How many levels of a directory, and about how many files, are searched for text files."""
+SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
+"""How many levels of directories, and roughly how many files, are searched for text files."""
 
 
 class SelectedItemActions:
-    """Runs commands on the selected row of the focused list, or on the reader's current line (the item)."""
+    """Runs commands on the item: the selected row of the focused list, or the reader's current line."""
 
     def __init__(self, main: MainScreenContext) -> None:
         self._main = main
         self._worker = LatestOnlyWorker(main.screen)
         self.is_asking = False
-        """Whether a dialog is about to open, which later keys must wait for."""
+        """Whether a dialog is about to open; later keys wait for it."""
 
     # the item
 
@@ -276,7 +276,7 @@ class SelectedItemActions:
         ref = parse_ref(reference)
         if ref.kind != "subject":
             key = find_key_label_of_command("copy_more", main.screen.configured_keys)
-            hint = f" Press {key} to copy this." if key else ""
+            hint = f" Press {key} to copy its text." if key else ""
             main.status.flash_message(f"Only subject files can be edited here.{hint}", "warning")
             return
         try:
@@ -324,14 +324,14 @@ class SelectedItemActions:
             else:
                 write_if_confirmed("y")
 
-        included = "What to include (sources are always included)."
+        included = "What to include (citations are always included)."
         default_path = str(Path.cwd() / f"{conversation}.md")
         fields = (
             FormField("what", "what", "messages", included, tuple(EXPORTED_KINDS)),
             FormField("path", "file", default_path, "The file to write."),
         )
         dialog = FormDialog(
-            f"Export {conversation} with its sources",
+            f"Export {conversation} with its citations",
             fields,
             lambda values: prepare_conversation_export(library, conversation, values),
             lambda error: format_error_on_one_line(error, library.workspace.root),
@@ -347,7 +347,7 @@ class SelectedItemActions:
         contents = main.navigator.contents
         reason = ""
         if contents is None:
-            reason = "the lists are still being read"
+            reason = "the library is still being read"
         elif contents.listings:
             reason = "there are topics already"
         elif contents.problems:
@@ -384,7 +384,7 @@ class SelectedItemActions:
 def prepare_conversation_export(
     library: Library, conversation: str, values: FormValues
 ) -> tuple[Path, str]:
-    """Return the path and the text for the export form; raise `KbtuiError` if the path is invalid."""
+    """Return the path and the text to write for a completed form; raise `KbtuiError` if the path is invalid."""
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
     from kbtui.citations.citation_export import format_conversation_markdown
 
@@ -463,7 +463,7 @@ def _count_text_files(directory: Path) -> int:
         seen += len(files)
         count += sum(name.lower().endswith(TEXT_SUFFIXES) for name in files)
         depth = len(Path(folder).relative_to(directory).parts)
-        stop = depth >= SEARCH_DEPTH or seen > FILES_MOST
+        stop = depth >= SEARCH_DEPTH or seen > MAX_SEARCHED_FILES
         folders[:] = [] if stop else [name for name in folders if not name.startswith(".")]
     return count
 

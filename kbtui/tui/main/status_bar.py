@@ -52,7 +52,7 @@ class StatusBar(StyledWidget):
         self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
         self._index_role = "dim"
         self._first_index_by = ""
-        """Who builds the first index: "engine", or "alone" for this process; "" if nobody, or if unknown."""
+        """Who builds the first index: "engine", or "alone" for this process; "" if nobody does or it is unknown."""
         self._was_ready = False
         self._last_ready_event: EngineEvent = {}
 
@@ -99,7 +99,7 @@ class StatusBar(StyledWidget):
             so_far = f": {progress}" if progress else ""
             return f"Building the first index{so_far}. Results appear when it is ready."
         if self._first_index_by == "alone" and not has_answer:
-            return "No index yet and no engine running. Building a temporary keyword index …"
+            return "No index yet, and no engine is running. Building a temporary keyword index …"
         return ""
 
     # the engine's events
@@ -134,7 +134,7 @@ class StatusBar(StyledWidget):
         phase = PHASES.get(str(event.get("phase")), "indexing")
         text = f"{phase} {done:,} of {total:,}"
         if reason := event.get("waits"):
-            text += f"; waiting, {one_line(str(reason))}"
+            text += f"; paused because {one_line(str(reason))}"
         elif left := event.get("seconds_left"):
             text += f", {_format_time_left(float(left))} left"
         self._activities["index"] = text

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.search_controller import SearchController
 
-NAMED_CONVERSATIONS_MOST = 500
+MAX_NAMED_CONVERSATIONS = 500
 """If an event of the engine names this many changed conversations, others may have changed too."""
 CHECK_SECONDS = 2.0
-"""The time between checks that the workspace still exists."""
+"""The interval in seconds at which kbtui checks whether the workspace still exists."""
 
 
 class WorkspaceChangeListener:
@@ -37,7 +37,7 @@ class WorkspaceChangeListener:
         self._stop_listening: Callable[[], None] | None = None
 
     def read_lists_and_listen_to_engine(self) -> None:
-        """Read the lists and listen to the engine; start the engine if it is not running."""
+        """Read the library and listen to the engine; start the engine if it is not running."""
         self.read_library_lists()
         self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace_exists)
 
@@ -102,13 +102,13 @@ class WorkspaceChangeListener:
         if ref is None or ref.kind != "conversation":
             return True
         changed = event.get("conversations") or []
-        return ref.conversation in changed or len(changed) >= NAMED_CONVERSATIONS_MOST
+        return ref.conversation in changed or len(changed) >= MAX_NAMED_CONVERSATIONS
 
     # the library's lists
 
     def read_library_lists(self) -> None:
         """Read topics, subjects and conversations in a background thread, and show them."""
-        self._main.status.set_activity_text("lists", "reading lists …")
+        self._main.status.set_activity_text("lists", "reading the library …")
         self._details_worker.discard_pending_results()
 
         def read_snapshot_if_possible() -> LibrarySnapshot | None:
@@ -140,11 +140,11 @@ class WorkspaceChangeListener:
     def _read_snapshot_details(self, snapshot: LibrarySnapshot) -> None:
         self._details_worker.submit_call(
             lambda: self._snapshot_reader.read_snapshot_details(snapshot),
-            self._show_or_continue_details,
+            self._handle_received_details,
             self._report_list_failure,
         )
 
-    def _show_or_continue_details(self, snapshot: LibrarySnapshot) -> None:
+    def _handle_received_details(self, snapshot: LibrarySnapshot) -> None:
         if (
             snapshot.has_unread_details
             and not self._main.panes.library.needs_conversation_summaries
@@ -156,4 +156,4 @@ class WorkspaceChangeListener:
 
     def _report_list_failure(self, error: Exception) -> None:
         self._main.status.set_activity_text("lists", None)
-        self._main.status.flash_message(f"cannot read the lists: {error}", "error")
+        self._main.status.flash_message(f"cannot read the library: {error}", "error")

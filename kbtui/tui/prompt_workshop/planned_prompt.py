@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from kbtui.library import Library
 
 
-COUNTED_BYTES_MOST = 1_000_000
+MAX_COUNTED_BYTES = 1_000_000
 """The cost of a subject above this size in bytes is estimated instead of counted."""
-COUNTED_TOTAL_MOST = 256 * 1024 * 1024
+MAX_COUNTED_TOTAL = 256 * 1024 * 1024
 """How many bytes of subjects are counted in total; the costs of the others are estimated."""
 REPORT_EVERY = 400
 """How many subjects are counted between two progress reports."""
@@ -119,9 +119,9 @@ class SubjectCosts:
                     todo.append(subject)
         del copied
         yield len(todo)
-        allowed = COUNTED_TOTAL_MOST
+        allowed = MAX_COUNTED_TOTAL
         for number, subject in enumerate(todo, 1):
-            if subject.size <= min(COUNTED_BYTES_MOST, allowed):
+            if subject.size <= min(MAX_COUNTED_BYTES, allowed):
                 allowed -= subject.size
                 self._measure_subject_cost(subject)
             if number % REPORT_EVERY == 0:

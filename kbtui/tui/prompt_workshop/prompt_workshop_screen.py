@@ -67,9 +67,9 @@ if TYPE_CHECKING:
     from kbtui.tui.prompt_workshop.workshop_previews import DocumentWithCost
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
-PAGE_DELAY = 0.06
+PREVIEW_DELAY = 0.06
 """How many seconds a row must stay selected before its preview is built."""
-EXPAND_MOST = 40
+MAX_UNFOLDED_SUBJECTS = 40
 """With at most this many subjects, all topics are unfolded at first."""
 
 
@@ -115,7 +115,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._has_match_rows = False
         self._initial_reference: str | None = reference or ""
         self._key_to_select: str | None = WHOLE_KEY
-        self._page_timer: Timer | None = None
+        self._preview_timer: Timer | None = None
         self._shown_change: TomlFileChange | None = None
         """The change that is shown for review; no preview may replace it."""
         self._written_changes = written
@@ -126,7 +126,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._mark_worker = LatestOnlyWorker(self)
         self._row_worker = LatestOnlyWorker(self)
         # Build two previews at a time, so that a very long text does not delay the preview of the next row.
-        self._page_worker = LatestOnlyWorker(self, limit=2)
+        self._preview_worker = LatestOnlyWorker(self, limit=2)
         self.pattern_worker = LatestOnlyWorker(self)
         self.count_worker = LatestOnlyWorker(self, cancellation=CallCancellation)
 
@@ -234,7 +234,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Select the entry `reference`, and unfold the topic and folders that contain it."""
         knowledge, options = planned_prompt.written, self.options
         topics = {topic: knowledge.get_topic_slugs(topic) for topic in knowledge.topics}
-        if sum(len(slugs.visible) for slugs in topics.values()) <= EXPAND_MOST:
+        if sum(len(slugs.visible) for slugs in topics.values()) <= MAX_UNFOLDED_SUBJECTS:
             options.opened |= {f"topic:{topic}" for topic in topics}
         topic, _, slug = reference.partition("/")
         if topic not in topics:
@@ -325,7 +325,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def _set_pattern_result(self, result: PatternMatchResult) -> None:
         self.pattern_result = result
         self.pattern_bar.show_pattern_result(result, result.cost.format_cost_with_units())
-        self._show_selected_row_details(PAGE_DELAY)
+        self._show_selected_row_details(PREVIEW_DELAY)
 
     def action_focus_pattern_input(self) -> None:
         self._pattern_topic = self.list.selected_tree_node.topic or self._pattern_topic
@@ -357,9 +357,9 @@ class PromptWorkshopScreen(ListDetailScreen):
             return
         text = one_line(describe_tree_node(self.planned_prompt, self.list.selected_tree_node))
         self.query_one("#particulars", TextLine).set_edge_texts([(text, "dim")])
-        if self._page_timer is not None:
-            self._page_timer.stop()
-        self._page_timer = self.set_timer(delay, self._build_selected_row_preview)
+        if self._preview_timer is not None:
+            self._preview_timer.stop()
+        self._preview_timer = self.set_timer(delay, self._build_selected_row_preview)
 
     def _build_selected_row_preview(self) -> None:
         """Build the preview of the selected row, or of the tried pattern."""
@@ -368,7 +368,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             return
         result = self.pattern_result if self.pattern_result.text.strip() else None
         make_page = partial(make_workshop_preview, planned_prompt, node, view, result)
-        self.run_in_thread(make_page, self._show_preview, self._page_worker)
+        self.run_in_thread(make_page, self._show_preview, self._preview_worker)
 
     def _show_preview(self, page: DocumentWithCost) -> None:
         if self._shown_change is not None:
@@ -399,7 +399,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     @on(RowList.SelectedRowChanged)
     def _on_row_selected(self) -> None:
         self._withdraw_proposed_change()
-        self._show_selected_row_details(PAGE_DELAY)
+        self._show_selected_row_details(PREVIEW_DELAY)
 
     @on(RowList.RowClicked)
     def _on_row_clicked(self) -> None:
@@ -551,7 +551,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.show_key_refusal("the file already has these settings")
             return
         self._shown_change = change
-        self._page_worker.discard_pending_results()
+        self._preview_worker.discard_pending_results()
         state = self.planned_prompt
         growth = format_cost_growth(state.written_cost, state.cost) if state else ""
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 
 from kbtui.errors import UsageError
@@ -18,6 +17,7 @@ from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import get_configured_keys
 from kbtui.tui.framework.text_widgets import PaneInput, TextLine
+from kbtui.tui.framework.tui_command import make_list_bindings
 from kbtui.tui.prompt_workshop.planned_prompt import NO_COST, PromptCost
 from kbtui.tui.reader.reader_document import format_counted_noun
 
@@ -234,12 +234,7 @@ def _find_pattern_problem(
 class SubjectPatternInput(PaneInput):
     """The input for a pattern; the arrow keys move in the list while the input keeps the focus."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,ctrl+n", "screen.move_in_list('down')", show=False),
-        Binding("up", "screen.move_in_list('up')", show=False),
-        Binding("pagedown", "screen.move_in_list('scroll_pages', 1)", show=False),
-        Binding("pageup", "screen.move_in_list('scroll_pages', -1)", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = make_list_bindings("screen.move_in_list")
 
 
 class SubjectPatternBar(Vertical):

@@ -124,7 +124,9 @@ def _make_topic_rows(topic: str, scan: TopicScan, options: SubjectTreeOptions) -
         return
     yield topic_row
     if topic_row.key in options.opened:
-        yield from _make_folder_rows(topic, sorted(slugs, key=_get_tree_sort_key), options.opened)
+        yield from _make_nested_subject_rows(
+            topic, sorted(slugs, key=_get_tree_sort_key), options.opened
+        )
 
 
 def _contains_all_words(text: str, words: list[str]) -> bool:
@@ -132,7 +134,7 @@ def _contains_all_words(text: str, words: list[str]) -> bool:
     return all(word in folded for word in words)
 
 
-def _make_folder_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[ListRow]:
+def _make_nested_subject_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[ListRow]:
     """Yield a row for each slug, and a row for each folder before its first slug; `slugs` are sorted."""
     shown: list[str] = []
     closed = ""

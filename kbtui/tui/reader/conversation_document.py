@@ -325,7 +325,7 @@ class _ConversationDocumentBuilder:
         if self.compacted.summary:
             if self.compacted.summary is not before:
                 self._add_compaction_summary(self.compacted.summary)
-            self.view = "person"
+            self.view = "user"
         model = f"{one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
         head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
         when: Spans = [(f"{model}{self._format_optional_time(turn.started_at)}", "dim")]
@@ -341,7 +341,7 @@ class _ConversationDocumentBuilder:
 
     def _add_compaction_note(self, key: str, compaction: ConversationCompaction) -> None:
         """Add a note for the user before the first turn that a compaction covers."""
-        self.view, self.after_fold = "person", False
+        self.view, self.after_fold = "user", False
         left: Spans = [("compacted ", "accent")]
         left.append((f"for the model: {describe_compaction(compaction)}", "dim"))
         when: Spans = [(self._format_optional_time(compaction.timestamp), "dim")]
@@ -389,7 +389,7 @@ class _ConversationDocumentBuilder:
         if (is_call and self.compacted.lacks_calls) or (
             is_reasoning and self.compacted.lacks_reasoning
         ):
-            self.view = "person"
+            self.view = "user"
         _BLOCK_ADDERS_BY_EVENT_KIND.get(
             event.kind, _ConversationDocumentBuilder._add_event_text_fold
         )(self, key, event)
@@ -463,12 +463,12 @@ class _ConversationDocumentBuilder:
         self._add_fold_heading(key, "tool", words, right)
         before = self.view
         if event.arguments:
-            self.view = "person" if self.compacted.lacks_arguments else before
+            self.view = "user" if self.compacted.lacks_arguments else before
             self._add_source_text_blocks(
                 f"{key}:arguments", format_json_value_as_text(event.arguments)
             )
         if result is not None:
-            self.view = "person" if self.compacted.lacks_results else before
+            self.view = "user" if self.compacted.lacks_results else before
             self._add_tool_result_blocks(key, result)
             if self.compacted.lacks_results and not before:
                 self.view = "model"

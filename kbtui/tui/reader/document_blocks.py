@@ -27,7 +27,7 @@ class DocumentBlock:
     `key` identifies the block, even after a reload. `lead` is put before each line, and `above` is the number
     of blank lines before the block. `fold` is the key of the fold that contains the block. `turn` and `call`
     are the numbers of its turn and tool call in a conversation, and `link` is the reference that Enter opens.
-    `view` is "person" for a block that compaction hides from the model, "model" for a block that only the model
+    `view` is "user" for a block that compaction hides from the model, "model" for a block that only the model
     sees, and "" for all others. `code_offset` says how many cells code is scrolled to the left; if it is None, code wraps.
     """
 

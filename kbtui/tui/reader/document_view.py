@@ -90,7 +90,7 @@ class DocumentViewport:
     def is_block_of_current_view(self, block: int) -> bool:
         """Return whether a block belongs to the current view, even if it is in a closed fold."""
         view = self.document.blocks[block].view
-        return not view or view == ("model" if self.is_model_view else "person")
+        return not view or view == ("model" if self.is_model_view else "user")
 
     def _is_block_hidden(self, block: int) -> bool:
         fold = self.document.blocks[block].fold

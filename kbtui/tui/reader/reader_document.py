@@ -115,7 +115,7 @@ class ReaderDocument:
 
         With `model`, search the blocks that the model sees, otherwise those that the user sees.
         """
-        hidden_view = "person" if model else "model"
+        hidden_view = "user" if model else "model"
         for index, block in enumerate(self.blocks):
             if block.view != hidden_view:
                 for count, _ in enumerate(pattern.finditer(block.get_searchable_text())):

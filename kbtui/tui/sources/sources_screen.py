@@ -25,18 +25,18 @@ from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, Fo
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import ListDetailScreen
-from kbtui.tui.sources.source_pages import (
+from kbtui.tui.sources.source_rows_and_details import (
     STATUS_SIGNS,
     SourceStatus,
     SourceStatuses,
-    make_source_approval_page,
-    make_source_page,
-    make_source_problem_page,
+    make_source_approval_details,
+    make_source_details,
+    make_source_problem_details,
     make_source_rows,
     read_source_statuses,
 )
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import SourceRunRecord
+from kbtui.userdata.user_data_store import SourceRunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,16 +74,16 @@ def make_source_form_fields(
 
     web, file, mcp = map(make_kind_condition, KINDS)
     fields = [
-        FormField("url", "address", get_text_value("url"), "The first page, such as https://docs.example.org/guide/.", is_shown=web),
+        FormField("url", "URL", get_text_value("url"), "The first page, such as https://docs.example.org/guide/.", is_shown=web),
         FormField("file", "file", get_text_value("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", is_shown=file),
         FormField("server", "command", get_text_value("server"), "The command line of the MCP server.", is_shown=mcp),
         FormField("topic", "topic", get_text_value("topic"), "The topic that the documents are added to; choose it with ← and →.", tuple(topics)),
         FormField("depth", "depth", get_text_value("depth", "1"), "How many links to follow from the first page; 0 = only the first page.", is_shown=web),
         FormField("prefixes", "only below", get_text_value("prefixes"), "Fetch only pages with these URL prefixes, separated by spaces; empty = the first page's directory.", is_shown=web),
         FormField("allow_hosts", "private hosts", get_text_value("allow_hosts"), "Hosts in a private network that kbtui may fetch from; usually empty.", is_shown=web),
-        FormField("pattern", "pattern", get_text_value("pattern"), "Fetch only resources whose address matches this glob.", is_shown=mcp),
+        FormField("pattern", "pattern", get_text_value("pattern"), "Fetch only resources whose URI matches this glob.", is_shown=mcp),
         FormField("env", "variables", get_text_value("env"), "Names of your environment variables to pass to the server.", is_shown=mcp),
-        FormField("cron", "cron", get_text_value("cron"), "When the engine runs the source, such as 0 4 * * 1; empty = only when you start it."),
+        FormField("cron", "cron", get_text_value("cron"), "When the engine runs the source: 0 4 * * 1 is every Monday at 4:00; empty = only manually."),
     ]  # fmt: skip
     if source is not None:
         return fields
@@ -255,9 +255,9 @@ class SourcesScreen(ListDetailScreen):
         if row is None:
             self.show_document(ReaderDocument("source:", "", []))
         elif isinstance(row.data, SourceStatus):
-            self.show_document(make_source_page(row.data, self._clock()))
+            self.show_document(make_source_details(row.data, self._clock()))
         else:
-            self.show_document(make_source_problem_page(row.data))
+            self.show_document(make_source_problem_details(row.data))
 
     @on(RowList.RowClicked)
     def action_focus_details(self) -> None:
@@ -324,7 +324,7 @@ class SourcesScreen(ListDetailScreen):
             return
         self.approving = state
         agree, back = self.get_key_label("agree"), self.get_key_label("back")
-        self.show_document(make_source_approval_page(state, agree, back))
+        self.show_document(make_source_approval_details(state, agree, back))
         self.focus_detail_pane()
 
     def action_approve_shown_source(self) -> None:

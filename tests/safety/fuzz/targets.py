@@ -54,13 +54,13 @@ def _read_conversation() -> None:
         answer_conversation_read,
     )
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+    from kbtui.index.catalog_database import CatalogDatabase
     from kbtui.index.entry_extraction import read_conversation_entry_parts
-    from kbtui.index.index_catalog import IndexCatalog
 
     info = find_conversation(workspace(), f"jp-c{ID}")
     conversation = load_conversation(info)
     with contextlib.closing(
-        IndexCatalog(workspace().root / "catalog.sqlite", write=True)
+        CatalogDatabase(workspace().root / "catalog.sqlite", write=True)
     ) as catalog:
         list(read_conversation_entry_parts(catalog, info, embed_tool_results=True))
     assert conversation.turns is not None

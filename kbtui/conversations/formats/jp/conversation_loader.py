@@ -1,4 +1,4 @@
-"""Reads the events of one conversation: whole, in parts, its beginning, or a summary."""
+"""Reads the events of one conversation: all, a part, or only what a list or statistics need."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _read_last_element(path: str) -> dict[str, Any] | None:
     return element if isinstance(element, dict) else None
 
 
-# a summary
+# tools and models
 
 
 def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationToolsAndModels:
@@ -254,9 +254,9 @@ def can_load_conversation_parts(info: ConversationInfo) -> bool:
 def load_conversation_part(
     info: ConversationInfo, mark: TurnResumePoint | None, size: int
 ) -> ConversationPart | None:
-    """Load about `size` bytes of the file, but at least one turn, from `mark` on.
+    """Load the turns that follow `mark`: about `size` bytes, but at least one turn.
 
-    If the file has changed before the mark, the part starts at the beginning of the file. Returns
+    If bytes before the mark have changed, the part starts at the beginning of the file. Returns
     None if the conversation must be loaded whole: if it is short or damaged, or if a tool result
     belongs to a call before the mark.
     """
@@ -282,7 +282,7 @@ def load_conversation_part(
 
 
 def _hash_file_until_resume_point(file: int, mark: TurnResumePoint | None) -> Any:
-    """Return the SHA-256 of the file up to the mark, or None if the mark has another hash."""
+    """Return the SHA-256 of the file up to the mark; None without a mark, or if the bytes have changed."""
     if mark is None:
         return None
     digest, position = hashlib.sha256(), 0
@@ -296,7 +296,7 @@ def _hash_file_until_resume_point(file: int, mark: TurnResumePoint | None) -> An
 
 
 class _JsonElementBatch(NamedTuple):
-    """Consecutive elements of the array: their bytes, the offset of each in these, and their values."""
+    """Consecutive elements of the array, as bytes and as values; `starts` has their offsets in `data`."""
 
     data: bytes
     starts: list[int]
@@ -355,7 +355,7 @@ def _decode_conversation_part(
     span: _JsonElementBatch,
     is_last: bool,
 ) -> ConversationPart | None:
-    """Decode the turns of `span`; None if a tool result in it belongs to a call before it."""
+    """Decode the turns of `span`; return None if a result in it belongs to a call in an earlier part."""
     before = start or TurnResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
     if waiting and any(

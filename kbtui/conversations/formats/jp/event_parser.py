@@ -47,7 +47,7 @@ class MergedConversationConfig:
             self._update_attachments(conversation.get("attachments"))
 
     def _update_attachments(self, value: Any) -> None:
-        """Add attachments: a list or `{value, strategy}`. Only the strategy "replace" drops earlier ones."""
+        """Add attachments, a list or `{value, strategy}`. With the strategy "replace", drop earlier ones."""
         kept = self.attachments
         if isinstance(value, dict):
             kept = [] if value.get("strategy") == "replace" else kept
@@ -96,8 +96,8 @@ MAX_KEPT_PROBLEMS = 100
 class ConversationEventParser:
     """Parses the elements of `events.json` in order.
 
-    A parser that starts in the middle of a file must be told how many turns (`turns`) and elements
-    (`count`) come before. `last_time` is the time of the last element. `is_configured` says whether
+    A parser can start in the middle of a file: `turns` and `count` are the numbers of turns and
+    elements before its start. `last_time` is the time of the last element. `is_configured` says whether
     the file's first element is a configuration.
     """
 
@@ -108,7 +108,7 @@ class ConversationEventParser:
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
-        """The messages that are split over elements, by index, each with the texts to join."""
+        """The messages that are split over several elements, by index, each with the texts to join."""
         self.compactions: list[ConversationCompaction] = []
         self.problems: list[str] = []
         self.more_problems = 0
@@ -126,7 +126,7 @@ class ConversationEventParser:
 
     @property
     def turns(self) -> list[Turn]:
-        """All turns so far. Reading this property joins the texts of messages that are split."""
+        """All turns so far. Reading this property joins the pieces of split messages."""
         for message, texts in self._split_messages.values():
             message.text = "".join(texts)
         self._split_messages.clear()
@@ -299,7 +299,7 @@ class ConversationEventParser:
     def _parse_compaction(self, index: int, element: _Element) -> None:
         first, last = element.get("from_turn"), element.get("to_turn")
         if type(first) is not int or type(last) is not int or first < 0 or last < first:
-            self._add_problem(f"element {index}: a compaction without valid turns")
+            self._add_problem(f"element {index} (compaction): its turns are invalid")
             return
         self._check_timestamp(index, "compaction", element)
         summary = element.get("summary")
@@ -320,7 +320,7 @@ class ConversationEventParser:
     def _append_event(
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
-        """Append a new event to the turn, and end a message that was split over elements."""
+        """Append a new event to the current turn. A message before it can no longer continue."""
         self._open_message = None
         turn = self._turn or self._start_turn()
         time = parse_timestamp(element.get("timestamp"))
@@ -469,9 +469,9 @@ _TWICE_ENCODED = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
 
 
 def decode_base64_text(text: str) -> str:
-    """Return the text that a string encodes in base64, or the string itself if it encodes none.
+    """Return the text that a base64 string encodes; any other string is returned unchanged.
 
-    This is as strict as JP: both alphabets are accepted, and the padding must be canonical.
+    Decoding is as strict as in JP: both alphabets are accepted, and the padding must be canonical.
     """
     if not text or len(text) % 4:
         return text
@@ -498,7 +498,8 @@ def decode_base64_text(text: str) -> str:
 def decode_tool_result_text(text: str) -> str:
     """Return the text of a tool result, which may be encoded twice.
 
-    If an old version of JP wrote a result in URL-safe base64, a newer one encodes it once more.
+    Old versions of JP wrote results in URL-safe base64. A newer version takes such a result for
+    plain text, and encodes it again.
     """
     decoded = decode_base64_text(text)
     is_encoded = decoded is not text and _TWICE_ENCODED.fullmatch(decoded)

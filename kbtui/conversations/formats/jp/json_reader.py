@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_EVENTS_BYTES = 512 << 20
-"""The maximum size in bytes of a file that is read. JP's own files are a thousand times smaller."""
+"""The maximum size in bytes of an `events.json`. JP's own are a thousand times smaller."""
 MAX_CONFIG_BYTES = 16 << 20
 DAMAGED = object()
 """The value that replaces an unreadable element, so that later elements keep their index."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 MIN_BYTES_FOR_BLOCKS = 4 << 20
-"""The size in bytes from which an array is decoded in parts."""
+"""The minimum size in bytes of an array that is decoded in blocks."""
 BLOCK_BYTES = 1 << 20
 """How much of a file is read at a time, in bytes."""
 ARRAY_START = b"[\n  {"
@@ -47,8 +47,8 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[int, int]]:
     """Open a file of at most `largest` bytes; yield its descriptor and its size.
 
-    Opening a pipe fails instead of waiting for a writer. All failures raise `WorkspaceError`,
-    including a read error within the block and a link out of the root of the conversations.
+    A pipe is rejected, because reading it could wait forever. All failures raise `WorkspaceError`:
+    also a link that leads out of the root of the conversations, and a read error in the `with` block.
     """
     try:
         try:
@@ -60,7 +60,7 @@ def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[i
         try:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
-                raise WorkspaceError("it is not a file", where=path)
+                raise WorkspaceError("it is not a regular file", where=path)
             if largest is not None and status.st_size > largest:
                 message = f"it has {status.st_size:,} bytes; the limit is {largest:,}"
                 raise WorkspaceError(message, where=path)
@@ -70,7 +70,7 @@ def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[i
     except FileNotFoundError:
         raise WorkspaceError("there is no such file", where=path) from None
     except IsADirectoryError:
-        raise WorkspaceError("it is not a file", where=path) from None
+        raise WorkspaceError("it is not a regular file", where=path) from None
     except MemoryError:
         raise WorkspaceError("it does not fit into memory", where=path) from None
     except OSError as error:
@@ -113,7 +113,7 @@ class HarmlessFileProblem(str):
 def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
     """Parse one JSON object; append problems that cause no loss of data to `problems`.
 
-    Raises `ValueError` with a message for anything else.
+    Any other problem raises `ValueError` with a phrase for the user.
     """
     data = _remove_byte_order_mark(data, problems)
     try:
@@ -189,7 +189,7 @@ def _read_json_array_in_blocks(file: int, size: int, problems: list[str]) -> Ite
 def parse_json_array(
     data: bytes, problems: list[str], first: int = 0, more: bool = False
 ) -> list[Any]:
-    """Return the elements of an array, or of a block of one; append its problems to `problems`.
+    """Return the elements of an array, or of a block of an array; append its problems to `problems`.
 
     `DAMAGED` takes the place of an element that cannot be read. `first` is the index of the first
     element in the file; `more` says whether other blocks follow.

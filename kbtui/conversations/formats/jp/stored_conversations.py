@@ -1,4 +1,4 @@
-"""Finds JP's conversations in both roots, live and archived, and reads their metadata."""
+"""Finds JP's conversations, live and archived, and reads their metadata."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _LINK_LEAVES = "it is a link that leads out of the workspace"
 class ConversationCopy:
     """One directory of a conversation, with the state of its files.
 
-    `is_local` says whether it is in the user's own root. `files` has the files that exist;
-    `failure` says why a file's state is unknown. `parent` is the id of the conversation whose
-    directory contains this one.
+    `is_local` says whether it is in the user-local directory, not in the workspace. `files` has the
+    files that exist; `failure` says why a file's state is unknown. `parent` is the id of the
+    conversation whose directory contains this one.
     """
 
     path: str
@@ -61,10 +61,10 @@ class ConversationCopy:
         return self.files[name].st_mtime_ns if name in self.files else 0
 
     def get_rank_for_reading_events(self) -> tuple[bool, int, bool]:
-        """Return a sort key; the events of the copy with the highest key are read.
+        """Return a sort key: the events are read from the copy with the highest key.
 
-        Copies with events rank above copies without, which JP cannot load. Among them, the newest
-        ranks highest, and among equally new copies the one in the user's root.
+        A copy without events ranks lowest, because JP cannot load it. Otherwise the newest copy ranks
+        highest; of two equally new ones, the user-local copy.
         """
         newest = max(
             self.get_file_modification_time(EVENTS), self.get_file_modification_time(BASE_CONFIG)
@@ -90,7 +90,7 @@ class JpStoredConversation:
         return max(self.copies, key=ConversationCopy.get_rank_for_reading_events)
 
     def get_copy_to_read_metadata_from(self) -> ConversationCopy:
-        """Return the copy whose metadata is read: the newest or, in the archive, that of the workspace."""
+        """Return the copy whose metadata is read: the newest or, if archived, the one in the workspace."""
         copies = [copy for copy in self.copies if METADATA in copy.files] or self.copies
         if self.is_archived:
             return min(
@@ -102,7 +102,7 @@ class JpStoredConversation:
 
     @property
     def presence(self) -> Presence:
-        """The roots that contain the conversation."""
+        """Which of JP's roots contain the conversation."""
         roots = {copy.is_local for copy in self.copies}
         if len(roots) == 2:
             return "projected"
@@ -236,7 +236,7 @@ def find_stored_conversations(
             for path, parent in found:
                 id = _parse_id_from_directory_name(os.path.basename(path))  # noqa: A001, PTH119
                 if id is None:
-                    reason = "its name does not begin with a conversation's id"
+                    reason = "its name does not begin with a conversation id"
                     unlisted.append(UnusableConversationDirectory(Path(path), reason))
                     continue
                 if only is None or only == id:
@@ -254,9 +254,9 @@ def find_stored_conversations(
 
 
 def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
-    """Yield each directory of conversations, and whether it is the user's own.
+    """Yield each directory of conversations, and whether it is user-local.
 
-    JP's `storage` link in the user's directory leads back to the first root and is ignored.
+    The link `storage` in the user-local directory leads back to the workspace and is ignored.
     """
     yield f"{workspace.jp_directory}/conversations", False
     if workspace.jp_user_directory is not None:
@@ -264,7 +264,7 @@ def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Count the unreadable conversations that JP moved to its trash, by directory."""
+    """Return the number of conversations in each trash directory, where JP moves damaged ones."""
     counts = {}
     for root, _ in _list_conversation_roots(workspace):
         with suppress(OSError), os.scandir(f"{root}/{_TRASH}") as entries:
@@ -321,7 +321,7 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def _leads_to_allowed_directory(workspace: Workspace, path: str) -> bool:
-    """Return whether a path leads to the workspace, its `.jp`, or JP's directory of the user."""
+    """Return whether a path leads into the workspace, its `.jp`, or the user-local directory."""
     allowed = [
         workspace.root,
         workspace.jp_directory,
@@ -340,7 +340,7 @@ def _parse_id_from_directory_name(name: str) -> str | None:
 
 
 def _find_nested_conversations(path: str) -> list[str]:
-    """Return the conversations in a conversation's directory, where later versions of JP put some."""
+    """Return the paths of child conversations, which later versions of JP keep in their parent's directory."""
     try:
         # A directory with two links has no subdirectories: most file systems count a link for each,
         # and the others always report one link.
@@ -377,7 +377,7 @@ def stat_conversation_copy(
 
 
 def list_conversations_for_completion(path: str | None) -> dict[int, str]:
-    """Return the live conversations of the workspace at or above `path` (default: here) for completion.
+    """Return the live conversations of the workspace at or above `path` or the current directory.
 
     The result maps each id, without prefix, to the rest of the directory's name. No file of a
     conversation is read or checked. Without a workspace, the result is empty.

@@ -6,7 +6,7 @@ import pytest
 
 from kbtui.engine.embedding_worker import (
     LOAD_CHECK_SECONDS,
-    EmbeddingThrottle,
+    EmbeddingPausePolicy,
     is_computer_on_battery,
 )
 
@@ -17,8 +17,8 @@ class Machine:
     def __init__(self) -> None:
         self.battery, self.load, self.now = False, 0.0, 0.0
 
-    def conditions(self, pause: str) -> EmbeddingThrottle:
-        return EmbeddingThrottle(
+    def conditions(self, pause: str) -> EmbeddingPausePolicy:
+        return EmbeddingPausePolicy(
             pause,
             on_battery=lambda: self.battery,
             load=lambda: self.load,

@@ -1,8 +1,7 @@
-"""The embedding status: which entries have all their vectors. Clients read it without LanceDB.
+"""The list of entries that lack vectors. Clients read it without LanceDB.
 
-It is a small SQLite file next to the vectors. The file has the number of a catalog transaction and a
-list of entries. The listed entries lack vectors. So do entries that were written after the transaction.
-All other entries have all their vectors.
+The list is in a small SQLite file next to the vectors, with the number of the last catalog transaction
+that it covers. Entries that were written later lack vectors, too; all others have their vectors.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-STATUS_FILE = "embedding_status.sqlite"
+_FILE_NAME = "embedding_status.sqlite"
 
 _TABLES = """
 BEGIN;
@@ -28,11 +27,11 @@ COMMIT
 
 
 @dataclass
-class EmbeddingStatus:
-    """Which entries lack vectors.
+class EntriesWithoutVectors:
+    """The entries that lack vectors.
 
-    `missing` maps their ids to the error of the last attempt to embed them, if it failed. `seq` is the
-    number of the last catalog transaction that this status covers, or -1 if nothing was ever embedded.
+    `missing` maps their ids to the error of the last attempt to embed them, or to None. `seq` is the
+    number of the last catalog transaction that the list covers, or -1 if nothing was ever embedded.
     `model` is the model's key.
     """
 
@@ -41,9 +40,9 @@ class EmbeddingStatus:
     missing: dict[str, str | None] = field(default_factory=dict)
 
 
-def read_embedding_status(folder: Path) -> EmbeddingStatus:
-    """Read the status of a generation; if the file is missing or unreadable, nothing is embedded."""
-    path = folder / STATUS_FILE
+def read_entries_without_vectors(folder: Path) -> EntriesWithoutVectors:
+    """Read the list of a generation; without a readable file, no entry counts as embedded."""
+    path = folder / _FILE_NAME
     if path.exists():
         with (
             contextlib.suppress(sqlite3.Error, ValueError),
@@ -56,29 +55,29 @@ def read_embedding_status(folder: Path) -> EmbeddingStatus:
             db.execute("BEGIN")
             meta = dict(db.execute("SELECT key, value FROM meta"))
             missing = dict(db.execute("SELECT entry_id, error FROM missing"))
-            return EmbeddingStatus(int(meta.get("seq", -1)), meta.get("model", ""), missing)
-    return EmbeddingStatus()
+            return EntriesWithoutVectors(int(meta.get("seq", -1)), meta.get("model", ""), missing)
+    return EntriesWithoutVectors()
 
 
 def is_index_fully_embedded(folder: Path, model: str) -> bool:
     """Whether every chunk of the generation has a vector of this model. Does not open LanceDB."""
-    from kbtui.index.index_catalog import IndexCatalog
+    from kbtui.index.catalog_database import CatalogDatabase
 
-    status = read_embedding_status(folder)
-    if status.model != model or not (folder / "vectors").is_dir():
-        status = EmbeddingStatus()
-    with contextlib.closing(IndexCatalog(folder / "catalog.sqlite")) as catalog:
-        return not (status.missing or catalog.has_embeddable_chunks_since(status.seq))
+    pending = read_entries_without_vectors(folder)
+    if pending.model != model or not (folder / "vectors").is_dir():
+        pending = EntriesWithoutVectors()
+    with contextlib.closing(CatalogDatabase(folder / "catalog.sqlite")) as catalog:
+        return not (pending.missing or catalog.has_embeddable_chunks_since(pending.seq))
 
 
-class EmbeddingStatusWriter:
-    """Writes the embedding status. SQLite errors are ignored, so that embedding continues."""
+class EntriesWithoutVectorsWriter:
+    """Writes the list of entries that lack vectors. SQLite errors are ignored, so that embedding continues."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / STATUS_FILE
+        self._path = folder / _FILE_NAME
 
     def record_entries_without_vectors(self, seq: int, model: str, missing: Iterable[str]) -> None:
-        """Record which entries lack vectors after the catalog transaction `seq`."""
+        """Record `missing` as the entries that lack vectors after the catalog transaction `seq`."""
         entry_ids = [(json.dumps(list(missing)),)]
         # An entry that failed keeps its error until it is tried again.
         self._execute_in_transaction(

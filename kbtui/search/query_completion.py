@@ -1,4 +1,4 @@
-"""Suggests completions of a query: filter keys, and values that exist in the workspace."""
+"""Completes filters in a query: their keys, and values that exist in the workspace."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.knowledge import KnowledgeBase
 
-MAX_SUGGESTIONS = 20
-DATE_SUGGESTIONS = {
+MAX_COMPLETIONS = 20
+DATE_COMPLETIONS = {
     "today": "since midnight",
     "yesterday": "since the beginning of yesterday",
     "3d": "three days",
@@ -33,7 +33,7 @@ _TYPED_PART = (
 
 
 @dataclass(frozen=True)
-class QuerySuggestion:
+class QueryCompletion:
     """A text that replaces the characters `start` to `end` of a query; `note` describes it."""
 
     start: int
@@ -42,10 +42,10 @@ class QuerySuggestion:
     note: str
 
 
-def suggest_query_completions(
+def list_query_completions(
     text: str, cursor: int, knowledge: KnowledgeBase, reader: IndexReader | None = None
-) -> list[QuerySuggestion]:
-    """Return up to `MAX_SUGGESTIONS` completions of the word before the cursor.
+) -> list[QueryCompletion]:
+    """Return up to `MAX_COMPLETIONS` completions of the word before the cursor.
 
     Values that begin with the typed text come first. Types, tools and arguments come from the index of
     visible entries, if there is one.
@@ -59,7 +59,7 @@ def suggest_query_completions(
         if match["part"].startswith('"') or not (part or not text.strip()):
             return []
         return [
-            QuerySuggestion(start, cursor, f"{row.key}:", row.about)
+            QueryCompletion(start, cursor, f"{row.key}:", row.about)
             for row in list_surface_filters("search")
             if f"{row.key}:".startswith(part) and f"{row.key}:" != part
         ]
@@ -67,8 +67,8 @@ def suggest_query_completions(
     found = [pair for pair in values if part in f"{pair[0]} {pair[1]}".lower()]
     found.sort(key=lambda pair: not pair[0].lower().startswith(part))
     return [
-        QuerySuggestion(start, cursor, _quote_filter_completion(value), note)
-        for value, note in found[:MAX_SUGGESTIONS]
+        QueryCompletion(start, cursor, _quote_filter_completion(value), note)
+        for value, note in found[:MAX_COMPLETIONS]
         if value.lower() != part
     ]
 
@@ -86,7 +86,7 @@ def _list_filter_values(
         groups = {name: " and ".join(row.choices[name]) for name in row.shown_choices}
         return [(name, "" if " " not in text else text) for name, text in groups.items()]
     if row.kind == "date":
-        return list(DATE_SUGGESTIONS.items())
+        return list(DATE_COMPLETIONS.items())
     if row.kind in {"term", "argument"} and reader is not None:
         searcher = reader.open_keyword_index().searcher()
         begun = part if row.kind == "argument" else ""

@@ -53,10 +53,10 @@ class SkippedDocument(NamedTuple):
 class SourceRunRecord(NamedTuple):
     """The last run of a source; times are Unix seconds.
 
-    `entries` counts the documents that the source has after the run. `problems` has a line for
-    each document that failed; `error` is the first problem, or the reason why nothing ran. `skips`
-    has documents that were left out although nothing failed; it may be incomplete. `skipped` counts
-    all of these. `edited` names documents that the run left alone because the user has edited them.
+    `entries` is the number of documents of the source after the run. `problems` has a line for each
+    of the first failed documents. `error` is the first problem, or the reason why nothing ran.
+    `skipped` is the number of documents that the run left out without an error; `skips` has the first
+    of them. `edited` names documents that the run kept because the user has edited them.
     """
 
     source: str

@@ -68,10 +68,10 @@ _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
 
 
 class WrittenEntryChunks(NamedTuple):
-    """The chunks of an entry that was written, and which of them changed.
+    """The result of writing an entry's chunks.
 
-    `chunks` are the written chunks with their numbers. `changed` lists the indexes in `chunks` of the
-    chunks that need a new document in the keyword index. `gone` lists the numbers of the deleted chunks.
+    `chunks` are the written chunks with their numbers. `changed` lists the positions in `chunks` where a
+    chunk needs a new document in the keyword index. `gone` lists the numbers of the deleted chunks.
     """
 
     chunks: list[Chunk]
@@ -132,7 +132,7 @@ def _make_sql_placeholders(values: Collection[object]) -> str:
 
 
 def _find_changed_chunk_positions(old: list[str], new: list[str], unchanged: set[str]) -> list[int]:
-    """Return the indexes in `new` of the chunks that changed or that have different neighbours now."""
+    """Return the positions in `new` where the chunk or one of its neighbours changed."""
     positions = {id_: at for at, id_ in enumerate(old)}
     margin, width = [""] * CONTEXT_CHUNKS, 2 * CONTEXT_CHUNKS + 1
     padded_old, padded_new = [*margin, *old, *margin], [*margin, *new, *margin]
@@ -151,11 +151,17 @@ def _compute_checksum_of_rows(rows: Iterable[Any]) -> int:
     return sum(crc32(dumps(row, 0)) for row in rows)
 
 
-class IndexCatalog:
+def make_catalog_error(verb: str, error: sqlite3.Error, path: Path) -> IndexUnavailable:
+    """Return the error for a catalog file that cannot be opened or read."""
+    problem, hint = f"the catalog cannot be {verb}: {error}", "run `kbtui index --rebuild`"
+    return IndexUnavailable(problem, where=str(path), hint=hint)
+
+
+class CatalogDatabase:
     """A catalog file, opened for reading or writing."""
 
     def __init__(self, path: Path, *, write: bool = False) -> None:
-        """Open the file; with `write` create it if it is missing. Raises `IndexUnavailable`."""
+        """Open the file; with `write`, create it if it is missing. Raises `IndexUnavailable`."""
         self.path = path
         target = path if write else f"{path.absolute().as_uri()}?mode=ro"
         try:
@@ -171,11 +177,7 @@ class IndexCatalog:
                     self._db.executescript(f"BEGIN; {CATALOG_TABLES} COMMIT;")
             self._db.execute("SELECT 1 FROM meta LIMIT 1")
         except sqlite3.Error as error:
-            raise IndexUnavailable(
-                f"the catalog cannot be opened: {error}",
-                where=str(path),
-                hint="run `kbtui index --rebuild`",
-            ) from error
+            raise make_catalog_error("opened", error, path) from error
 
     def close(self) -> None:
         """Close the file."""
@@ -295,7 +297,7 @@ class IndexCatalog:
             self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def remove_entry(self, entry_id: str, seq: int) -> None:
-        """Delete an entry with its chunks, and if it is a conversation, with its citations."""
+        """Delete an entry with its chunks and, for a conversation, its citations."""
         self._db.execute(
             "DELETE FROM citations WHERE conversation = "
             "(SELECT conversation FROM entries WHERE id = ?)",
@@ -346,7 +348,7 @@ class IndexCatalog:
         return _compute_checksum_of_rows(rows) % _CHECKSUM_MODULUS
 
     def find_catalog_damage(self, stop: threading.Event | None = None) -> str | None:
-        """Verify all checksums; return a phrase that describes the damage, None if there is none.
+        """Verify all checksums; return a phrase that describes the damage, or None.
 
         Returns None as soon as `stop` is set. Raises `sqlite3.Error` if the file cannot be read.
         """
@@ -412,7 +414,7 @@ class IndexCatalog:
         return self._query_first_column(query, seq, seq)
 
     def get_entry(self, entry_id: str) -> CatalogEntry | None:
-        """Return the entry with an id; None if it does not exist."""
+        """Return the entry with this id; None if it does not exist."""
         return self.get_entries_by_id([entry_id]).get(entry_id)
 
     def get_entries_by_id(self, ids: Collection[str]) -> dict[str, CatalogEntry]:
@@ -452,7 +454,7 @@ class IndexCatalog:
         return {row[0]: (parse_catalog_chunk_row(row), row[2]) for row in rows}
 
     def get_chunk_by_id(self, chunk_id: str) -> tuple[Chunk, str] | None:
-        """Return the chunk with an id, and the id of its entry; None if the chunk does not exist."""
+        """Return the chunk with this id, and the id of its entry; None if the chunk does not exist."""
         row = self._db.execute("SELECT * FROM chunks WHERE id = ?", (chunk_id,)).fetchone()
         return (parse_catalog_chunk_row(row), row[2]) if row else None
 

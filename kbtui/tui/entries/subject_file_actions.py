@@ -29,7 +29,7 @@ T = TypeVar("T")
 TYPE_HELP = "note, rule, pattern, reference, decision, or any other word"
 
 
-class SubjectFileEditor:
+class SubjectFileActions:
     """Creates, changes and removes subject files for a screen.
 
     `show_message` is called with a text and a style role. `on_written` is called with the reference of

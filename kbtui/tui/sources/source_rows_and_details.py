@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbtui.sources.source_definitions import SourceDefinition, SourceRunProgress
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.reader.document_blocks import DocumentBlock
-    from kbtui.userdata.userdata import SourceRunRecord
+    from kbtui.userdata.user_data_store import SourceRunRecord
 
 STATUS_SIGNS = {"ok": ("✓", "inserted"), "partial": ("◐", "warning"), "error": ("!", "error")}
 PROGRESS_CELLS = 10
@@ -151,7 +151,7 @@ def _format_progress_bar(progress: SourceRunProgress | None) -> Spans:
     ]
 
 
-def make_source_problem_page(problem: KnowledgeProblem) -> ReaderDocument:
+def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
     """Return the page of a declaration that cannot be read."""
     hint = (
         "Correct .jp/kb-sources.toml in your editor; this screen cannot change an invalid source."
@@ -166,13 +166,13 @@ def make_source_problem_page(problem: KnowledgeProblem) -> ReaderDocument:
     )
 
 
-def make_source_page(state: SourceStatus, now: datetime) -> ReaderDocument:
+def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
     """Return the page of a source with facts, the last run, and the declaration."""
     source = state.source
     approved: Spans = [("not yet", "warning")]
     if state.approved:
         approved = [(_format_unix_time(state.approved, now), "")]
-    schedule: Spans = [("only when you start it", "dim")]
+    schedule: Spans = [("only manually", "dim")]
     if source.cron:
         schedule = [(source.cron, "code-inline")]
     if state.due:
@@ -229,7 +229,7 @@ def _make_declaration_blocks(source: SourceDefinition) -> list[DocumentBlock]:
     ]
 
 
-def make_source_approval_page(
+def make_source_approval_details(
     state: SourceStatus, approve_key: str, back_key: str
 ) -> ReaderDocument:
     """Return a page with everything that a source would do, and the keys to approve it or go back."""
@@ -272,5 +272,5 @@ def describe_source_actions(state: SourceStatus) -> list[str]:
         lines.append(f"read {one_line(source.file or '')}")
     lines.append(f"write the results as Markdown files below {one_line(state.folder)}")
     schedule = f"automatically while the engine runs, at {source.cron} (cron)"
-    lines.append(schedule if source.cron else "only when you start it")
+    lines.append(schedule if source.cron else "run only manually, without a schedule")
     return lines

@@ -13,7 +13,7 @@ from kbtui.userdata.query_log import DAY_SECONDS, get_local_midnight, list_last_
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.userdata.query_log import SearchStatistics
-    from kbtui.userdata.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Workspace
 
 BAR_CELLS = 24
@@ -38,7 +38,7 @@ class EntryCitationCount(NamedTuple):
 
 
 @dataclass
-class UsageInsightsReport:
+class UsageStatistics:
     """Statistics of the searches and citations of the last `days` days."""
 
     days: int
@@ -73,7 +73,7 @@ class UsageInsightsReport:
 
 
 @dataclass(slots=True)
-class _EntryColumnsForInsights:
+class _CatalogEntryColumns:
     id: str
     ref: str
     kind: str
@@ -86,7 +86,7 @@ class _EntryColumnsForInsights:
         return EntryCitationCount(self.id, self.ref, self.kind, self.title, self.changed, count)
 
 
-def collect_usage_insights(
+def collect_usage_statistics(
     workspace: Workspace,
     userdata: UserData,
     reader: IndexReader,
@@ -96,7 +96,7 @@ def collect_usage_insights(
     stale_days: int = 180,
     hidden: bool = False,
     now: float | None = None,
-) -> UsageInsightsReport:
+) -> UsageStatistics:
     """Collect the insights of the last `days` days; every list has at most `limit` rows."""
     now = time.time() if now is None else now
     dates = list_last_local_dates(now, days)
@@ -105,7 +105,7 @@ def collect_usage_insights(
             "SELECT id, iif(kind = 'subject', topic || '/' || slug, id), kind, title, changed, path, "
             "hidden FROM entries"
         )
-        entries = [_EntryColumnsForInsights(*row) for row in rows]
+        entries = [_CatalogEntryColumns(*row) for row in rows]
         recent = count_all_citations(db, workspace, entries, get_local_midnight(dates[0]))
         ever = find_cited_entries(db, workspace, entries)
     entries = [entry for entry in entries if hidden or not entry.hidden]
@@ -118,7 +118,7 @@ def collect_usage_insights(
     stale_before = now - stale_days * DAY_SECONDS
     stale = [use for use in cited if use.kind == "subject" and use.changed < stale_before]
     citations_by_day = {day: recent.by_day.get(day, 0) for day in dates}
-    return UsageInsightsReport(
+    return UsageStatistics(
         days=days,
         stale_days=stale_days,
         searches=userdata.query_log.compute_search_statistics(days, limit, now),
@@ -139,7 +139,7 @@ def draw_bar_of_blocks(value: int, most: int, width: int = BAR_CELLS) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def draw_daily_usage_chart(insights: UsageInsightsReport, width: int = BAR_CELLS) -> list[str]:
+def draw_daily_usage_chart(insights: UsageStatistics, width: int = BAR_CELLS) -> list[str]:
     """Draw a header and a line for each day. The longest bar has `width` cells."""
     searches, citations = insights.searches.by_day, insights.citations_by_day
     scales = [max(column.values(), default=0) for column in (searches, citations)]

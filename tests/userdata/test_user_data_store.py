@@ -7,7 +7,7 @@ import pytest
 
 from kbtui.errors import WorkspaceError
 from kbtui.userdata import UserData
-from kbtui.userdata.userdata import SourceRunRecord
+from kbtui.userdata.user_data_store import SourceRunRecord
 from kbtui.workspace import open_workspace_at_root
 
 
