@@ -100,7 +100,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
     ),
     ("JSON web token", "eyJ", r"[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{10,2000}"),
 )
-"""A kind of key, its prefixes, and the pattern of the rest. A key must start at the start of a word."""
+"""A kind of key, its prefixes, and the pattern of the rest. A key cannot start inside a word."""
 _PREFIXES = {prefix for _, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}
 _FORMAT = re.compile(
     "|".join(

@@ -194,7 +194,7 @@ class EngineEmbeddingModel:
             lance.join()
 
     def switch_to_onnx_export(self) -> None:
-        """Replace the model under torch with its ONNX export, if the export is finished."""
+        """Replace the torch model with its ONNX export if the export is finished."""
         from kbtui.index.embedding_model import EmbeddingModelUnavailable, OnnxEmbedder
 
         if self._export is None or self._export.poll() is None:
