@@ -1,4 +1,4 @@
-"""Patterns to try, `TOPIC/GLOB` or `-k TOPIC/GLOB`: their matches and costs, and the input for them."""
+"""The pattern bar: an input for `TOPIC/GLOB` or `-k TOPIC/GLOB`, and what the pattern matches and costs."""
 
 from __future__ import annotations
 
@@ -43,10 +43,7 @@ class PatternInputWord(NamedTuple):
 
 
 class PatternProblem(NamedTuple):
-    """A remark about the character at index `at` of the input.
-
-    An error leaves the input without a result; any other problem is only a warning.
-    """
+    """An error in the input, or a warning about it; `at` is the index of the character in question."""
 
     message: str
     at: int
@@ -133,7 +130,7 @@ def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
 def _split_topic_from_patterns(
     words: list[PatternInputWord], knowledge: KnowledgeBase, selected: str | None
 ) -> tuple[str, list[PatternInputWord]]:
-    """Return the topic (from `TOPIC/GLOB`, else the selected one) and the patterns without it."""
+    """Return the topic of the patterns (by default `selected`), and the patterns without the topic."""
     name: str | None = None
     patterns = []
     for word in words:
@@ -210,12 +207,12 @@ def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[Patt
 def _find_pattern_problem(
     knowledge: KnowledgeBase, topic: str, patterns: list[PatternInputWord]
 ) -> PatternProblem | None:
-    """Return a remark about the first pattern that is too long, matches nothing, or has an unclosed `[`."""
+    """Return the first problem: a pattern that is too long, matches nothing, or has an unclosed `[`."""
     resolved = knowledge.get_topic_slugs(topic)
     for word in patterns:
         pattern = word.text
         if len(pattern) > MAX_PATTERN_CHARACTERS:
-            message = f"the pattern is longer than any slug: {len(pattern):,} characters"
+            message = f"the pattern has {len(pattern):,} characters, which is longer than any slug"
             return PatternProblem(message, word.at)
         is_unclosed = has_unclosed_bracket(pattern)
         at = word.at + max(0, pattern.find("[")) if is_unclosed else word.at
@@ -232,13 +229,13 @@ def _find_pattern_problem(
 
 
 class SubjectPatternInput(PaneInput):
-    """The input for a pattern; the arrow keys move in the list while the input keeps the focus."""
+    """The input for a pattern; while it has the focus, the arrow keys move in the list."""
 
     BINDINGS: ClassVar[list[BindingType]] = make_list_bindings("screen.move_in_list")
 
 
 class SubjectPatternBar(Vertical):
-    """The input, and a line below it with the result or a remark; `^` points at the problem."""
+    """The input, and a line below it with the result, or with a problem and a `^` that points at it."""
 
     def __init__(self) -> None:
         super().__init__(id="trying")
@@ -261,7 +258,7 @@ class SubjectPatternBar(Vertical):
         yield self._result_line
 
     def show_pattern_result(self, result: PatternMatchResult, outcome: str) -> None:
-        """Show the command or a remark on the left, and the number of matches on the right.
+        """Show the command or the problem on the left, and the number of matches on the right.
 
         `outcome` follows the number; it is the cost of the matches, or how they change the prompt.
         """
@@ -283,7 +280,7 @@ class SubjectPatternBar(Vertical):
 
 
 def _format_remark_with_caret(remark: PatternProblem, column: int, width: int) -> Spans:
-    """Return a line with `^` in the given column, and the remark on the side that has room for it."""
+    """Return a line with `^` in the given column, and the remark before or after it, where there is room."""
     text = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
     role = "error" if remark.is_error else "warning"
     size = measure_text_width(text)
