@@ -461,7 +461,7 @@ async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Build
         await shop.tried("-k project/style")
         assert "all matches are already pre-loaded" in shop.tui.text
         await shop.press("escape")
-        await shop.tui.until(lambda: shop.screen.query_one("#remark").display is False)
+        await shop.tui.until(lambda: shop.screen.query_one("#problem").display is False)
     assert tree_hash(book.root) == before
 
 
@@ -487,9 +487,11 @@ async def test_mistakes_are_pointed_at_and_the_rest_goes_on(book: Builder) -> No
         await shop.select("topic:project")
         for typed, at, words in MISTAKES:
             await shop.tried(typed)
-            remark = shop.screen.pattern_result.remark
-            assert remark is not None, typed
-            assert (remark.at, words in f"{remark.message}; {remark.hint}") == (at, True), remark
+            problem = shop.screen.pattern_result.problem
+            assert problem is not None, typed
+            assert (problem.at, words in f"{problem.message}; {problem.hint}") == (at, True), (
+                problem
+            )
             lines = shop.tui.text.split("\n")
             below = next(n for n, line in enumerate(lines) if line.startswith("  / ")) + 1
             if len(typed) < 100:

@@ -87,12 +87,12 @@ class PromptWorkshopScreen(ListDetailScreen):
     PromptWorkshopScreen {
         #listed, #detail { width: 1fr; }
         &.-stacked #panes { layout: vertical; }
-        #particulars, #remark { height: 1; padding: 0 1; background: $background; }
+        #particulars, #problem { height: 1; padding: 0 1; background: $background; }
         #trying { height: auto; }
         #pattern-line { height: 1; background: $surface; }
         #pattern-sign { width: 4; height: 1; padding: 0 0 0 2; background: $surface; }
         #pattern { width: 1fr; background: $surface; color: $foreground; }
-        #remark { padding: 0; display: none; }
+        #problem { padding: 0; display: none; }
     }
     """
 
