@@ -139,7 +139,7 @@ def answer_conversation_list(
     page.omitted = max(0, len(infos) - offset - page.conversation_count)
     if page.omitted:
         fact, following = f"{page.omitted} more", offset + page.conversation_count
-        notice = ConversationNotice(fact, f"use offset={following}", f"--offset {following}")
+        notice = ConversationNotice(fact, f"use offset={following}", f"use --offset {following}")
         page.notices.append(notice)
     elif infos and not page.conversation_count:
         only = (
@@ -208,8 +208,8 @@ def answer_conversation_grep(
 
     The conversation with the latest activity comes first; in each, a match in the title comes
     before the matching lines. The XML has at most `max_chars` characters. With `masked`, secrets
-    are replaced before the search. Without matches, the answer is empty. Raises `UsageError` for an invalid
-    argument, and `NothingFound` for an unknown id.
+    are replaced before the search. Raises `UsageError` for an invalid argument, and `NothingFound`
+    for an unknown id.
     """
     _check_argument_minimum("context", context, 0)
     _check_argument_minimum("limit", limit, 1)
@@ -634,7 +634,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return the size to which longer texts must be cut so that all together have size `total`."""
+    """Return the size to which longer texts must be cut so that all texts together have size `total`."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0

@@ -157,7 +157,6 @@ class ProgressLine:
         sys.stderr.flush()
 
     def clear_line(self) -> None:
-        """Clear the line."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

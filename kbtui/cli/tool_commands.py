@@ -182,7 +182,7 @@ def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChan
         if change.action in ("write", "update", "keep", "edited")
     ):
         print_to_stderr(
-            'for JP to read these files, add extends = ["mcp/tools/**/*.toml"] to .jp/config.toml'
+            'to make JP read these files, add extends = ["mcp/tools/**/*.toml"] to .jp/config.toml'
         )
     way = 'to enable the tools in a persona, add extends = ["../skill/kbtui.toml"] to it'
     if ".jp/config" in [path.rstrip("/") for path in found.load_paths]:
