@@ -157,6 +157,7 @@ class ProgressLine:
         sys.stderr.flush()
 
     def clear_line(self) -> None:
+        """Remove the progress text from the terminal."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

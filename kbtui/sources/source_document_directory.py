@@ -265,6 +265,7 @@ class SourceRunContext:
         }
 
     def report_progress(self, done: int, total: int, now: str) -> None:
+        """Pass the progress of the run to its caller."""
         self.on_progress(SourceRunProgress(self.source.name, done, total, now))
 
     def store_document(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
