@@ -249,7 +249,7 @@ def mask_secrets_in_excerpt(excerpt: str, source: str) -> str:
 
 
 def mask_secrets_in_json(value: Any, name: str = "") -> Any:
-    """Mask the secrets in all strings of a JSON value, before JSON escapes the strings.
+    """Mask the secrets in all strings of a parsed JSON value.
 
     `name` is the key of the value; a string is masked if its key is the name of a secret.
     """

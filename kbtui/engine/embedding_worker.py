@@ -295,7 +295,7 @@ class EmbeddingWorker:
         self._thread.start()
 
     def stop_thread(self) -> None:
-        """Stop the thread after the current batch, without waiting until it has ended.
+        """Stop the thread after the current batch, without waiting for it to end.
 
         An interrupted write leaves the table of vectors unchanged.
         """

@@ -221,7 +221,7 @@ class FileWatcher:
         self._thread.start()
 
     def stop_thread(self) -> None:
-        """Stop the thread; wait up to two seconds until it has ended."""
+        """Stop the thread; wait up to two seconds for it to end."""
         self._stop.set()
         self._restart_watching()
         self._thread.join(2.0)

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""How many seconds a search waits until a damaged index is rebuilt."""
+"""How many seconds a search waits for a damaged index to be rebuilt."""
 UPDATE_SECONDS = 10.0
-"""How many seconds a search waits until a private index is up to date with the files."""
+"""How many seconds a search waits for a private index to be updated from the files."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
