@@ -36,8 +36,8 @@ from kbtui.conversations.conversation_grep import (
 )
 from kbtui.conversations.conversation_repository import (
     ConversationNotFound,
+    add_event_count_and_problems,
     add_last_event_time,
-    check_conversation,
     find_conversation,
     get_conversation_format,
     get_last_activity_time,
@@ -129,7 +129,7 @@ def answer_conversation_list(
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
     for info in infos[offset : offset + limit]:
         entry = _make_conversation_json(
-            check_conversation(info), masked=masked, short=room is not None
+            add_event_count_and_problems(info), masked=masked, short=room is not None
         )
         if room is not None:
             room -= len(format_xml_element("conversation", entry, 4)) + 1
