@@ -131,8 +131,7 @@ def lower_thread_priority() -> None:
 class EngineEmbeddingModel:
     """The embedding model of an engine: onnxruntime runs the packaged model, torch any other.
 
-    Only one thread at a time may load the model and embed passages. Any thread may call
-    `embed_query`.
+    Only one thread may load the model and embed passages; any thread may call `embed_query`.
     """
 
     def __init__(self, setting: str, log: Callable[[str], None]) -> None:
