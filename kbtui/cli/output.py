@@ -202,7 +202,7 @@ class WaitingLine:
 
 
 def print_through_pager(text: str) -> None:
-    """Print sanitized text; on a terminal, through the pager `$PAGER` or `less`."""
+    """Print text that is already sanitized; on a terminal, through the pager `$PAGER` or `less`."""
     command = _find_pager_command() if sys.stdout.isatty() and sys.stdin.isatty() else None
     if command is None or not _run_pager(command, text):
         sys.stdout.write(text)
