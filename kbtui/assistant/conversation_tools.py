@@ -73,14 +73,7 @@ _MIN_HIT_LENGTH = 100
 _MAX_PROBLEMS_NAMED = 3
 _MAX_IDS_NAMED = 40
 _MAX_LABELS_SHOWN = 20
-_TIME_FIELDS = (
-    "created_at",
-    "last_event_at",
-    "archived_at",
-    "expires_at",
-    "updated_at",
-    "pinned_at",
-)
+_TIME_KEYS = ("created_at", "last_event_at", "archived_at", "expires_at", "updated_at", "pinned_at")
 _FEWER_KINDS_HINT = "name only the kinds of event that you need"
 
 
@@ -167,7 +160,7 @@ def _make_conversation_json(info: ConversationInfo, *, masked: bool, short: bool
         "id": info.ref,
         "title": info.title,
         "events_count": info.events_count,
-        **{name: format_timestamp(getattr(info, name)) for name in _TIME_FIELDS},
+        **{name: format_timestamp(getattr(info, name)) for name in _TIME_KEYS},
         "parent_id": info.parent,
         "labels": info.labels,
         "problem": info.problem,
