@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kbtui.errors import WorkspaceError
 
 FILE_SIZE_LIMIT = 500_000
-"""The maximum size in bytes of a configuration file. Parsing it takes about a second."""
+"""The maximum size in bytes of a configuration file. Parsing that much takes a second."""
 
 
 def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT) -> bytes:

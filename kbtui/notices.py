@@ -39,7 +39,7 @@ MODEL_CAUSES: dict[str, str] = {
     "model_off": 'the model is switched off (setting model = "off")',
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Maps causes to why semantic search is unavailable. With any other cause, `detail` says why."""
+"""Why semantic search is unavailable, by cause. For other causes, the notice has a `detail`."""
 
 
 class NoticeValues(TypedDict, total=False):

@@ -100,7 +100,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
     ),
     ("JSON web token", "eyJ", r"[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{10,2000}"),
 )
-"""A kind of key, its prefixes, and the pattern of the rest. A key must start at the start of a word."""
+"""A kind of key, its prefixes, and the pattern of the rest. A key cannot start inside a word."""
 _PREFIXES = {prefix for _, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}
 _FORMAT = re.compile(
     "|".join(
@@ -249,7 +249,7 @@ def mask_secrets_in_excerpt(excerpt: str, source: str) -> str:
 
 
 def mask_secrets_in_json(value: Any, name: str = "") -> Any:
-    """Mask the secrets in all strings of a JSON value, before JSON escapes the strings.
+    """Mask the secrets in all strings of a parsed JSON value.
 
     `name` is the key of the value; a string is masked if its key is the name of a secret.
     """

@@ -108,7 +108,7 @@ def strip_escape_sequences_before_cutting(text: str) -> str:
 def sanitize_text_and_move_ranges(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Sanitize a text; adapt `marks`, which are ranges of characters in it."""
+    """Sanitize a text, and move `marks` (ranges of characters in it) accordingly."""
     clean = sanitize(text)
     if clean == text:
         return text, marks
@@ -196,7 +196,7 @@ def format_json(value: object) -> str:
 
 
 def describe_missing_words(missing: Sequence[str]) -> list[str]:
-    """Return lines that name the words that a passage lacks, and the pairs that it separates."""
+    """Return a line for words missing from a passage, and one for words that are not side by side."""
     words = [word for word in missing if " " not in word]
     # Leave out a pair if one of its words is missing: the first line already says so.
     pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]

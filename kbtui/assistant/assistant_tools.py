@@ -352,7 +352,7 @@ def answer_tool_call(
     *,
     masked: bool = False,
 ) -> ToolReply:
-    """Answer a call of a tool. Raises only `UnknownTool`; other errors become replies.
+    """Answer a tool call. Raises only `UnknownTool`; other errors become replies.
 
     `current` is the id of the calling conversation, None if it is unknown. With `masked`, secrets are
     replaced. The reply has no unpaired surrogates, so that it can be encoded.
@@ -386,7 +386,7 @@ def answer_tool_call(
 
 
 class ToolCall(NamedTuple):
-    """A call of a tool with checked arguments."""
+    """A tool call with checked arguments."""
 
     library: Library
     arguments: dict[str, Any]

@@ -1,7 +1,7 @@
 """What the conversation tools return: answers as JSON and XML, notices, and refusals.
 
 Assistants pass arguments and people type options, so each notice and refusal has two wordings.
-`as_json` and XML contain the wording for assistants.
+`as_json`, and the XML made from it, contain the wording for assistants.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ from kbtui.conversations.conversation_grep import (
 )
 from kbtui.conversations.conversation_repository import (
     ConversationNotFound,
+    add_event_count_and_problems,
     add_last_event_time,
-    check_conversation,
     find_conversation,
     get_conversation_format,
     get_last_activity_time,
@@ -73,14 +73,7 @@ _MIN_HIT_LENGTH = 100
 _MAX_PROBLEMS_NAMED = 3
 _MAX_IDS_NAMED = 40
 _MAX_LABELS_SHOWN = 20
-_TIME_FIELDS = (
-    "created_at",
-    "last_event_at",
-    "archived_at",
-    "expires_at",
-    "updated_at",
-    "pinned_at",
-)
+_TIME_KEYS = ("created_at", "last_event_at", "archived_at", "expires_at", "updated_at", "pinned_at")
 _FEWER_KINDS_HINT = "name only the kinds of event that you need"
 
 
@@ -129,7 +122,7 @@ def answer_conversation_list(
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
     for info in infos[offset : offset + limit]:
         entry = _make_conversation_json(
-            check_conversation(info), masked=masked, short=room is not None
+            add_event_count_and_problems(info), masked=masked, short=room is not None
         )
         if room is not None:
             room -= len(format_xml_element("conversation", entry, 4)) + 1
@@ -139,7 +132,7 @@ def answer_conversation_list(
     page.omitted = max(0, len(infos) - offset - page.conversation_count)
     if page.omitted:
         fact, following = f"{page.omitted} more", offset + page.conversation_count
-        notice = ConversationNotice(fact, f"use offset={following}", f"--offset {following}")
+        notice = ConversationNotice(fact, f"use offset={following}", f"use --offset {following}")
         page.notices.append(notice)
     elif infos and not page.conversation_count:
         only = (
@@ -167,7 +160,7 @@ def _make_conversation_json(info: ConversationInfo, *, masked: bool, short: bool
         "id": info.ref,
         "title": info.title,
         "events_count": info.events_count,
-        **{name: format_timestamp(getattr(info, name)) for name in _TIME_FIELDS},
+        **{name: format_timestamp(getattr(info, name)) for name in _TIME_KEYS},
         "parent_id": info.parent,
         "labels": info.labels,
         "problem": info.problem,
@@ -208,8 +201,8 @@ def answer_conversation_grep(
 
     The conversation with the latest activity comes first; in each, a match in the title comes
     before the matching lines. The XML has at most `max_chars` characters. With `masked`, secrets
-    are replaced before the search. Without matches, the answer is empty. Raises `UsageError` for an invalid
-    argument, and `NothingFound` for an unknown id.
+    are replaced before the search. Raises `UsageError` for an invalid argument, and `NothingFound`
+    for an unknown id.
     """
     _check_argument_minimum("context", context, 0)
     _check_argument_minimum("limit", limit, 1)
@@ -634,7 +627,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return the size to which longer texts must be cut so that all together have size `total`."""
+    """Return the size to which longer texts must be cut so that all texts together have size `total`."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0

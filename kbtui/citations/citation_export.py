@@ -207,7 +207,7 @@ def format_citations_markdown(
 ) -> str:
     """Return Markdown that lists what `ref` uses, and what uses it.
 
-    The sources of `ref` have the same numbers as in the citations pane.
+    What `ref` uses has the same numbers as in the citations pane.
     """
     parts = []
     if uses:

@@ -164,7 +164,7 @@ def run_log_command(args: Namespace) -> int:
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
     logs = {
         "engine": workspace.engine_log_file,
-        "screen": workspace.engine_log_file.with_name("tui.log"),
+        "TUI": workspace.engine_log_file.with_name("tui.log"),
     }
     parts = ["\n".join(_list_versions_and_environment()) + "\n"]
     for name, path in logs.items():
@@ -254,7 +254,7 @@ _OMISSION = "…"
 
 
 class LogRedactor:
-    """Removes private text from the logs of a workspace, but keeps the lines of code that failed."""
+    """Removes private text from the logs of a workspace, but keeps where in the code errors occurred."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)

@@ -154,6 +154,6 @@ def _show_index_progress(progress: ProgressLine, engine: EngineClient) -> None:
     text = f"{phase} {found['done']:,} of {found['total']:,}"
     if found.get("seconds_left"):
         text += f", {format_time_left(found['seconds_left'])}"
-    progress.show_progress(
-        text + (f"; paused because {found['waits']}" if found.get("waits") else "")
-    )
+    if found.get("waits"):
+        text += f"; paused because {found['waits']}"
+    progress.show_progress(text)

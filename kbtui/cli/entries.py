@@ -167,9 +167,7 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     text = "the subject's topic; not needed if there is only one"
     new.add_argument("--topic", metavar="ID", help=text)
     new.add_argument("--title", metavar="TEXT", help="the title")
-    new.add_argument(
-        "--type", default="note", metavar="T", help="the type, such as rule or decision (note)"
-    )
+    new.add_argument("--type", default="note", metavar="T", help="such as rule or decision (note)")
     new.add_argument("--tags", default="", metavar="T,…", help="the tags")
     new.add_argument("--slug", metavar="S", help="the slug (default: made from the title)")
     text = "the text, or - to read it from standard input; no editor opens"
@@ -179,9 +177,8 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     )
     remove = actions.add_parser("rm", help="move a subject to the trash, after asking")
     remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    remove.add_argument(
-        "--permanently", action="store_true", help="delete the file if there is no trash"
-    )
+    text = "delete the file if there is no trash"
+    remove.add_argument("--permanently", action="store_true", help=text)
     show = actions.add_parser("show", help="print an entry's passages, status and citations")
     text = f"print whole passages, not just {PREVIEW_CHARACTERS} characters of each"
     show.add_argument("--full", action="store_true", help=text)

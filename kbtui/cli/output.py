@@ -157,7 +157,7 @@ class ProgressLine:
         sys.stderr.flush()
 
     def clear_line(self) -> None:
-        """Clear the line."""
+        """Remove the progress text from the terminal."""
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
@@ -202,7 +202,7 @@ class WaitingLine:
 
 
 def print_through_pager(text: str) -> None:
-    """Print sanitized text; on a terminal, through the pager `$PAGER` or `less`."""
+    """Print text that is already sanitized; on a terminal, through the pager `$PAGER` or `less`."""
     command = _find_pager_command() if sys.stdout.isatty() and sys.stdin.isatty() else None
     if command is None or not _run_pager(command, text):
         sys.stdout.write(text)

@@ -50,7 +50,7 @@ def run_search_command(args: Namespace) -> int:
     Passages that contain most of the words come first. Every hit contains each "phrase in quotes"
     and no -word.
     Filters are topic:, in:, type:, title:, role:, tool:, arg:, after: and before:, for example
-    topic:guide after:2w. Write a query that begins with a dash after `--`.
+    topic:guide after:2w. If a query begins with a dash, write `--` before it.
     """
     _check_search_arguments(args)
     question = _serialize_search_request(args)
@@ -289,7 +289,7 @@ def _format_leg_rank(leg: dict[str, Any]) -> str:
 def _iterate_embedded_text_lines(embedded: dict[str, Any]) -> Iterator[str]:
     yield (
         f"    embedded: {len(embedded['text'])} characters, + {embedded['neighbour_weight']:g} × "
-        f"{len(embedded['neighbours'])} neighbours, + {embedded['title_weight']:g} × the title "
+        f"neighbours ({len(embedded['neighbours'])}), + {embedded['title_weight']:g} × the title "
         f"“{one_line(embedded['title'])}”"
     )
     yield f"      {one_line(embedded['text'])}"

@@ -91,11 +91,8 @@ def _add_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add("--allow-host", dest="allow_hosts", action="append", metavar="H", help=text)
     text = "pass this environment variable to the MCP server (repeatable)"
     add("--env", action="append", metavar="VAR", help=text)
-    add(
-        "--cron",
-        metavar="EXPR",
-        help="when the engine runs it, as a cron expression: '0 4 * * 1' is Mondays at 4:00",
-    )
+    text = "when the engine runs it, as a cron expression: '0 4 * * 1' is Mondays at 4:00"
+    add("--cron", metavar="EXPR", help=text)
 
 
 def run_source_command(args: Namespace) -> int:

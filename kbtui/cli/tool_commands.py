@@ -99,7 +99,7 @@ _ACTION_LABELS = {
     "remove": "remove",
     "keep": "up to date",
     "edited": "edited, left as it is",
-    "taken": "not written by kbtui, left as it is",
+    "taken": "not installed: kbtui did not write this file",
 }
 
 
@@ -112,14 +112,14 @@ def _install_tools(
     if not as_json:
         print_result("".join(_format_file_change(change) for change in changes))
     if todo:
-        if not yes and not ask_for_confirmation(f"Write these {len(todo)} files?"):
-            print_to_stderr("nothing was written")
+        if not yes and not ask_for_confirmation("change these files?"):
+            print_to_stderr("nothing was changed")
             return 0
         apply_file_changes(workspace, todo)
     if as_json:
         print_json_result(_serialize_planned_changes(changes))
     else:
-        print_to_stderr(f"{len(todo)} files changed" if todo else "nothing to change")
+        print_to_stderr(f"files changed: {len(todo)}" if todo else "nothing to change")
     _explain_tool_activation(workspace, changes)
     return 3 if any(change.action == "taken" for change in changes) else 0
 
@@ -138,8 +138,9 @@ def _uninstall_tools(workspace: Workspace, *, as_json: bool) -> int:
 
 
 def _format_file_change_headline(change: PlannedFileChange) -> str:
-    why = f": {change.why}" if change.why else ""
-    return f"{change.path}: {_ACTION_LABELS[change.action]}{why}\n"
+    label = _ACTION_LABELS[change.action]
+    shown = f"{label.partition(':')[0]}: {change.why}" if change.why else label
+    return f"{change.path}: {shown}\n"
 
 
 def _format_file_change(change: PlannedFileChange) -> str:
@@ -182,7 +183,7 @@ def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChan
         if change.action in ("write", "update", "keep", "edited")
     ):
         print_to_stderr(
-            'for JP to read these files, add extends = ["mcp/tools/**/*.toml"] to .jp/config.toml'
+            'to make JP read these files, add extends = ["mcp/tools/**/*.toml"] to .jp/config.toml'
         )
     way = 'to enable the tools in a persona, add extends = ["../skill/kbtui.toml"] to it'
     if ".jp/config" in [path.rstrip("/") for path in found.load_paths]:

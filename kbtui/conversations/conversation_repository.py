@@ -157,7 +157,7 @@ def load_conversation(info: ConversationInfo) -> Conversation:
     return get_conversation_format(info).load_conversation(info)
 
 
-def check_conversation(info: ConversationInfo) -> ConversationInfo:
+def add_event_count_and_problems(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with counts, and with all problems of the conversation.
 
     This decodes all events, because only decoding finds wrong types and missing times.

@@ -131,8 +131,7 @@ def lower_thread_priority() -> None:
 class EngineEmbeddingModel:
     """The embedding model of an engine: onnxruntime runs the packaged model, torch any other.
 
-    Only one thread at a time may load the model and embed passages. Any thread may call
-    `embed_query`.
+    Only one thread may load the model and embed passages; any thread may call `embed_query`.
     """
 
     def __init__(self, setting: str, log: Callable[[str], None]) -> None:
@@ -194,7 +193,7 @@ class EngineEmbeddingModel:
             lance.join()
 
     def switch_to_onnx_export(self) -> None:
-        """Replace the model under torch with its ONNX export, if the export is finished."""
+        """Replace the torch model with its ONNX export if the export is finished."""
         from kbtui.index.embedding_model import EmbeddingModelUnavailable, OnnxEmbedder
 
         if self._export is None or self._export.poll() is None:
@@ -295,7 +294,7 @@ class EmbeddingWorker:
         self._thread.start()
 
     def stop_thread(self) -> None:
-        """Stop the thread after the current batch, without waiting until it has ended.
+        """Stop the thread after the current batch, without waiting for it to end.
 
         An interrupted write leaves the table of vectors unchanged.
         """

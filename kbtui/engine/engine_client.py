@@ -145,7 +145,7 @@ class EngineClient:
             return
 
     def stop_engine(self, wait: float = 15.0) -> None:
-        """Stop the engine, and wait up to `wait` seconds until its process has ended."""
+        """Stop the engine, and wait up to `wait` seconds for its process to end."""
         import contextlib
         import time
 

@@ -39,7 +39,7 @@ def get_engine_socket_path(workspace: Workspace) -> Path:
 
 
 def read_engine_lock_file(workspace: Workspace) -> dict[str, Any] | None:
-    """Return the `pid`, `version`, `host` and `socket` from the lock file; None if it has none.
+    """Return what an engine wrote into its lock file (`pid`, `version`, `host`, `socket`), or None.
 
     The file lets clients find the engine even if their XDG_RUNTIME_DIR differs from the engine's, for
     example under ssh or cron.

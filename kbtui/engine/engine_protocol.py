@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         The event `ready` has the fields of `EngineReadiness`, `progress` has `phase`, `done`,
         `total`, `waits` and `seconds_left`, and `gone` has `reason`. `changed` has
         `subjects` (references), `conversations` (ids) and `knowledge` (whether the lists of topics
-        and subjects must be read again).
+        and subjects must be reloaded).
         """
 
         event: Literal["changed", "gone", "progress", "ready"]

@@ -460,11 +460,11 @@ class EngineServer:
         """Bring the index up to date with a new refresh, and answer when it is done.
 
         The request's optional arguments:
-        `force` (default true): if false, wait only for the engine's first refresh, because the file
-        watcher reports all later changes;
+        `force` (default true): if false, do not start a refresh, but wait for the engine's first one;
+        the file watcher reports all later changes;
         `retry`: retry the files and passages that could not be read or embedded;
         `check`: check for damage first, and rebuild a damaged index (the answer's `mended`
-        describes the damage); if "suspicion", do nothing if there was a check a short time ago;
+        describes the damage); with "suspicion", do nothing if the index was checked recently;
         `meaning`: load the model, because a semantic search follows;
         `rebuild`: build a new index;
         `wait`: the maximum number of seconds until the answer.
@@ -543,7 +543,7 @@ class EngineServer:
         """Answer a search request (see `SearchService.answer_client_search`).
 
         Declines if the client's `surroundings` (environment and settings file) differ from the
-        engine's, because its settings may differ, too.
+        engine's, because the client's settings may differ, too.
         """
         self._end_engine_if_obsolete()
         if request.get("surroundings", self._environment) != self._environment:

@@ -41,7 +41,7 @@ _WANTED_EVENTS = (
     | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORIES
 )  # fmt: skip
 _IGNORED_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG}
-"""Errors of a directory that no longer exists or cannot be read. It is not watched."""
+"""Errors that mean that a directory cannot be watched: it no longer exists or cannot be read."""
 _READ_BYTES = 1 << 16
 
 
@@ -162,7 +162,7 @@ ROOT_CHECK_SHARE = 50
 """The minimum pause after a check of the roots, as a multiple of the check's own duration."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
-"""Changes are reported after the first pause without events, and after the second at the latest."""
+"""How long events must cease before changes are reported, and the maximum delay of the report."""
 POLL_MILLISECONDS = 1000
 """The interval at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0
@@ -223,7 +223,7 @@ class FileWatcher:
         self._thread.start()
 
     def stop_thread(self) -> None:
-        """Stop the thread; wait up to two seconds until it has ended."""
+        """Stop the thread; wait up to two seconds for it to end."""
         self._stop.set()
         self._restart_watching()
         self._thread.join(2.0)

@@ -64,8 +64,8 @@ class IndexWorker:
 
     `first_refresh` is set after the first refresh. `error` says why the last refresh failed.
     `repaired_damage` describes the damage that the last requested check found.
-    `has_reported_generation` says whether the owner knows the current generation; if it is False,
-    the next refresh reports the generation.
+    `has_reported_generation` says whether the server knows the current generation. If not, the
+    server treats the next refresh as a change.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class IndexWorker:
         self._thread.start()
 
     def stop_thread(self) -> None:
-        """Stop the thread after the current entry; wait up to ten seconds until it has ended."""
+        """Stop the thread after the current entry; wait up to ten seconds for it to end."""
         self._stop.set()
         self._wake.set()
         self._thread.join(10.0)
@@ -154,7 +154,7 @@ class IndexWorker:
 
     @property
     def generation_name(self) -> str | None:
-        """The name of the index generation that this thread writes; None before a refresh."""
+        """The name of the index generation that this thread writes; None before the first refresh."""
         return self._folder.name if self._folder else None
 
     def _refresh_index_until_stopped(self) -> None:
@@ -194,7 +194,7 @@ class IndexWorker:
     def _refresh_index(self) -> bool:
         """Refresh the index, or rebuild it if it is unusable.
 
-        Returns whether the refresh was interrupted, so that another one must complete it.
+        Returns whether the refresh was interrupted and must be completed by another one.
         """
         for attempt in (1, 2):
             try:

@@ -307,7 +307,7 @@ def _format_omitted_subjects(parts: list[str], caller: LearnToolCaller) -> str:
         lines.append(f"- … and {len(left):,} more: use a narrower glob")
     count = "1 subject does" if len(parts) == 1 else f"{len(parts):,} subjects do"
     note = (
-        f"{count} not fit into {caller.max_chars:,} characters. Continue with `learn` and "
+        f"{count} not fit into {caller.max_chars:,} characters. Call `learn` again with "
         "these in `subjects`, a few at a time:"
     )
     return "\n".join([note, "", *lines])

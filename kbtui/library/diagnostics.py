@@ -125,7 +125,7 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
         if "" in fresh and (gone := _find_missing_module_file(found)):
             is_complete = False
             install = f"--force-reinstall --no-deps {wanted.name}=={found.version}"
-            yield "wrong", describe_package_problem(f"is incomplete without {gone}", install)
+            yield "wrong", describe_package_problem(f"is incomplete ({gone} is missing)", install)
     if is_complete:
         yield "ok", f"all {len(seen)} required packages are installed"
 

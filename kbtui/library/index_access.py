@@ -28,7 +28,7 @@ STEP_SECONDS = 0.02
 """The interval at which a waiting call checks whether it was cancelled."""
 
 FIRST_INDEX_SECONDS = 60.0
-"""How many seconds a call waits until the first index is built."""
+"""How many seconds a call waits for the first index to be built."""
 PATIENCE_SECONDS = 60.0
 """Calls wait for a new private index until it is complete or this many seconds old."""
 
@@ -49,7 +49,7 @@ class CallCancellation:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Cancel the call without waiting until it has ended."""
+        """Cancel the call without waiting for it to end."""
         with self._lock:
             self.cancelled = True
             if self.client is not None:

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""How many seconds a search waits until a damaged index is rebuilt."""
+"""How many seconds a search waits for a damaged index to be rebuilt."""
 UPDATE_SECONDS = 10.0
-"""How many seconds a search waits until a private index is up to date with the files."""
+"""How many seconds a search waits for a private index to be updated from the files."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
@@ -60,7 +60,7 @@ class Library(ReferenceReader):
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         super().__init__(workspace, settings)
         self._repair_notice: Notice | None = None
-        """A notice for the next answer: that the index was repaired."""
+        """The notice of a repair, to be added to the next answer."""
 
     def __enter__(self) -> Self:
         return self
@@ -118,7 +118,7 @@ class Library(ReferenceReader):
         return conversation_repository.find_conversation(self.workspace, conversation)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a long conversation; return None if it must be loaded whole."""
+        """Load the first turns of a long conversation; return None if it must be loaded in full."""
         from kbtui.conversations import conversation_repository
 
         return conversation_repository.get_conversation_format(info).load_conversation_beginning(
@@ -144,7 +144,7 @@ class Library(ReferenceReader):
         self.request_engine_refresh(wait, retry=True)
 
     def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
-        """Search by keywords in this process, fast enough while the user types."""
+        """Search by keywords in this process, fast enough to run while the user types."""
         return self._search_in_process(request)
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
@@ -321,7 +321,7 @@ class Library(ReferenceReader):
         milliseconds: float | None = None,
         replaces: str = "",
     ) -> Notice | None:
-        """Log a search. `replaces` is an earlier logged query that the user has typed on."""
+        """Log a search. `replaces` is a part of its query that was logged while the user typed."""
         from kbtui.userdata.query_log import log_search_answer
 
         return log_search_answer(

@@ -29,7 +29,7 @@ class ReferenceReader(IndexAccess):
     def load_knowledge(
         self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()
     ) -> KnowledgeBase:
-        """Load the topics and subjects with the values of `--cfg` and of `--knowledge`."""
+        """Load the topics and subjects as the options `--cfg` and `--knowledge` configure them."""
         from kbtui.knowledge import load_knowledge
 
         # Apply names first, because assignments override them.
@@ -69,7 +69,7 @@ class ReferenceReader(IndexAccess):
         return make_subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
 
     def _resolve_topic_of_ref(self, ref: Ref) -> Ref:
-        """Return the reference of a topic or subject with the topic's id; raises `NothingFound`."""
+        """In a reference, replace a topic's title by its id; raises `NothingFound`."""
         if ref.kind == "topic":
             return ref._replace(topic=self.load_knowledge().resolve_topic(ref.topic or "").id)
         return ref._replace(topic=self.find_subject(ref).topic)

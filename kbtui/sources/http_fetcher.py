@@ -243,10 +243,7 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the HTTP client of a host.
-
-        Hosts do not share a client: a reused connection would not check the other host's certificate.
-        """
+        """Return the HTTP client of a host. A shared one would not check each host's certificate."""
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(

@@ -270,7 +270,7 @@ def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> 
 
 
 def _hash_program_file(workspace: Workspace, word: str) -> str | None:
-    """Return the hash of the program in the workspace that a word of a command names, or None."""
+    """Return the hash of the file if a word of a command names a program in the workspace, or None."""
     try:
         real = Path(os.path.realpath(Path(workspace.root, word)))
         if not real.is_relative_to(workspace.root) or not real.is_file():

@@ -265,7 +265,7 @@ class SourceRunContext:
         }
 
     def report_progress(self, done: int, total: int, now: str) -> None:
-        """Report the progress of the run."""
+        """Pass the progress of the run to its caller."""
         self.on_progress(SourceRunProgress(self.source.name, done, total, now))
 
     def store_document(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
@@ -289,7 +289,7 @@ class SourceRunContext:
         self.skips.setdefault(what, reason)
 
     def record_failed_document(self, what: str, reason: str, *, permanent: bool = True) -> None:
-        """Record a failure. A temporary one makes the run incomplete: no document then counts as deleted."""
+        """Record a failure. After a temporary failure, the run is incomplete and no document counts as deleted."""
         self.problems.append(f"{what}: {reason}")
         if not permanent:
             self.is_complete = False

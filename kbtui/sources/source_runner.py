@@ -203,7 +203,7 @@ def _open_source_directories_in_all_topics(
 
 
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
-    """Remove a source. If `keep`, its documents become ordinary subjects; otherwise they are deleted.
+    """Remove a source. With `keep`, its documents become ordinary subjects; otherwise they are deleted.
 
     Returns a message for each document or directory that could not be changed; raises `KbtuiError`.
     """

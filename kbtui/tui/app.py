@@ -172,7 +172,7 @@ class KbtuiApp(App[None]):
         return closed
 
     def on_ready(self) -> None:
-        """Set up garbage collection and SIGTERM, and handle keys that were typed before the TUI started."""
+        """Set up garbage collection and a SIGTERM handler, and handle keys that were typed before the TUI started."""
         configure_garbage_collector()
         exit_on_sigterm(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:
@@ -180,7 +180,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit. If a screen has unsaved changes, return to that screen instead, so that it can ask."""
+        """Quit. If a screen has unsaved changes, return to that screen instead, which then asks about them."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:

@@ -98,8 +98,6 @@ class CitationsPane(BorderOnlyPane, Vertical):
         unknown = self._used is None and self._conversation is not None
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
-    # looking up
-
     def show_citations_of_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
         """Show the citations of a document; after a reload, keep the old ones until the new ones are loaded."""
         before, known = self._target, self._conversation
@@ -136,9 +134,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._using_worker.submit_call(
             lambda: self._library.find_citing_turns(target),
             lambda citations: show_citing_turns(citations, "Not used by any turn yet."),
-            lambda error: show_citing_turns(
-                self._using, f"Cannot look up the citing turns: {error}"
-            ),
+            lambda error: show_citing_turns(self._using, f"Cannot look up the turns: {error}"),
         )
 
     def show_citations_at_cursor(self) -> None:
@@ -154,8 +150,6 @@ class CitationsPane(BorderOnlyPane, Vertical):
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
         self._update_citation_rows()
-
-    # the rows
 
     @property
     def _shown_turn_number(self) -> int:

@@ -177,7 +177,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         _RELOAD._replace(help="Read everything from disk again; unwritten changes stay."),
         _THEME, _HELP,
         define_command("back", "escape", "back", "Close the pattern, the filter or the review; if none is open, leave."),
-        define_command("leave", "q", "leave", "Leave; asks first if there are unsaved changes.", 12),
+        define_command("leave", "q", "leave", "Leave; asks first if there are unwritten changes.", 12),
     ),
     *add_scope_to_commands(
         "doctor",

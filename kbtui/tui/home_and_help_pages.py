@@ -66,9 +66,6 @@ def _make_paragraph(key: str, text: str, role: str = "", **fields: Any) -> Parag
     return ParagraphBlock(key, [(text, role)], **fields)
 
 
-# home
-
-
 def build_home_document(
     name: str,
     contents: LibrarySnapshot | None,
@@ -79,7 +76,7 @@ def build_home_document(
 ) -> ReaderDocument:
     """Return the home page with the most important keys, topics, recent conversations and problems.
 
-    `contents` is None while the lists are being read. `notices` are problems with the settings.
+    `contents` is None while the library is being read. `notices` are problems with the settings.
     `note` says why this page is shown instead of another.
     """
     blocks: list[DocumentBlock] = [ParagraphBlock("name", [(one_line(name), "h1")])]
@@ -104,7 +101,7 @@ def build_home_document(
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """Return the command (id, description) that creates the first topic or entry, or [] if neither is missing."""
+    """List the command (id, description) that creates the first topic or entry, if one is missing."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:
@@ -170,9 +167,6 @@ def _make_problem_blocks(problems: Iterable[object]) -> list[DocumentBlock]:
     ]
 
 
-# topics and errors
-
-
 def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderDocument:
     """Return the page of a topic: a table of facts, followed by what `learn` returns for it."""
     topic, subjects = listing.topic, listing.subjects
@@ -209,12 +203,9 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderD
 def build_problem_document(
     key: str, title: str, message: str, where: str | None = None, hint: str | None = None
 ) -> ReaderDocument:
-    """Return the page that replaces a document that cannot be read."""
+    """Return the page shown instead of an unreadable document."""
     spans: Spans = [(f"! {sanitize(message)}", "error")]
     return ReaderDocument(key, one_line(title), make_message_blocks(spans, where, hint))
-
-
-# help
 
 
 def build_main_help_document(
@@ -254,9 +245,6 @@ def _make_key_table(key: str, scope: Scope, keymap: Mapping[str, str]) -> FactTa
         for command in list_commands_of_scopes(scope, keymap=keymap)
     ]
     return FactTableBlock(key, facts, name_role="key")
-
-
-# explanations
 
 
 def build_rank_explanation_document(explanation: RankExplanation, query: str) -> ReaderDocument:

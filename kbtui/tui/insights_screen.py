@@ -38,7 +38,7 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The block of a gap has this prefix and the query as its key."""
+"""The key of the block of a gap is this prefix, followed by the query."""
 
 
 @dataclass(slots=True, eq=False)

@@ -383,7 +383,7 @@ def _make_conversation_row(info: ConversationInfo, label: str) -> ListRow:
 ROWS_AT_ONCE = 1_000
 """If there are more subjects and conversations than this, a background thread makes the rows."""
 UPDATE_SECONDS = 10.0
-"""The time between updates of ages such as `5 min`."""
+"""The time between checks whether ages such as `5 min` must be updated."""
 
 
 class LibraryPane(BorderOnlyPane, Vertical):
@@ -470,7 +470,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         )
 
     def update_age_labels(self) -> None:
-        """Rebuild the rows once a minute, because they show ages such as `5 min`."""
+        """Rebuild the rows if a minute has passed, because they show ages such as `5 min`."""
         before = self._shown_at
         if before is not None and self._clock().replace(second=0, microsecond=0) > before:
             self.update_library_rows()

@@ -51,8 +51,8 @@ class TopicWithSubjects(NamedTuple):
 class LibrarySnapshot:
     """All topics and conversations, and what could not be read.
 
-    `problems` are problems that belong to no topic. If all topics or all conversations are
-    unreadable, `failures` has a message with the reason that begins with `topics` or `conversations`.
+    `problems` are problems that belong to no topic. `failures` says why the topics or the
+    conversations could not be read at all; its messages begin with `topics` or `conversations`.
     """
 
     listings: list[TopicWithSubjects] = field(default_factory=list)

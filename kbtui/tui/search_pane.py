@@ -204,11 +204,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             text = f"{hits} left out, because the text was deleted. {text}"
         spans = [(text, "dim")]
         if key := find_key_label_of_command("results.why", get_configured_keys(self)):
-            spans += [
-                (" Esc, then ", "dim"),
-                (key, "key"),
-                (": explain why a text is missing.", "dim"),
-            ]
+            spans += [(" Esc, then ", "dim"), (key, "key"), (": explain missing", "dim")]
         return spans
 
     def _make_answer_summary(self, answer: SearchAnswer) -> tuple[Spans, Spans]:

@@ -114,7 +114,7 @@ def log_search_answer(
 
 
 class QueryLog:
-    """The logged searches of one workspace. Searches made while the log is busy are missing."""
+    """The logged searches of one workspace. While another process writes, searches are not logged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

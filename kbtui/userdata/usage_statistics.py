@@ -21,7 +21,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 class EntryCitationCount(NamedTuple):
-    """An entry and how often turns cited it; `changed` is Unix seconds."""
+    """An entry and how often turns cited it; `changed` is in Unix seconds."""
 
     id: str
     ref: str

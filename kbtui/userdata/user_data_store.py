@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS fetched (source TEXT, url TEXT, facts TEXT NOT NULL, 
 
 
 class Bookmark(NamedTuple):
-    """A bookmark for the reference `ref`; times are Unix seconds."""
+    """A bookmark for the reference `ref`; times are in Unix seconds."""
 
     ref: str
     title: str
@@ -51,7 +51,7 @@ class SkippedDocument(NamedTuple):
 
 
 class SourceRunRecord(NamedTuple):
-    """The last run of a source; times are Unix seconds.
+    """The last run of a source; times are in Unix seconds.
 
     `entries` is the number of documents of the source after the run. `problems` has a line for each
     of the first failed documents. `error` is the first problem, or the reason why nothing ran.

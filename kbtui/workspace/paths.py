@@ -46,7 +46,7 @@ def get_xdg_directory(variable: str, default: str) -> str:
 
 
 def get_cache_home() -> str:
-    """Return the directory of the indexes. They can be rebuilt after it is deleted."""
+    """Return the directory of the indexes, which kbtui can rebuild."""
     return get_xdg_directory("XDG_CACHE_HOME", ".cache") + "/kbtui"
 
 
@@ -56,7 +56,7 @@ def get_config_home() -> str:
 
 
 def get_data_home() -> str:
-    """Return the directory of the query log and the bookmarks. They cannot be rebuilt."""
+    """Return the directory of the query log and the bookmarks, which kbtui cannot rebuild."""
     return get_xdg_directory("XDG_DATA_HOME", ".local/share") + "/kbtui"
 
 
@@ -160,7 +160,7 @@ def get_time_zone_variable() -> str:
 
 
 def make_search_environment_fingerprint() -> str:
-    """Return a text; processes in which it is equal give the same answers to the same queries."""
+    """Return a text that differs if the environment or settings differ in what affects answers."""
     # It contains everything that affects an answer, except the query and kbtui's version.
     settings = get_config_home() + "/config.toml"
     try:

@@ -246,7 +246,7 @@ def test_a_person_is_asked(built: Builder, said: str, written: bool) -> None:
     os.close(main_end)
     os.close(other_end)
     assert process.returncode == 0
-    assert "Write these 6 files? [y/N]" in err
+    assert "change these files? [y/N]" in err
     assert (built.root / SKILL).exists() is written
 
 
@@ -258,7 +258,7 @@ def test_a_file_of_somebody_else_is_never_overwritten(
     theirs.write_text("# mine\n")
     assert command(built.root, "install", "--yes") == 3
     assert theirs.read_text() == "# mine\n"
-    assert "learn.toml: not written by kbtui, left as it is" in capfd.readouterr().out
+    assert "learn.toml: not installed: kbtui did not write this file" in capfd.readouterr().out
     # The other files are there, and the skill does not enable tools of others.
     assert (built.root / FOLDER / "conversation_read.toml").exists()
     skill = tomllib.loads((built.root / SKILL).read_text("utf-8"))

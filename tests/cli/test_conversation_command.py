@@ -82,9 +82,9 @@ def test_ls_tells_how_to_get_the_rest(root: Path, capsys: pytest.CaptureFixture[
     assert kbtui("ls", "--limit", "1") == 0
     out, err = capsys.readouterr()
     assert out.count("\n") == 1
-    assert "1 more: --offset 1" in err
+    assert "1 more: use --offset 1" in err
     assert kbtui("ls", "--limit", "1", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["hint"] == "1 more: --offset 1"
+    assert json.loads(capsys.readouterr().out)["hint"] == "1 more: use --offset 1"
 
 
 def test_ls_names_what_is_broken_and_what_is_no_conversation(

@@ -183,7 +183,7 @@ async def test_a_key_of_the_workshop_can_be_changed(book: Builder) -> None:
         await tui.press("f1")
         await tui.until("In the prompt workshop")
         assert any("f4" in line and "Review the changes" in line for line in tui.text.split("\n"))
-        assert "f4 shows the change of .jp/kb.toml" in tui.text
+        assert "f4 shows the change to .jp/kb.toml" in tui.text
 
 
 async def test_a_key_of_the_doctor_can_be_changed(book: Builder) -> None:

@@ -58,7 +58,7 @@ async def test_what_was_not_found_is_explained(book: Builder) -> None:
 async def test_why_can_be_asked_when_nothing_was_found(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "xyzzyplugh")
-        await tui.until("w: why")
+        await tui.until("w: explain")
         await tui.press("escape", "w")
         await tui.until("Why is this not in the results?")
         await tui.type("project/style")

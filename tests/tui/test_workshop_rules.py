@@ -183,8 +183,8 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
 def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: str) -> None:
     knowledge = load_knowledge(open_workspace_at_root(book.root))
     trial = find_pattern_matches(typed, knowledge, SubjectCosts(), "project")
-    if trial.remark is not None:
-        assert 0 <= trial.remark.at <= max(0, len(typed) - 1)
+    if trial.problem is not None:
+        assert 0 <= trial.problem.at <= max(0, len(typed) - 1)
     if trial.preloads:
         before = {(t, s) for t in knowledge.topics for s in knowledge.get_topic_slugs(t).learned}
         tried = knowledge.copy_with_preload_options(trial.preloads)
@@ -194,8 +194,8 @@ def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: st
         wanted = knowledge.list_subject_slugs(trial.topic, trial.patterns or None)
         assert list(trial.matches) == [(trial.topic, slug) for slug in wanted]
     elif typed.strip():
-        assert trial.remark is not None
-        assert trial.remark.is_error
+        assert trial.problem is not None
+        assert trial.problem.is_error
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ async def test_only_the_second_w_writes_exactly_what_was_shown(book: Builder, kb
         assert "Nothing is written yet." in shop.tui.text
         assert tree_hash(book.root) == before
         await shop.press("w")
-        await shop.tui.until("Saved to .jp/kb.toml")
+        await shop.tui.until("Written to .jp/kb.toml")
         text = kb.read_text()
         assert "# My topics. Keep this comment." in text
         assert "# always" in text
@@ -265,10 +265,10 @@ async def test_u_takes_back_what_was_written_byte_for_byte(book: Builder, kb: Pa
         await shop.marked("x")
         await shop.shown()
         await shop.press("enter")
-        await shop.tui.until("Saved to .jp/kb.toml")
+        await shop.tui.until("Written to .jp/kb.toml")
         assert kb.read_bytes() != before
         await shop.press("u")
-        await shop.tui.until("Restored .jp/kb.toml")
+        await shop.tui.until("Restored the previous .jp/kb.toml")
         assert kb.read_bytes() == before
         await shop.tui.until(lambda: not shop.entry("start").startswith("✕"))
 
@@ -281,7 +281,7 @@ async def test_what_was_written_can_be_taken_back_after_coming_again(
         await shop.marked("x")
         await shop.shown()
         await shop.press("w")
-        await shop.tui.until("Saved to .jp/kb.toml")
+        await shop.tui.until("Written to .jp/kb.toml")
         await shop.press("q")
         await shop.tui.until(lambda: not shop.is_open)
         # The library shows it too.
@@ -289,7 +289,7 @@ async def test_what_was_written_can_be_taken_back_after_coming_again(
         await shop.press("P")
         await shop.tui.until(lambda: shop.is_open and shop.screen.list.rows)
         await shop.press("u")
-        await shop.tui.until("Restored .jp/kb.toml")
+        await shop.tui.until("Restored the previous .jp/kb.toml")
         assert kb.read_text() == WRITTEN
 
 
@@ -309,7 +309,7 @@ async def test_a_file_that_changed_meanwhile_is_left_alone_and_said(
         assert shop.screen.marks.unwritten_marks
         await shop.shown()
         await shop.press("w")
-        await shop.tui.until("Saved to .jp/kb.toml")
+        await shop.tui.until("Written to .jp/kb.toml")
         assert kb.read_text().endswith("# another hand\n")
         kb.write_text("# all gone\n")
         await shop.press("u")
@@ -356,10 +356,10 @@ async def test_without_kb_toml_one_is_made_and_undoing_removes_it(book: Builder)
         assert "/dev/null" in shop.tui.text
         assert not kb.exists()
         await shop.press("w")
-        await shop.tui.until("Saved to .jp/kb.toml")
+        await shop.tui.until("Written to .jp/kb.toml")
         assert kb.read_text() == '[kb.topic.snippets]\nlearned = [\n    "retry",\n]\n'
         await shop.press("u")
-        await shop.tui.until("Restored .jp/kb.toml")
+        await shop.tui.until("Restored the previous .jp/kb.toml")
         assert not kb.exists()
 
 
@@ -388,12 +388,12 @@ async def test_leaving_with_marks_asks_first(book: Builder, kb: Path) -> None:
         for key in ("escape", "q", "ctrl+q"):
             await shop.press(key)
             assert shop.is_open
-            assert "1 unsaved change" in shop.tui.text
+            assert "1 unwritten change" in shop.tui.text
             await shop.press("escape")
-            assert "unsaved" not in shop.tui.text
+            assert "unwritten" not in shop.tui.text
         # From under the help too.
         await shop.press("question_mark", "ctrl+q")
-        await shop.tui.until("1 unsaved change")
+        await shop.tui.until("1 unwritten change")
         assert shop.tui.app.is_running
         await shop.press("q")
         await shop.tui.until(lambda: not shop.is_open)
@@ -461,7 +461,7 @@ async def test_a_k_shows_how_the_prompt_would_grow_and_keeps_nothing(book: Build
         await shop.tried("-k project/style")
         assert "all matches are already pre-loaded" in shop.tui.text
         await shop.press("escape")
-        await shop.tui.until(lambda: shop.screen.query_one("#remark").display is False)
+        await shop.tui.until(lambda: shop.screen.query_one("#problem").display is False)
     assert tree_hash(book.root) == before
 
 
@@ -487,9 +487,11 @@ async def test_mistakes_are_pointed_at_and_the_rest_goes_on(book: Builder) -> No
         await shop.select("topic:project")
         for typed, at, words in MISTAKES:
             await shop.tried(typed)
-            remark = shop.screen.pattern_result.remark
-            assert remark is not None, typed
-            assert (remark.at, words in f"{remark.message}; {remark.hint}") == (at, True), remark
+            problem = shop.screen.pattern_result.problem
+            assert problem is not None, typed
+            assert (problem.at, words in f"{problem.message}; {problem.hint}") == (at, True), (
+                problem
+            )
             lines = shop.tui.text.split("\n")
             below = next(n for n, line in enumerate(lines) if line.startswith("  / ")) + 1
             if len(typed) < 100:
@@ -564,7 +566,7 @@ async def test_hostile_titles_and_names_are_only_text(book: Builder) -> None:
         assert not any(sign in text for sign in "\x1b\x07\x9b\u202e")
         assert "Evil[/b] gnp" in text
         await shop.press("w")
-        await shop.tui.until("Saved to")
+        await shop.tui.until("Written to")
         assert knowledge_of(book.root).topics["[red]"].learned == ("re[a-z]+ [b]",)
         await shop.press("v")
         await shop.tried("re[")

@@ -67,7 +67,7 @@ PREVIEW_CHARACTERS = 200
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 DETAIL_DELAY = 0.08
-"""How many seconds to wait after the last change of the selection or the filter before reading."""
+"""How many seconds the selection or the filter must stay unchanged before details or rows are read."""
 PENDING_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {
     "focus_filter",
@@ -188,7 +188,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
 
 
 def _describe_passage_origin(chunk: dict[str, object]) -> str:
-    """Name the lines or the turn that a passage comes from."""
+    """Return the lines or the turn that a passage comes from, as text."""
     lines, turn = chunk["lines"], chunk["turn"]
     if isinstance(lines, list):
         first, last = lines
@@ -205,8 +205,8 @@ class EntriesScreen(ListDetailScreen):
     HEADING = "Entries"
     SCOPE = "entries"
     NOTES = (
-        "● ready, ◌ not embedded yet, ! cannot be read or embedded.",
-        "Example of a filter: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
+        "● ready, ◌ pending (not embedded yet), ! error (cannot be read or embedded).",
+        "Example: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
         "Words must occur in the title or text; after: and before: limit the creation date.",
     )
     DEFAULT_CSS = "EntriesScreen #columns { height: 1; padding: 0 1; background: $background; }"
@@ -229,19 +229,19 @@ class EntriesScreen(ListDetailScreen):
         self._filter_timer: Timer | None = None
         self._go_to_end = False
         self._types: list[str] = []
-        """All types seen so far, because a list that is filtered by type contains only one type."""
+        """All types seen so far, so that the key for the next type also offers types that the filter excludes."""
         self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:
         return [self.filter, TextLine(id="columns"), self.list]
 
     def on_mount(self) -> None:
-        """Explain the filter in its input, and check regularly whether pending entries are ready."""
+        """Show the possible filters in the empty input, and reload regularly while entries are not embedded."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
         self.set_interval(PENDING_SECONDS, self._reload_if_entries_pending)
 
     def _reload_if_entries_pending(self) -> None:
-        """Reload while entries are pending, because the engine sends no event when it has embedded an entry."""
+        """Reload if some entries are not embedded yet; the engine sends no event when it has embedded them."""
         if self.loaded and self.loaded.page.by_status.get("pending"):
             self.action_reload()
 
@@ -264,7 +264,7 @@ class EntriesScreen(ListDetailScreen):
         }
 
     def list_hinted_commands(self) -> list[TuiCommand]:
-        """Return the commands for the key hints; in the details, Enter gets another label."""
+        """Return the commands for the key hints; the label of Enter depends on the focused pane."""
         commands = super().list_hinted_commands()
         labels = {"entries.enter": "unfold / open"} if self.is_detail_pane_focused else {}
         return [one._replace(label=labels.get(one.id, one.label)) for one in commands]
@@ -451,7 +451,7 @@ class EntriesScreen(ListDetailScreen):
             self.action_reload()
 
     def action_filter_by_next_value(self, name: str) -> None:
-        """Set `type` or `is` in the filter to the next value; after the last value, remove it."""
+        """Set the filter `name` (`type` or `is`) to its next value; after the last value, remove the filter."""
         text, values = self.filter.input.value, list[str](ENTRY_STATUSES)
         if name == "type":
             found = self.loaded.page.by_type if self.loaded else ()

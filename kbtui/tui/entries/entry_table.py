@@ -26,7 +26,7 @@ PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
 """The maximum number of rows in a page.
 
-Reading a page visits all entries, so reading a long list in a few large pages is faster.
+Reading any page visits all entries, so a few large pages are faster than many small ones.
 """
 ALL_ROWS = 10**9
 STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}

@@ -82,7 +82,7 @@ class SubjectFileActions:
         self._screen.app.push_screen(form, self._write_planned_subject)
 
     def _plan_new_subject(self, values: FormValues) -> PlannedSubject:
-        """Check that the entry can be written, before the user types its text.
+        """Check the form before the user types the text of the subject.
 
         Called in a background thread.
         """
@@ -119,7 +119,7 @@ class SubjectFileActions:
         )
 
     def edit_subject(self, ref: Ref) -> None:
-        """Open a subject in the editor; its id and its citations do not change."""
+        """Open a subject in the user's editor."""
         find_subject = partial(self._find_subject_to_edit, ref)
         self._worker.submit_call(find_subject, self._edit_subject_and_report, self._show_error)
 
@@ -174,7 +174,7 @@ class SubjectFileActions:
             on_done(result)
 
     def remove_subject(self, ref: Ref) -> None:
-        """Ask, then move a subject's file to the trash; if there is no trash, offer to delete it."""
+        """Move a subject's file to the trash after asking; if there is no trash, offer to delete the file."""
         find_subject = partial(self._library.find_subject, ref)
         self._worker.submit_call(find_subject, self._ask_to_trash_subject, self._show_error)
 

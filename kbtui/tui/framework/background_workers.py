@@ -32,8 +32,8 @@ class LatestOnlyWorker:
 
     At most `limit` calls run at the same time; of the calls that wait, only the newest is kept. Results are
     delivered through the message queue of `owner`; results of older calls are passed to `drop` instead. The
-    threads are daemons, so quitting never waits for them. If `cancellation` is given, it creates
-    a context for each call, and a newer call cancels the context of the previous call.
+    threads are daemons, so quitting never waits for them. `cancellation`, if given, makes the context in
+    which each call runs; a newer call cancels the context of the previous one.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LatestOnlyWorker:
         self._waiting_call: Callable[[], None] | None = None
         self._generation = 0
         self.has_pending_result = False
-        """Whether the result of the newest call has not been delivered yet."""
+        """Whether the result of the newest call is still to be delivered."""
 
     @property
     def has_running_call(self) -> bool:
@@ -100,7 +100,7 @@ class LatestOnlyWorker:
         on_done: Callable[[T], object],
         on_error: Callable[[Exception], object],
     ) -> None:
-        """Run `work` as `submit_call` does, and give it a function that passes values to `on_progress`."""
+        """Like `submit_call`, but `work` gets a function that passes values to `on_progress`."""
         generation = self._generation + 1
 
         def deliver_progress(value: Any) -> None:
@@ -130,7 +130,7 @@ class LatestOnlyWorker:
             self._drop(value)
 
     def discard_pending_results(self) -> None:
-        """Discard the results of all calls so far that have not been delivered."""
+        """Discard all results that have not been delivered yet."""
         with self._lock:
             self._make_earlier_calls_obsolete()
 

@@ -69,7 +69,7 @@ class TextInputDialog(StyledScreen):
 
 @dataclass(frozen=True)
 class DialogOption:
-    """An option of a dialog: its key, its name, a preview shown at the right, and the dialog's result."""
+    """An option of a dialog: key, name, preview at the right, and the result if the user chooses it."""
 
     key: str
     name: str
@@ -192,7 +192,7 @@ class FormField:
 
 
 class ChoiceField(StyledWidget, can_focus=True):
-    """A form field with choices; the user selects one with the arrow keys or by typing its beginning."""
+    """A form field with choices; the user selects one with the arrow keys or by typing its first letters."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -223,7 +223,7 @@ class ChoiceField(StyledWidget, can_focus=True):
             self.screen.update_shown_fields()
 
     def on_key(self, event: events.Key) -> None:
-        """Select the next choice that starts with the typed letters, else with the last letter."""
+        """Select the next choice that starts with the letters typed so far, or else with the last letter."""
         letter = (event.character or "").casefold()
         if not letter.isprintable() or letter in {"", " "}:
             return

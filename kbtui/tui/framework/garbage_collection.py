@@ -89,7 +89,7 @@ _pause_lock = threading.Lock()
 def pause_garbage_collection() -> Iterator[None]:
     """Disable the collector in a `with` block that loads something large, then freeze the loaded objects.
 
-    Only reference counting frees frozen objects: see `free_document_in_background`.
+    The collector never frees frozen objects; free a large document with `free_document_in_background`.
     """
     with _pause_lock:
         gc.disable()
@@ -101,7 +101,7 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 def free_document_in_background(document: Any) -> None:
-    """Free the record and the blocks of a large document in a thread; in one step, it would delay keys."""
+    """Free the record and the blocks of a large document in small steps in a thread, so that no key is delayed."""
     threading.Thread(
         target=_free_document_in_steps, args=(document,), name="kbtui-free", daemon=True
     ).start()

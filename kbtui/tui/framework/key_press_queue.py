@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KEY_HANDLED_ROUNDS = 3
 """How many follow-up messages are sent, one after another, before a key counts as handled.
 
-The first follows the key, and each of the others follows the messages that were caused in the meantime.
+Each one waits in the message queue behind the messages that the key has caused so far.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
 """How many seconds to wait for `KeyHandled`, which never arrives if its widget was removed."""
@@ -102,7 +102,7 @@ class KeyPressQueue:
             self._resume_sending_keys(done.number)
 
     def resume_keys_after_closed_screen(self) -> None:
-        """Handle keys again after a screen has closed; messages to that screen are lost."""
+        """Deliver the queued keys after a screen has closed; a follow-up message to that screen is lost."""
         if self._is_busy and self._app.screen is not self._screen:
             self._resume_keys_when_screen_shown()
 

@@ -65,7 +65,7 @@ def slice_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
 
 
 def slice_span_ranges(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
-    """Yield the spans of many ranges, given in ascending order, in one pass."""
+    """Yield the spans of each range in `bounds`; the ranges must be in ascending order."""
     number, position = 0, 0
     for start, end in bounds:
         kept: Spans = []
@@ -106,10 +106,9 @@ _PLAIN_WORD = re.compile(r"(?!(?:kbtui|jp)\b)[a-z]+(?=[ ,;]|\.?$)")
 
 
 def capitalize_first_word_unless_name(text: str) -> str:
-    """Return a message that begins with a capital letter, unless its first word is a name.
+    """Capitalize the first word of a message, unless the word is a name, reference, path or id.
 
-    Errors begin with a lower-case letter, because the command line shows them after a colon. References,
-    paths and ids keep their spelling.
+    Errors begin with a lower-case letter, because the command line shows them after a colon.
     """
     return text[0].upper() + text[1:] if _PLAIN_WORD.match(text) else text
 
@@ -126,7 +125,7 @@ def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int
 
 
 def _find_fitting_end(text: str, start: int, width: int) -> int:
-    """Return the end of the longest part of `text` from `start` on that fits into `width` cells."""
+    """Return where to cut `text` so that the part from `start` to the cut fits into `width` cells."""
     if text.isascii():
         return min(len(text), start + width)
     used = 0
@@ -244,11 +243,12 @@ def _scroll_code_line(
 
 @dataclass(slots=True)
 class MatchHighlight:
-    """The pattern to highlight in a block, the index of the current match (-1: none), and the number of matches so far."""
+    """The pattern to highlight in a block, and the index of the current match in the block (-1: none)."""
 
     pattern: re.Pattern[str]
     current: int = -1
     seen_count: int = 0
+    """How many matches of the block have been highlighted."""
 
 
 def highlight_matches(spans: Sequence[Span], found: MatchHighlight | None) -> Spans:

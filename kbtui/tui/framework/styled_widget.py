@@ -121,9 +121,9 @@ class StyledScreen(Screen[Any]):
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
         """The key bindings from the focused widget outwards.
 
-        The user's keymap is applied before the keys that type a character into a focused input are removed.
-        Textual works in the opposite order, so a command whose default key is a letter never works in an input,
-        and an immediate command whose new key is a letter takes it from the input.
+        The user's keymap is applied first; then the keys that type a character into a focused input are removed.
+        Textual removes them first. In an input, a command whose default key is a letter would then not work even
+        with a new key, and an immediate command whose new key is a letter would take this letter from the input.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self
@@ -150,7 +150,7 @@ class StyledScreen(Screen[Any]):
         return False
 
     def clear_refused_key_message(self) -> None:
-        """Remove a message that says why the last key did nothing; called for every key."""
+        """Remove the message, if any, that says why the last key did nothing. Called for every key."""
 
     def _find_key_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
         """Return the innermost node that binds a key, and the binding; (None, None) if the key is unbound."""

@@ -49,8 +49,8 @@ class TuiCommand(NamedTuple):
     """A command of a screen or widget.
 
     `id` names the command in keymaps. `keys` are Textual's names of keys, separated by commas.
-    `action` is the name of a method `action_…` of the widget that owns the scope. `label` is a
-    short name for key hints and the palette, and `help` is a sentence. `hint` is the priority of
+    `action` is the Textual action to run. `scope` is the screen, pane or group that the command belongs to. `label` is
+    a short name for key hints and the palette, and `help` is a sentence. `hint` is the priority of
     the key hint: 0 means no hint, and the lowest priorities are left out if the line is too narrow.
     `needs` is a feature that the document must have, such as "turns", "folds" or "views".
     `is_immediate` commands take precedence over all other bindings of their key, and run before
@@ -79,7 +79,7 @@ class TuiCommand(NamedTuple):
 def define_command(
     name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any
 ) -> TuiCommand:
-    """Return a command without a scope; `more` sets further fields, and the action defaults to `name`."""
+    """Return a command whose scope is still empty; `more` sets other fields, and the action defaults to `name`."""
     action = more.pop("action", name)
     return TuiCommand(name, keys, action, label, explained, hint=hint, **more)
 
@@ -105,7 +105,7 @@ def format_command_hints(
 ) -> Spans:
     """Return key hints that fit into `width` cells.
 
-    Commands that need a feature which the document does not offer are left out.
+    `offers` are the features of the document; commands that need other features are left out.
     """
     wanted = [
         command
@@ -142,7 +142,7 @@ MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
         ("bottom", "G,end", "bottom", "to the end"),
     )
 )
-"""The commands for moving in a list or document; every widget that scrolls has these actions."""
+"""The commands that move in a list or document; lists and document views have these actions."""
 
 MOVE_BINDINGS = make_textual_bindings(MOVE_COMMANDS)
 

@@ -162,7 +162,7 @@ class DocumentNavigator:
         )
 
     def _show_document_beginning(self, target: NavigationTarget, document: ReaderDocument) -> None:
-        """Show the beginning of a large document, if it contains the position of the target."""
+        """Show the beginning of a large document if the target's position is in it."""
         if has_loaded_start_block(document, target):
             self._show_document_in_reader(target, document)
         self._status.set_activity_text("open", f"reading the rest of {target.key} …")

@@ -262,8 +262,6 @@ class MainScreen(StyledScreen):
             return citations_wait and (is_in_pane or is_about_item)
         return name == "library" and library_waits and is_about_item
 
-    # changes of files
-
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
         """Reload everything that a `changed` event of the engine affects."""
         for screen in self.app.screen_stack:
@@ -287,8 +285,6 @@ class MainScreen(StyledScreen):
         is_shown = self.library_pane.toggle_hidden_subjects()
         self.status.flash_message(f"Hidden subjects are {'shown' if is_shown else 'not shown'}.")
         self.search.repeat_search()
-
-    # opening
 
     def on_open_target_requested(self, event: OpenTargetRequested) -> None:
         """Show what the user opens in a pane."""

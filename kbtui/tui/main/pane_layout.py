@@ -226,8 +226,6 @@ class PaneLayout:
         self.extra_widths.clear()
         self.apply_pane_widths()
 
-    # dragging a border
-
     def grab_pane_border(self, x: int, y: int) -> bool:
         """Grab the border between panes at this position; return False if there is none."""
         if self._screen_width_class is None or not 0 < x < self._screen.size.width - 1:

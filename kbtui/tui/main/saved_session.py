@@ -188,7 +188,7 @@ class SavedSessionManager:
         )
 
     def save_session_on_exit(self) -> None:
-        """Save the session if it was restored, or if the user opened several targets or changed the layout."""
+        """Save the session if it was restored, or if the user opened several targets or changed layout or theme."""
         if not self._is_on or not self._main.navigator.history.targets:
             return
         session = self._capture_session()

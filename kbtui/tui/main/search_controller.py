@@ -303,12 +303,10 @@ class SearchController:
         self._must_open_first = False
         self._pane.show_text_instead_of_hits(f"The search failed: {one_line(str(error))}")
 
-    # recent queries
-
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        If the query continues the last logged one, it replaces that one unless its hits were used.
+        A longer form of the last logged query replaces it, unless a hit of the earlier query was used.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:
@@ -347,8 +345,6 @@ class SearchController:
         if self._recent_queries:
             self._recent_index = min(self._recent_index + 1, len(self._recent_queries) - 1)
             self._search_input.show_recalled_query(self._recent_queries[self._recent_index])
-
-    # opening hits
 
     def open_reference_or_best_hit(self, text: str) -> None:
         """Open `text` if it is a reference, otherwise the selected hit."""
@@ -469,8 +465,6 @@ class SearchController:
             lambda: find(self._library.search(request._replace(**options), origin=None)),
             show_explanation_document,
         )
-
-    # suggestions
 
     def show_completion_suggestions(self, entry: Input) -> None:
         """Show completions of the query: the best one in the input, all of them in the key hints."""

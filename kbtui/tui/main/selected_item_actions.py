@@ -74,8 +74,6 @@ class SelectedItemActions:
         self.is_asking = False
         """Whether a dialog is about to open; later keys wait for it."""
 
-    # the item
-
     def get_selected_reference(self) -> str | None:
         """Return the reference of the item, or None if it has no reference."""
         panes = self._main.panes
@@ -122,8 +120,6 @@ class SelectedItemActions:
 
         self._worker.submit_call(work, deliver_result, report_failure)
 
-    # copying
-
     def copy_selected_reference(self) -> None:
         """Copy the reference of the item."""
         if reference := self.get_selected_reference_or_warn():
@@ -148,8 +144,6 @@ class SelectedItemActions:
                 self.run_with_activity_shown("copying …", option.get_text, copy)
 
         self._main.screen.app.push_screen(OptionsDialog("Copy", options), copy_chosen_option)
-
-    # bookmarks
 
     def bookmark_item(self) -> None:
         """Bookmark the item with a note, or change the note of its bookmark."""
@@ -195,8 +189,6 @@ class SelectedItemActions:
             return info.name if info else ""
         title = panes.reader.document_view.document.title
         return one_line(title) if panes.focused_pane_id == "reader" else ""
-
-    # links
 
     def open_link_on_current_line(self) -> None:
         """Open the link on the current line; if there are several, ask which one."""
@@ -265,8 +257,6 @@ class SelectedItemActions:
         ]
         app.push_screen(OptionsDialog(address, options), open_or_copy_link)
 
-    # editing
-
     def edit_selected_subject(self) -> None:
         """Open the subject in the user's editor at the current line."""
         reference = self.get_selected_reference_or_warn()
@@ -290,8 +280,6 @@ class SelectedItemActions:
             )
         else:
             main.navigator.reload_shown_document()
-
-    # exporting
 
     def export_conversation(self) -> None:
         """Ask for a file, and write the open conversation to it as Markdown."""
@@ -338,8 +326,6 @@ class SelectedItemActions:
             "write",
         )
         app.push_screen(dialog, export_after_confirmation)
-
-    # the first topic
 
     def propose_first_topic(self, on_written: Callable[[], None]) -> None:
         """Show the lines of `.jp/kb.toml` that declare a first topic, and write them if the user agrees."""

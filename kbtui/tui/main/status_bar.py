@@ -102,8 +102,6 @@ class StatusBar(StyledWidget):
             return "No index yet, and no engine is running. Building a temporary keyword index …"
         return ""
 
-    # the engine's events
-
     def show_engine_event(self, event: EngineEvent) -> None:
         """Update the state of index and search from an event of the engine."""
         kind = event.get("event")
@@ -160,8 +158,6 @@ class StatusBar(StyledWidget):
         else:
             text = "index ready · keywords and meaning"
             self._set_index_status("●", "inserted", text, "index ready")
-
-    # the line
 
     def _make_message_spans(self) -> Spans:
         if self._flash:

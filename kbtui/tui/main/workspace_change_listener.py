@@ -61,8 +61,6 @@ class WorkspaceChangeListener:
         if self._stop_listening:
             self._stop_listening()
 
-    # whether the workspace still exists
-
     def _check_workspace_exists(self) -> None:
         # Check it in a background thread, because a file system may be slow to answer.
         if not self._check_worker.has_running_call:
@@ -81,8 +79,6 @@ class WorkspaceChangeListener:
         self._main.status.problem = "" if is_found else gone
         if is_found:
             self.read_library_lists()
-
-    # the engine's events
 
     def handle_engine_event(self, event: EngineEvent) -> None:
         """Show an event of the engine in the status line, and reload what it reports as changed."""
@@ -103,8 +99,6 @@ class WorkspaceChangeListener:
             return True
         changed = event.get("conversations") or []
         return ref.conversation in changed or len(changed) >= MAX_NAMED_CONVERSATIONS
-
-    # the library's lists
 
     def read_library_lists(self) -> None:
         """Read topics, subjects and conversations in a background thread, and show them."""

@@ -142,7 +142,7 @@ class SubjectCosts:
 
 
 class FolderCostSums:
-    """Running sums of the costs of subjects, which give the cost of any folder in two lookups."""
+    """The costs of subjects as running sums, so that the cost of a folder takes only two lookups."""
 
     def __init__(self, slugs: list[str], costs: Iterable[PromptCost | None]) -> None:
         self._slugs = slugs
@@ -158,7 +158,7 @@ class FolderCostSums:
 
 
 def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
-    """Return the start and end of the range in a sorted list where slugs start with a prefix."""
+    """Return the range of slugs with this prefix in a sorted list, as start and end (exclusive)."""
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 

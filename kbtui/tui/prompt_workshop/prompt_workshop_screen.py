@@ -87,12 +87,12 @@ class PromptWorkshopScreen(ListDetailScreen):
     PromptWorkshopScreen {
         #listed, #detail { width: 1fr; }
         &.-stacked #panes { layout: vertical; }
-        #particulars, #remark { height: 1; padding: 0 1; background: $background; }
+        #particulars, #problem { height: 1; padding: 0 1; background: $background; }
         #trying { height: auto; }
         #pattern-line { height: 1; background: $surface; }
         #pattern-sign { width: 4; height: 1; padding: 0 0 0 2; background: $surface; }
         #pattern { width: 1fr; background: $surface; color: $foreground; }
-        #remark { padding: 0; display: none; }
+        #problem { padding: 0; display: none; }
     }
     """
 
@@ -157,7 +157,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message; if it replaces the question of whether to leave, cancel that question."""
+        """Show a message, which replaces and cancels the question whether to leave."""
         self._is_asking_to_leave = False
         super().show_message(text, role)
 
@@ -279,7 +279,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # rows and patterns
 
     def _rebuild_tree_rows(self) -> None:
-        """Build the rows of the tree; if there is a pattern, try it again instead."""
+        """Build the rows of the tree, or list the matches again if the user has typed a pattern."""
         if self.pattern_result.text.strip():
             self._show_matches_of_pattern(self.pattern_result.text)
         elif (planned_prompt := self.planned_prompt) is not None:
@@ -497,7 +497,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self._written_changes.append(change)
                 self._reload_knowledge_files(marks)
                 undo = self.get_key_label("undo")
-                self.show_message(f"saved to .jp/kb.toml · {undo} undo", "inserted")
+                self.show_message(f"written to .jp/kb.toml · {undo} undo", "inserted")
 
             self._change_kb_toml_file(
                 lambda: toml_config_editor.apply_toml_change(change), on_written
@@ -522,7 +522,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         def on_undone() -> None:
             self._written_changes.remove(change)
             self._reload_knowledge_files()
-            self.show_message("restored .jp/kb.toml as it was before", "inserted")
+            self.show_message("restored the previous .jp/kb.toml", "inserted")
 
         self._withdraw_proposed_change()
         self._change_kb_toml_file(lambda: toml_config_editor.undo_toml_change(change), on_undone)
@@ -571,7 +571,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # leaving
 
     def action_back(self) -> None:
-        """Close the question, change, pattern or filter; if none is open, leave the preview or screen."""
+        """Close the question, review, pattern or filter; if none is open, leave the preview or the screen."""
         if self._is_asking_to_leave:
             self.show_message()
         elif self._shown_change is not None:
@@ -593,14 +593,14 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.dismiss(self._has_written)
 
     def can_close_screen(self) -> bool:
-        """Return True if no mark would be lost or the user was already asked; otherwise, ask first."""
+        """Return True if no mark would be lost or the user was asked already; otherwise ask, and return False."""
         if self._is_writing:
             self.show_key_refusal(".jp/kb.toml is being written; try again in a moment")
             return False
         if not self.marks or self._is_asking_to_leave:
             return True
         leave, write, back = map(self.get_key_label, ("leave", "write", "back"))
-        changes = format_counted_noun(len(self.marks), "unsaved change")
+        changes = format_counted_noun(len(self.marks), "unwritten change")
         self.show_message(f"{changes} · {leave} discard · {write} review · {back} stay", "warning")
         self._is_asking_to_leave = True
         return False
@@ -617,7 +617,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         ]
         write, enter = self.get_key_label("write"), self.get_key_label("open")
         note = (
-            f"Marks have no effect until you write them: {write} shows the change of .jp/kb.toml, then "
+            f"Marks have no effect until you write them: {write} shows the change to .jp/kb.toml, then "
             f"{write} or {enter} writes it. In an input, letters are typed as text; press Esc to leave "
             "it and use single-key commands."
         )

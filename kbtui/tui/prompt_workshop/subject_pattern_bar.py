@@ -1,4 +1,4 @@
-"""Patterns to try, `TOPIC/GLOB` or `-k TOPIC/GLOB`: their matches and costs, and the input for them."""
+"""The pattern bar: an input for `TOPIC/GLOB` or `-k TOPIC/GLOB`, and what the pattern matches and costs."""
 
 from __future__ import annotations
 
@@ -43,10 +43,7 @@ class PatternInputWord(NamedTuple):
 
 
 class PatternProblem(NamedTuple):
-    """A remark about the character at index `at` of the input.
-
-    An error leaves the input without a result; any other problem is only a warning.
-    """
+    """An error in the input, or a warning about it; `at` is the index of the character in question."""
 
     message: str
     at: int
@@ -68,7 +65,7 @@ class PatternMatchResult:
     preloads: tuple[str, ...] = ()
     matches: tuple[tuple[str, str], ...] = ()
     cost: PromptCost = NO_COST
-    remark: PatternProblem | None = None
+    problem: PatternProblem | None = None
 
     @property
     def is_valid_pattern(self) -> bool:
@@ -97,7 +94,7 @@ def find_pattern_matches(
             return _match_preload_patterns(text, words, knowledge, costs)
         name, patterns = _split_topic_from_patterns(words, knowledge, selected)
     except _PatternError as error:
-        return PatternMatchResult(text, remark=error.remark)
+        return PatternMatchResult(text, problem=error.problem)
     globs = tuple(word.text for word in patterns)
     matches = tuple((name, slug) for slug in knowledge.list_subject_slugs(name, globs or None))
     cost, problem = (
@@ -110,7 +107,7 @@ def find_pattern_matches(
 class _PatternError(Exception):
     def __init__(self, message: str, at: int, hint: str | None = None) -> None:
         super().__init__(message)
-        self.remark = PatternProblem(message, at, hint)
+        self.problem = PatternProblem(message, at, hint)
 
 
 _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
@@ -133,7 +130,7 @@ def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
 def _split_topic_from_patterns(
     words: list[PatternInputWord], knowledge: KnowledgeBase, selected: str | None
 ) -> tuple[str, list[PatternInputWord]]:
-    """Return the topic (from `TOPIC/GLOB`, else the selected one) and the patterns without it."""
+    """Return the topic of the patterns (by default `selected`), and the patterns without the topic."""
     name: str | None = None
     patterns = []
     for word in words:
@@ -166,7 +163,7 @@ def _match_preload_patterns(
 ) -> PatternMatchResult:
     values = list(_parse_knowledge_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
-    remark = None
+    problem = None
     for value in values:
         try:
             knowledge.copy_with_preload_options([value.text])
@@ -180,12 +177,12 @@ def _match_preload_patterns(
         before = len(matches)
         matches |= dict.fromkeys((name, slug) for slug in slugs)
         word = PatternInputWord(pattern, value.at + len(name) + 1)
-        remark = remark or _find_pattern_problem(knowledge, name, [word])
-        if remark is None and len(matches) == before:
-            remark = PatternProblem("all matches are already pre-loaded", word.at, is_error=False)
+        problem = problem or _find_pattern_problem(knowledge, name, [word])
+        if problem is None and len(matches) == before:
+            problem = PatternProblem("all matches are already pre-loaded", word.at, is_error=False)
     preloads = tuple(value.text for value in values)
     cost = costs.sum_subject_costs(matches)
-    return PatternMatchResult(text, None, (), preloads, tuple(matches), cost, remark)
+    return PatternMatchResult(text, None, (), preloads, tuple(matches), cost, problem)
 
 
 def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[PatternInputWord]:
@@ -210,12 +207,12 @@ def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[Patt
 def _find_pattern_problem(
     knowledge: KnowledgeBase, topic: str, patterns: list[PatternInputWord]
 ) -> PatternProblem | None:
-    """Return a remark about the first pattern that is too long, matches nothing, or has an unclosed `[`."""
+    """Return the first problem: a pattern that is too long, matches nothing, or has an unclosed `[`."""
     resolved = knowledge.get_topic_slugs(topic)
     for word in patterns:
         pattern = word.text
         if len(pattern) > MAX_PATTERN_CHARACTERS:
-            message = f"the pattern is longer than any slug: {len(pattern):,} characters"
+            message = f"the pattern has {len(pattern):,} characters, which is longer than any slug"
             return PatternProblem(message, word.at)
         is_unclosed = has_unclosed_bracket(pattern)
         at = word.at + max(0, pattern.find("[")) if is_unclosed else word.at
@@ -232,20 +229,20 @@ def _find_pattern_problem(
 
 
 class SubjectPatternInput(PaneInput):
-    """The input for a pattern; the arrow keys move in the list while the input keeps the focus."""
+    """The input for a pattern; while it has the focus, the arrow keys move in the list."""
 
     BINDINGS: ClassVar[list[BindingType]] = make_list_bindings("screen.move_in_list")
 
 
 class SubjectPatternBar(Vertical):
-    """The input, and a line below it with the result or a remark; `^` points at the problem."""
+    """The input, and a line below it with the result, or with a problem and a `^` that points at it."""
 
     def __init__(self) -> None:
         super().__init__(id="trying")
         self.input = SubjectPatternInput(
             id="pattern", placeholder="try a pattern: TOPIC/GLOB, such as guide/s*", compact=True
         )
-        self._result_line = TextLine(id="remark")
+        self._result_line = TextLine(id="problem")
         self._label_cells = 4
         """The width in cells of the label before the input."""
 
@@ -261,31 +258,31 @@ class SubjectPatternBar(Vertical):
         yield self._result_line
 
     def show_pattern_result(self, result: PatternMatchResult, outcome: str) -> None:
-        """Show the command or a remark on the left, and the number of matches on the right.
+        """Show the command or the problem on the left, and the number of matches on the right.
 
         `outcome` follows the number; it is the cost of the matches, or how they change the prompt.
         """
         self._result_line.display = bool(result.text.strip())
         if not self._result_line.display:
             return
-        count, remark = len(result.matches), result.remark
+        count, problem = len(result.matches), result.problem
         right: Spans = []
-        if result.is_valid_pattern and not (remark and remark.is_error and not count):
+        if result.is_valid_pattern and not (problem and problem.is_error and not count):
             right = [(format_counted_noun(count, "subject"), "strong"), (f", {outcome}", "")]
-        if remark is None:
+        if problem is None:
             command = f"{' ' * self._label_cells}kbtui {one_line(result.shell_arguments)}"
             self._result_line.set_edge_texts([(command, "dim")], right)
             return
         width = self.size.width - sum(measure_text_width(text) + 1 for text, _ in right)
-        position = self._label_cells + measure_text_width(result.text[: remark.at])
+        position = self._label_cells + measure_text_width(result.text[: problem.at])
         column = max(0, position - round(self.input.scroll_x))
-        self._result_line.set_edge_texts(_format_remark_with_caret(remark, column, width), right)
+        self._result_line.set_edge_texts(_format_problem_with_caret(problem, column, width), right)
 
 
-def _format_remark_with_caret(remark: PatternProblem, column: int, width: int) -> Spans:
-    """Return a line with `^` in the given column, and the remark on the side that has room for it."""
-    text = one_line(remark.message + (f"; {remark.hint}" if remark.hint else ""))
-    role = "error" if remark.is_error else "warning"
+def _format_problem_with_caret(problem: PatternProblem, column: int, width: int) -> Spans:
+    """Return a line with `^` in the given column, and the problem before or after it, where there is room."""
+    text = one_line(problem.message + (f"; {problem.hint}" if problem.hint else ""))
+    role = "error" if problem.is_error else "warning"
     size = measure_text_width(text)
     if column + 2 + size <= width or column < size + 1:
         indent = " " * min(column, max(0, width - 2))

@@ -39,15 +39,15 @@ UNWRITTEN_SIGN = "*"
 """The sign after a subject or topic whose mark is not written yet."""
 LEARNED_SIGN = ENTRY_MARKS["pre-loaded"][0].strip()
 EXACT_COST_CELLS = 52
-"""The minimum width in cells of a list that shows exact numbers."""
+"""A list of at least this width in cells shows exact costs; a narrower one shows rounded costs."""
 
 
 class SubjectTreeNode(NamedTuple):
     """The content of a row.
 
     `name` is the path of a folder with a `/` at its end, the slug of a subject, or the text of any
-    other row. `number` is the index of a fragment. If `shows_path` is true, the row shows
-    the whole slug instead of its last part.
+    other row. `number` is the index of one of JP's prompt fragments. If `shows_path` is true, the row
+    shows the whole slug instead of its last part.
     """
 
     kind: NodeKind
@@ -308,7 +308,7 @@ def format_prompt_totals(
 
 
 def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
-    """Return the text of the line below the list, which says more about the selected row."""
+    """Return the line below the list: the counts, costs or path of the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]
         slugs = (prompt.knowledge.get_topic_slugs(topic.id) for topic in topics)

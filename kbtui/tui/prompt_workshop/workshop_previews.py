@@ -1,4 +1,4 @@
-"""Build the documents of the workshop's right pane: `learn` output, prompt, fragment, change."""
+"""Build the documents of the workshop's right pane: `learn` output, prompt, prompt fragment, change."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ NO_SECTION = "There is no <knowledge> section, because no topic has a subject to
 
 @dataclass(frozen=True)
 class DocumentWithCost:
-    """A document, and the cost of its text in a prompt, or None if the text is not for a prompt.
+    """A document, the cost of its text (None if it is not for an assistant), and the line to start at.
 
-    `line` is the 1-based line to start at, or None for the top.
+    `line` is 1-based; None means the top.
     """
 
     document: ReaderDocument

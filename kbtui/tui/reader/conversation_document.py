@@ -111,7 +111,7 @@ class CompactedTurnParts:
 
 
 def find_compacted_turn_parts(conversation: Conversation) -> dict[int, CompactedTurnParts]:
-    """Map the number of each turn to the parts that compactions removed from the turn.
+    """Return what compactions removed from each turn, by the number of the turn.
 
     If several compactions cover a turn, the latest summary applies. If none of them has a summary, reasoning
     is removed if any of them removes it, and the latest change of tool calls applies. Of compactions with the
@@ -144,7 +144,7 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""The number of tools that the details name, most used first."""
+"""How many tools the details name at most; the most used come first."""
 
 
 def list_conversation_facts(

@@ -92,7 +92,7 @@ def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
 
 
 def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
-    """Return a reference to the subject that a relative address in the subject `topic`/`slug` names.
+    """Resolve a relative address in the subject `topic`/`slug` to a reference to another subject.
 
     The subject may not exist. Return None if the address cannot name a subject.
     """

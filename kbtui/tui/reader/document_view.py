@@ -76,7 +76,7 @@ class DocumentViewport:
         self._open_fold_kinds: set[str] = set()
         """The kinds of folds that are open, except the folds in `_toggled_folds`."""
         self._toggled_folds: set[str] = set()
-        """The folds that are open although their kind is closed, and the reverse."""
+        """The folds whose state, open or closed, differs from that of their kind."""
         self._heights: list[int] = []
         """The number of lines of each block; an estimate until the block is laid out."""
         self._block_tops: list[int] = []
@@ -235,7 +235,7 @@ class DocumentViewport:
         self.update_visible_rows()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document by its new version; keep the position, or stay at the end if the user is there."""
+        """Replace the document with its new version; keep the position, or stay at the end if the user is there."""
         following = self.should_follow_new_text
         top, cursor = self.make_scroll_anchor(self.top), self.make_scroll_anchor()
         self.document = document
@@ -388,7 +388,7 @@ class DocumentViewport:
         self.go_to_block_line(block, row, lead=0)
 
     def keep_cursor_visible(self, margin: int = 0) -> None:
-        """Scroll to show `margin` lines above and below the cursor; without a margin, move the cursor instead."""
+        """Scroll until `margin` lines are visible around the cursor; with margin 0, move the cursor into view instead."""
         if not self.rows:
             return
         rows = [position for position, _ in self.rows]
@@ -464,7 +464,7 @@ class DocumentViewport:
                 return
 
     def set_citation_numbers_of_calls(self, numbers: dict[str, int]) -> bool:
-        """Set the citation numbers of tool calls by block key; return whether any number has changed."""
+        """Set the citation numbers of tool calls, given by block key; return whether any number has changed."""
         has_changed = False
         for key, number in numbers.items():
             index = self.document.find_block_index(key)
@@ -527,7 +527,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document by its new version, and keep the position."""
+        """Replace the document with its new version; keep the position, or stay at the end."""
         self.viewport.show_reloaded_document(document)
         self.redraw_after_viewport_change()
 

@@ -270,7 +270,7 @@ _LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MUL
 
 
 def find_link_definitions(text: str) -> dict[str, dict[str, str]]:
-    """Return the link definitions of a whole text; its sections, parsed separately, need all of them."""
+    """Return the link definitions of a whole text; each of its sections may use any of them."""
     if "]:" not in text:
         return {}
     return {
@@ -517,11 +517,11 @@ _MAX_NESTING = 3
 def strip_markdown_marks(
     text: str, matches: list[CharacterRange], reach: int | None = None
 ) -> tuple[str, list[CharacterRange]]:
-    """Remove Markdown marks from a text; return the text and the new positions of its ascending matches.
+    """Remove Markdown marks from a text; return the text and the new positions of its matches.
 
     Only unambiguous marks are removed; marks inside code and marks without a partner stay. List bullets and table
     bars become dots, so that the text is readable on one line. A mark that overlaps a match stays. Only the first
-    `reach` characters are searched for marks.
+    `reach` characters are searched for marks. `matches` must be in ascending order.
     """
     if not _POSSIBLE_MARK.search(text):
         return text, matches
@@ -547,7 +547,7 @@ def strip_markdown_marks(
 
 
 def _find_markup_ranges(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
-    """Yield groups of ranges that are removed together; append the positions of characters that become dots to `dots`."""
+    """Yield groups of ranges to remove together; add to `dots` the positions of characters that become dots."""
     position = 0
     opened = ""
     for fence in _FENCE_MARK.finditer(text, 0, reach):

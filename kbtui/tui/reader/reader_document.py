@@ -44,7 +44,7 @@ class ReaderDocument:
     lines_total: int = 0
     """The number of lines of the shown text; 0 if references cannot name its lines."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
-    """Kind ("turn", "request", "error") -> indices of the blocks that start one, in ascending order."""
+    """The indices, in ascending order, of the blocks where a "turn", "request" or "error" starts."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
     """Names and values of the details that the user can show above the document."""
     is_partial: bool = False
@@ -97,7 +97,7 @@ class ReaderDocument:
         return best
 
     def make_reference_to_line(self, index: int, line: int) -> str | None:
-        """Return the most exact reference to source line `line` of the block at `index`."""
+        """Return the most precise reference to source line `line` of the block at `index`."""
         if self.ref is None or not self.blocks:
             return self.ref
         block = self.blocks[index]
@@ -162,10 +162,9 @@ def format_token_cost(number: int) -> str:
 def find_start_block_and_match(
     document: ReaderDocument, place: NavigationTarget
 ) -> tuple[int, int] | None:
-    """Return the index of the block to start reading at, and of a match in it; None means the top.
+    """Return the index of the block to start at, and the index of a match in it (-1: none); None means the top.
 
-    The second index is -1 if there is no match to go to. For a turn or line that does not exist, return the
-    block of the nearest one.
+    If the turn or line does not exist, return the block of the nearest one.
     """
     ref, blocks = place.ref, document.blocks
     if ref is None or not blocks:
@@ -221,7 +220,7 @@ def _find_best_matching_block(
 ) -> tuple[int, int] | None:
     """Return the index of the best block in `span`, and the index of a match in it; None without a match.
 
-    The best block contains the start of the passage; if no block does, it has the most distinct matches.
+    The best block contains the start of the passage, or otherwise the most distinct matches.
     """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0, None
@@ -239,7 +238,7 @@ def _find_best_matching_block(
 
 
 def _find_passage_block(document: ReaderDocument, passage: str) -> int:
-    """Return the index of the block with the first line of the passage that any block contains; else 0."""
+    """Find the first line of the passage that occurs in a block; return the index of this block, else 0."""
     texts = [
         (index, block.get_searchable_text())
         for index, block in enumerate(document.blocks)

@@ -120,7 +120,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The cursor moved."""
 
     class FindEnded(Message):
-        """The find has ended, so the keys for matches go to turns again."""
+        """Find mode has ended: the keys that went to matches now go to turns."""
 
     class StatusMessage(Message):
         """A message for the status line."""
@@ -187,7 +187,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._find_and_go_to_start_position(self.viewport.document, place)
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document by its new version, and keep the position."""
+        """Replace the document with its new version; keep the position, or stay at the end."""
         before = self.viewport.document
         if not before.is_partial:
             self._new_event_count += max(

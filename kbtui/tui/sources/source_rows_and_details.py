@@ -1,4 +1,4 @@
-"""Rows and pages for sources: their status, their last run, and what an approval allows."""
+"""The row and the details of each source: its status, its last run, and what an approval allows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PROGRESS_CELLS = 10
 
 @dataclass(slots=True, eq=False)
 class BulletItemBlock(ParagraphBlock):
-    """A paragraph with a sign before its first line."""
+    """A paragraph with a bullet or other sign before its first line."""
 
     sign: Span = ("• ", "marker")
 
@@ -65,7 +65,7 @@ class SourceStatus(NamedTuple):
 
 
 class SourceStatuses(NamedTuple):
-    """The status of each valid source, and the problems of declarations that cannot be read."""
+    """The status of each valid source, and the problems with declarations that cannot be read."""
 
     sources: list[SourceStatus]
     problems: list[KnowledgeProblem]
@@ -152,7 +152,7 @@ def _format_progress_bar(progress: SourceRunProgress | None) -> Spans:
 
 
 def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
-    """Return the page of a declaration that cannot be read."""
+    """Return the details of a declaration that cannot be read."""
     hint = (
         "Correct .jp/kb-sources.toml in your editor; this screen cannot change an invalid source."
     )
@@ -167,7 +167,7 @@ def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
 
 
 def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
-    """Return the page of a source with facts, the last run, and the declaration."""
+    """Return the details of a source: facts, last run, declaration."""
     source = state.source
     approved: Spans = [("not yet", "warning")]
     if state.approved:
@@ -232,9 +232,11 @@ def _make_declaration_blocks(source: SourceDefinition) -> list[DocumentBlock]:
 def make_source_approval_details(
     state: SourceStatus, approve_key: str, back_key: str
 ) -> ReaderDocument:
-    """Return a page with everything that a source would do, and the keys to approve it or go back."""
+    """Return a document that says what a source would do, and which keys approve it or go back."""
     source = state.source
-    intro = "Each run does the following on this computer, with your permissions:"
+    intro = (
+        "Once approved, this source will do the following on this computer, with your permissions:"
+    )
     answers = f"Press {approve_key} to approve exactly this (any later change needs a new approval), or {back_key} to go back without approving."
     blocks: list[DocumentBlock] = [
         ParagraphBlock("ask", [(f"Approve {source.name}?", "h1")]),
@@ -248,7 +250,7 @@ def make_source_approval_details(
 
 
 def describe_source_actions(state: SourceStatus) -> list[str]:
-    """Return one line for each action that a run of the source takes."""
+    """Return what the source does once it is approved, one line for each action."""
     from kbtui.sources.url_policy import CrawlUrlPrefixes
 
     source = state.source
@@ -264,13 +266,13 @@ def describe_source_actions(state: SourceStatus) -> list[str]:
     elif source.kind == "mcp":
         power = "it can do anything that you can do"
         lines.append(f"run the program: {one_line(shlex.join(source.server))}")
-        lines.append(f"start this program in the workspace's directory; {power}")
+        lines.append(f"run it in the workspace's directory; {power}")
         lines += [f"pass it your environment variable ${one_line(name)}" for name in source.env]
         matching = f" that match {one_line(source.pattern)}" if source.pattern else ""
         lines.append(f"read its resources{matching}")
     else:
         lines.append(f"read {one_line(source.file or '')}")
     lines.append(f"write the results as Markdown files below {one_line(state.folder)}")
-    schedule = f"automatically while the engine runs, at {source.cron} (cron)"
+    schedule = f"run automatically while the engine runs, at {source.cron} (cron)"
     lines.append(schedule if source.cron else "run only manually, without a schedule")
     return lines

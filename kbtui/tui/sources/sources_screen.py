@@ -1,4 +1,4 @@
-"""The sources screen: a list of sources, a page for each source, and a form to add or change one."""
+"""The sources screen: a list of sources, details of one, and a form to add or change a source."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class ActiveSourceRun:
 
 
 class SourcesScreen(ListDetailScreen):
-    """A screen with a list of sources and a page for each.
+    """A screen with a list of sources and the details of the selected source.
 
     A source runs only if its current declaration is approved.
     """
@@ -170,7 +170,7 @@ class SourcesScreen(ListDetailScreen):
     HEADING = "Sources"
     SCOPE = "sources"
     NOTES = (
-        "✓ ok, ◐ some documents failed, ! nothing could be fetched.",
+        "✓ ok, ◐ partial (some documents failed), ! error (nothing could be fetched).",
         "Sources that you add here are approved. A source that somebody else wrote into "
         ".jp/kb-sources.toml runs only after you approve it.",
     )
@@ -181,7 +181,7 @@ class SourcesScreen(ListDetailScreen):
         self.runs: dict[str, ActiveSourceRun] = {}
         self.states: SourceStatuses | None = None
         self.approving: SourceStatus | None = None
-        """The source on the approval page; exactly this declaration is approved, even if the file changes."""
+        """The source that is shown for approval; exactly this declaration is approved, even if the file changes."""
         self._clock = clock
         self._reload_worker = LatestOnlyWorker(self)
         self._key_to_select: str | None = None
