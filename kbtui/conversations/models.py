@@ -1,6 +1,7 @@
 """Data classes of conversations: metadata, turns, events, compactions and parts."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -89,6 +90,52 @@ class ConversationEvent:
     request: "ConversationEvent | None" = field(default=None, repr=False)
 
 
+@dataclass(frozen=True)
+class ConversationUsage:
+    """The tokens that a conversation or a turn used, each None if the files do not say.
+
+    `input_tokens` excludes tokens that were read from or written to the provider's cache.
+    `is_estimate` says that the agent itself only estimated them.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    total_tokens: int | None = None
+    is_estimate: bool = False
+
+
+def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | None:
+    """Return the sum of usages; None if there are none. It is an estimate if one of them is."""
+    found = list(usages)
+    if not found:
+        return None
+
+    def add_up(values: Iterable[int | None]) -> int | None:
+        known = [value for value in values if value is not None]
+        return sum(known) if known else None
+
+    return ConversationUsage(
+        add_up(one.input_tokens for one in found),
+        add_up(one.output_tokens for one in found),
+        add_up(one.cache_read_tokens for one in found),
+        add_up(one.cache_write_tokens for one in found),
+        add_up(one.total_tokens for one in found),
+        any(one.is_estimate for one in found),
+    )
+
+
+def add_up_usage_by_model(turns: Iterable["Turn"]) -> dict[str | None, ConversationUsage]:
+    """Return what turns used, by model; empty if their files do not say."""
+    by_model: dict[str | None, list[ConversationUsage]] = {}
+    for turn in turns:
+        for model, usage in turn.usage.items():
+            by_model.setdefault(model, []).append(usage)
+    sums = {model: add_up_usage(usages) for model, usages in by_model.items()}
+    return {model: usage for model, usage in sums.items() if usage is not None}
+
+
 @dataclass(slots=True)
 class Turn:
     """One turn, numbered from 1 as in JP; it may have no events.
@@ -102,6 +149,8 @@ class Turn:
     started_at: datetime | None = None
     is_rewound: bool = False
     """Whether the person went back to an earlier turn, so that the model no longer sees this one."""
+    usage: dict[str | None, ConversationUsage] = field(default_factory=dict)
+    """What the turn used, by the model that answered; empty if the file does not say."""
 
 
 @dataclass(frozen=True)
@@ -228,22 +277,6 @@ class ConversationPart:
     start: TurnResumePoint | None
     mark: TurnResumePoint | None
     is_last: bool
-
-
-@dataclass(frozen=True)
-class ConversationUsage:
-    """The tokens that a conversation used, each None if its files do not say.
-
-    `input_tokens` excludes tokens that were read from or written to the provider's cache.
-    `is_estimate` says that the agent itself only estimated them.
-    """
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    total_tokens: int | None = None
-    is_estimate: bool = False
 
 
 class ResumeCommand(NamedTuple):

@@ -77,6 +77,13 @@ A text that begins with `<command-name>` is a command that the agent carries out
 one whose prompt is given to the model begins with `<command-message>`.
 """
 _TAG = r"(?s)<{0}>(.*?)</{0}>"
+_USAGE_KEYS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+)
+"""The counts of a message in the order of the fields of `ConversationUsage`."""
 
 
 class ClaudeCodeFormat(JsonlConversationFormat):
@@ -469,9 +476,11 @@ class ClaudeCodeParser(JsonlConversationParser):
     def _parse_assistant_record(self, record: dict[str, Any], time: datetime | None) -> None:
         message = record["message"]
         model = message.get("model")
-        if type(model) is str and model and not model.startswith("<"):
+        if type(model) is not str or not model or model.startswith("<"):
+            model = None  # the agent itself wrote the message
+        else:
             self.builder.set_model(model)
-        self._add_usage(message)
+        self._add_usage(message, model)
         content = message.get("content")
         for block in [content] if type(content) is str else content or []:
             self._parse_answer_block(block, time)
@@ -507,36 +516,22 @@ class ClaudeCodeParser(JsonlConversationParser):
         elif text.strip():
             self.builder.add_event("notice", _format_notice(text), time)
 
-    def _add_usage(self, message: dict[str, Any]) -> None:
-        usage, message_id = message.get("usage"), message.get("id")
-        if type(usage) is not dict or type(message_id) is not str:
+    def _add_usage(self, message: dict[str, Any], model: str | None) -> None:
+        """Add what a message used since its last record."""
+        counts, message_id = message.get("usage"), message.get("id")
+        if type(counts) is not dict or type(message_id) is not str:
             return
-        kept = self._usage.setdefault(message_id, {})
-        for key in (
-            "input_tokens",
-            "output_tokens",
-            "cache_read_input_tokens",
-            "cache_creation_input_tokens",
-        ):
-            if type(count := usage.get(key)) is int:
-                kept[key] = max(kept.get(key, 0), count)
-
-    @property
-    def usage(self) -> ConversationUsage | None:
-        """The tokens of all messages; each counts once."""
-        if not self._usage:
-            return None
-
-        def add_up(key: str) -> int:
-            return sum(one.get(key, 0) for one in self._usage.values())
-
-        counts = (
-            add_up("input_tokens"),
-            add_up("output_tokens"),
-            add_up("cache_read_input_tokens"),
-            add_up("cache_creation_input_tokens"),
-        )
-        return ConversationUsage(*counts, sum(counts))
+        kept = self._usage.setdefault(message_id, dict.fromkeys(_USAGE_KEYS, 0))
+        added = []
+        for key in _USAGE_KEYS:
+            count = counts.get(key)
+            known = kept[key]
+            kept[key] = max(known, count) if type(count) is int else known
+            added.append(kept[key] - known)
+        if any(added):
+            first, output, read, written = added
+            usage = ConversationUsage(first, output, read, written, sum(added))
+            self.builder.add_usage(usage, model)
 
 
 def _get_string(values: Any, key: str) -> str | None:

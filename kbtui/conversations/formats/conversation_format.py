@@ -151,7 +151,9 @@ class ConversationFormat(ABC):
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Return what a conversation used; None if its files do not say. Never raises."""
-        return None
+        from kbtui.conversations.models import add_up_usage, add_up_usage_by_model
+
+        return add_up_usage(add_up_usage_by_model(self.decode_turns(info).turns).values())
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
         """Return the command that continues a conversation in its agent, None if there is none."""

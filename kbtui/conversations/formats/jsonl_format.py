@@ -24,6 +24,8 @@ from kbtui.conversations.models import (
     ConversationToolsAndModels,
     ConversationUsage,
     TurnResumePoint,
+    add_up_usage,
+    add_up_usage_by_model,
 )
 from kbtui.errors import WorkspaceError
 
@@ -133,7 +135,7 @@ class JsonlConversationParser:
     @property
     def usage(self) -> ConversationUsage | None:
         """The tokens used so far; None if the records do not say."""
-        return None
+        return add_up_usage(add_up_usage_by_model(self.builder.turns).values())
 
 
 class JsonlConversationFormat(ConversationFormat):

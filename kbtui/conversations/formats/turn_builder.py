@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.models import ConversationEvent, Turn
+from kbtui.conversations.models import ConversationEvent, ConversationUsage, Turn, add_up_usage
 from kbtui.text import format_json
 
 if TYPE_CHECKING:
@@ -58,6 +58,13 @@ class TurnBuilder:
         self.model = model
         if self.turns:
             self.turns[-1].model = self.turns[-1].model or model
+
+    def add_usage(self, usage: ConversationUsage, model: str | None = None) -> None:
+        """Add tokens to those of the current turn, for the model that answers or the given one."""
+        turn = self.turns[-1] if self.turns else self.start_turn()
+        model = model or self.model
+        known = turn.usage.get(model)
+        turn.usage[model] = add_up_usage([known, usage] if known else [usage]) or usage
 
     def add_event(
         self, kind: str, text: str, time: datetime | None = None, **fields: Any
