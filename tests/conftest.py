@@ -42,6 +42,8 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("LANG", "C.UTF-8")
     for variable in ("NO_COLOR", "JP_GLOBAL_CONFIG_DIR", "KBTUI_MODEL", "COLUMNS", "LINES"):
         monkeypatch.delenv(variable, raising=False)
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "LLM_USER_PATH"):
+        monkeypatch.delenv(variable, raising=False)
     assert os.environ["HOME"].startswith(str(base))
     yield base
     shutil.rmtree(base, ignore_errors=True)
