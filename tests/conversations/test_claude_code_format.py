@@ -1,0 +1,398 @@
+"""Claude Code's sessions: found for their project, and read as the agent showed them."""
+
+import json
+import lzma
+import re
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbtui.conversations.formats.claude_code import (
+    ClaudeCodeFormat,
+    ClaudeCodeParser,
+    make_project_folder_name,
+)
+from kbtui.conversations.formats.jsonl_format import JsonlRecord, _parse_jsonl_record
+from kbtui.conversations.formats.turn_builder import TurnBuilder
+from kbtui.conversations.models import Conversation, ConversationUsage, ResumeCommand
+from kbtui.workspace import Workspace
+
+SAMPLES = Path(__file__).parents[1] / "data/agent_sessions/claude"
+LONG = "4d5611e5-241a-462a-8d15-5122611a9569"
+
+
+def read_sample(name: str) -> str:
+    path = SAMPLES / name
+    if path.exists():
+        return path.read_text("utf-8")
+    return lzma.decompress((SAMPLES / f"{name}.xz").read_bytes()).decode("utf-8")
+
+
+def put_session(home: Path, root: Path, session: str, text: str, *, inside: str = "") -> Path:
+    """Write a session as if the agent had run in `root`, or in `inside` below it."""
+    text = re.sub(r'"cwd":"[^"]*"', lambda _: f'"cwd":{json.dumps(str(root / inside))}', text)
+    folder = home / "projects" / make_project_folder_name(str(root / inside))
+    path = folder / f"{session}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path
+
+
+@pytest.fixture
+def agent_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    return tmp_path / "claude"
+
+
+@pytest.fixture
+def root(workspace_root: Path) -> Path:
+    return workspace_root.resolve()
+
+
+def load(root: Path, id: str) -> Conversation:  # noqa: A002
+    reader = ClaudeCodeFormat()
+    (stored,) = reader.find_stored_conversations(Workspace(root), id)[0]
+    return reader.load_conversation(stored.read_conversation_info())
+
+
+def kinds(conversation: Conversation) -> Counter[str]:
+    return Counter(event.kind for turn in conversation.turns for event in turn.events)
+
+
+def record(kind: str, uuid: str, parent: str | None, content: Any, **more: Any) -> str:
+    role = "assistant" if kind == "assistant" else "user"
+    values = {
+        "type": kind,
+        "uuid": uuid,
+        "parentUuid": parent,
+        "cwd": "/",
+        "timestamp": "2026-02-10T21:12:00.000Z",
+        "message": {"role": role, "content": content},
+    }
+    return json.dumps(values | more, separators=(",", ":"))
+
+
+def test_a_long_session_has_the_requests_calls_and_tokens_that_its_file_has(
+    agent_home: Path, root: Path
+) -> None:
+    put_session(agent_home, root, LONG, read_sample(f"{LONG}.jsonl"))
+    reader = ClaudeCodeFormat()
+    (stored,) = reader.find_stored_conversations(Workspace(root))[0]
+    info = stored.read_conversation_info()
+    conversation = reader.load_conversation(info)
+    found = kinds(conversation)
+    assert (len(conversation.turns), found["chat_request"]) == (2, 2)
+    assert (found["tool_call_request"], found["tool_call_response"]) == (150, 150)
+    calls = [
+        event
+        for turn in conversation.turns
+        for event in turn.events
+        if event.kind == "tool_call_request"
+    ]
+    assert all(call.result is not None and call.result.call_id == call.call_id for call in calls)
+    assert [(one.first, one.last) for one in conversation.compactions] == [(1, 2)]
+    assert conversation.problems == []
+    usage = reader.read_usage(info)
+    assert usage is not None
+    assert usage.output_tokens == 28_755
+    assert info.title is not None
+    assert info.title.startswith("Work on bead spotter-dov.")
+
+
+def test_subagents_belong_to_their_session_and_summarizers_are_left_out(
+    agent_home: Path, root: Path
+) -> None:
+    path = put_session(agent_home, root, LONG, read_sample(f"{LONG}.jsonl"))
+    folder = path.with_suffix("") / "subagents"
+    folder.mkdir(parents=True)
+    for name in ("agent-a2898e3", "agent-acompact-e1f845"):
+        text = re.sub(
+            r'"cwd":"[^"]*"',
+            lambda _: f'"cwd":{json.dumps(str(root))}',
+            read_sample(f"{name}.jsonl"),
+        )
+        (folder / f"{name}.jsonl").write_text(text, "utf-8")
+    found, _ = ClaudeCodeFormat().find_stored_conversations(Workspace(root))
+    assert [one.id for one in found] == [f"claude-{LONG}", f"claude-{LONG}~a2898e3"]
+    subagent = found[1].read_conversation_info()
+    assert subagent.parent == f"claude-{LONG}"
+    conversation = load(root, subagent.id)
+    assert len(conversation.turns) == 1
+    assert kinds(conversation)["tool_call_request"] == 33
+    # The call that started it names it.
+    calls = [event for turn in load(root, found[0].id).turns for event in turn.events]
+    assert [event.metadata["subagent"] for event in calls if event.metadata] == ["a2898e3"]
+
+
+@pytest.mark.parametrize("sample", ["short", "tool_heavy", "subagent"])
+def test_the_turns_show_no_less_than_the_agent_itself_showed(
+    agent_home: Path, root: Path, sample: str
+) -> None:
+    put_session(agent_home, root, sample, read_sample(f"{sample}.jsonl"))
+    conversation = load(root, f"claude-{sample}")
+    text = "\n".join(
+        f"{event.text} {json.dumps(event.arguments, ensure_ascii=False)}"
+        for turn in conversation.turns
+        for event in turn.events
+    )
+    words = set(re.findall(r"\w{4,}", text))
+    shown = read_sample(f"{sample}.terminal.txt")
+    # What stands before the first prompt and after the last rule is the terminal's own.
+    body = shown.partition("❯ ")[2].partition("❯ ")[2].rpartition("─" * 20)[0]
+    missing = []
+    for line in body.splitlines():
+        if line.startswith(("❯ ", "● ")) and "ctrl+o" not in line and "⎿" not in line:
+            said = re.findall(r"\w{4,}", line)
+            missing += [word for word in said if word not in words]
+    names = {event.name for turn in conversation.turns for event in turn.events if event.name}
+    # The agent puts spaces into the names of tools, and has words of its own for some.
+    spaced = {part for name in names for part in re.findall(r"[A-Z][a-z]+", name)}
+    assert [word for word in missing if word not in spaced | {"Fetch", "Exited", "Haiku"}] == []
+
+
+def test_a_command_that_the_model_answers_is_a_request_and_others_are_notices(
+    agent_home: Path, root: Path
+) -> None:
+    put_session(agent_home, root, "subagent", read_sample("subagent.jsonl"))
+    put_session(agent_home, root, "tool_heavy", read_sample("tool_heavy.jsonl"))
+    first = load(root, "claude-subagent").turns[0].events[0]
+    assert first.text.startswith("/handgemacht:create-beads websearch to learn")
+    heavy = load(root, "claude-tool_heavy")
+    assert [turn.events[0].text[:20] for turn in heavy.turns] == [
+        "start phoenix in bac",
+        "scrolling back in xt",
+    ]
+    notices = [event.text for event in heavy.turns[0].events if event.kind == "notice"]
+    assert "[Request interrupted by user]" in notices
+    assert "/mcp" in notices
+    assert "Reconnected to tidewave." in notices
+
+
+def test_only_sessions_of_the_project_are_found(agent_home: Path, root: Path) -> None:
+    text = read_sample("short.jsonl")
+    put_session(agent_home, root, "inside", text)
+    put_session(agent_home, root, "below", text, inside="deep/er")
+    put_session(agent_home, root.parent / "other", "elsewhere", text)
+    # The folder's name is the same as that of `deep/er`.
+    put_session(agent_home, root.parent / "ws-deep", "beside", text)
+    (root / "nested" / ".jp").mkdir(parents=True)
+    put_session(agent_home, root, "nested", text, inside="nested")
+    found, unusable = ClaudeCodeFormat().find_stored_conversations(Workspace(root))
+    assert sorted(one.id for one in found) == ["claude-below", "claude-inside"]
+    assert unusable == []
+    (nested,), _ = ClaudeCodeFormat().find_stored_conversations(Workspace(root / "nested"))
+    assert nested.id == "claude-nested"
+
+
+def test_sessions_in_another_worktree_of_the_repository_say_which(
+    agent_home: Path, root: Path, tmp_path: Path
+) -> None:
+    import subprocess
+
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", str(root), *identity, *words], check=True, capture_output=True)
+
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    tree = tmp_path.resolve() / "trees" / "feature"
+    git("worktree", "add", "-q", str(tree))
+    put_session(agent_home, root, "own", read_sample("short.jsonl"))
+    put_session(agent_home, tree, "other", read_sample("short.jsonl"))
+    found, _ = ClaudeCodeFormat().find_stored_conversations(Workspace(root))
+    infos = {one.id: one.read_conversation_info() for one in found}
+    assert {name: info.worktree for name, info in infos.items()} == {
+        "claude-own": None,
+        "claude-other": "feature",
+    }
+    # Seen from the worktree, the sessions of the main one are the other ones.
+    found, _ = ClaudeCodeFormat().find_stored_conversations(Workspace(tree))
+    worktrees = {one.id: one.read_conversation_info().worktree for one in found}
+    assert worktrees == {"claude-own": "ws", "claude-other": None}
+
+
+def test_turns_that_a_person_left_behind_are_marked_and_keep_their_numbers(
+    agent_home: Path, root: Path
+) -> None:
+    lines = [
+        record("user", "a", None, "first"),
+        record("assistant", "b", "a", [{"type": "text", "text": "one"}]),
+        record("user", "c", "b", "second"),
+        record("assistant", "d", "c", [{"type": "text", "text": "two"}]),
+        record("user", "e", "b", "second, asked otherwise"),
+        record("assistant", "f", "e", [{"type": "text", "text": "three"}]),
+    ]
+    put_session(agent_home, root, "rewound", "\n".join(lines) + "\n")
+    turns = load(root, "claude-rewound").turns
+    assert [(turn.number, turn.is_rewound, turn.events[0].text) for turn in turns] == [
+        (1, False, "first"),
+        (2, True, "second"),
+        (3, False, "second, asked otherwise"),
+    ]
+
+
+def test_usage_counts_each_message_once(agent_home: Path, root: Path) -> None:
+    def answer(uuid: str, message: str, output: int) -> str:
+        usage = {"input_tokens": 5, "output_tokens": output, "cache_read_input_tokens": 7}
+        content = [{"type": "text", "text": "so"}]
+        return record(
+            "assistant",
+            uuid,
+            None,
+            content,
+            message={"id": message, "model": "claude-x", "content": content, "usage": usage},
+        )
+
+    lines = [record("user", "a", None, "go"), answer("b", "m1", 3), answer("c", "m1", 9)]
+    put_session(agent_home, root, "usage", "\n".join([*lines, answer("d", "m2", 1)]) + "\n")
+    reader = ClaudeCodeFormat()
+    (stored,) = reader.find_stored_conversations(Workspace(root))[0]
+    info = stored.read_conversation_info()
+    assert reader.read_usage(info) == ConversationUsage(10, 10, 14, 0, 34)
+    assert reader.load_conversation(info).turns[0].model == "claude-x"
+    assert reader.make_resume_command(info) == ResumeCommand(
+        ("claude", "--resume", "usage"), str(root)
+    )
+
+
+def test_titles_come_from_the_person_then_the_agent_then_the_request(
+    agent_home: Path, root: Path
+) -> None:
+    def title(lines: list[str]) -> str | None:
+        put_session(agent_home, root, "titled", "\n".join(lines) + "\n")
+        (stored,) = ClaudeCodeFormat().find_stored_conversations(Workspace(root))[0]
+        return stored.read_conversation_info().title
+
+    lines = [record("user", "a", None, "\n\nPlease fix the build.\nIt fails.")]
+    assert title(lines) == "Please fix the build."
+    lines.append('{"type":"summary","summary":"Build fix","leafUuid":"a"}')
+    assert title(lines) == "Build fix"
+    lines.append('{"type":"ai-title","aiTitle":"Repairing the build"}')
+    assert title(lines) == "Repairing the build"
+    lines.append('{"type":"custom-title","customTitle":"mine"}')
+    assert title(lines) == "mine"
+
+
+def test_what_is_not_known_is_shown_as_unknown(agent_home: Path, root: Path) -> None:
+    lines = [
+        record("user", "a", None, "go"),
+        record("assistant", "b", "a", [{"type": "hologram", "beam": "blue"}]),
+        '{"type":"weather","sky":"grey","uuid":"w"}',
+    ]
+    put_session(agent_home, root, "new", "\n".join(lines) + "\n")
+    conversation = load(root, "claude-new")
+    assert [event.name for event in conversation.unknown_events] == ["hologram", "weather"]
+    assert "grey" in conversation.unknown_events[1].text
+
+
+def test_images_show_their_type_and_size_and_patches_are_diffs(
+    agent_home: Path, root: Path
+) -> None:
+    image = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"},
+    }
+    hunk = {"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": ["-old", "+new"]}
+    call = {"type": "tool_use", "id": "t", "name": "Edit", "input": {"file_path": "/a.md"}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "updated"}
+    lines = [
+        record("user", "a", None, [{"type": "text", "text": "look"}, image]),
+        record("assistant", "b", "a", [call]),
+        record(
+            "user",
+            "c",
+            "b",
+            [result],
+            toolUseResult={"filePath": "/a.md", "structuredPatch": [hunk]},
+        ),
+    ]
+    put_session(agent_home, root, "edit", "\n".join(lines) + "\n")
+    (turn,) = load(root, "claude-edit").turns
+    assert turn.events[0].text == "look\n[image: image/png, 3 bytes]"
+    assert turn.events[2].text.endswith("--- /a.md\n+++ /a.md\n@@ -1,1 +1,1 @@\n-old\n+new")
+
+
+@pytest.mark.parametrize("sample", ["short", "tool_heavy"])
+def test_a_file_that_is_cut_anywhere_is_read_as_far_as_it_goes(
+    agent_home: Path, root: Path, sample: str
+) -> None:
+    path = put_session(agent_home, root, sample, read_sample(f"{sample}.jsonl"))
+    data = path.read_bytes()
+    ends = [at for at, byte in enumerate(data) if byte == 10]
+    middles = [(a + b) // 2 for a, b in pairwise(ends)][::10]
+    before = 0
+    for end in sorted([*(at + 1 for at in ends), *middles]):
+        path.write_bytes(data[:end])
+        found, _ = ClaudeCodeFormat().find_stored_conversations(Workspace(root))
+        if found:
+            conversation = load(root, f"claude-{sample}")
+            events = sum(kinds(conversation).values())
+            assert events >= before
+            assert conversation.problems == []
+            before = events
+    assert before >= 10
+
+
+def test_a_damaged_line_is_named_and_the_others_are_read(agent_home: Path, root: Path) -> None:
+    path = put_session(agent_home, root, "short", read_sample("short.jsonl"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    whole = sum(kinds(load(root, "claude-short")).values())
+    lines[6] = lines[6].replace(b'"', b"\xff", 1)
+    lines.insert(4, b"[1, 2]\n")
+    path.write_bytes(b"".join(lines))
+    conversation = load(root, "claude-short")
+    assert sum(kinds(conversation).values()) >= whole - 1
+    assert any("record 4 is not an object" in problem for problem in conversation.problems)
+    assert any("record 7 is not JSON" in problem for problem in conversation.problems)
+
+
+def test_a_line_of_forty_megabytes_is_skipped_and_named(agent_home: Path, root: Path) -> None:
+    path = put_session(agent_home, root, "short", read_sample("short.jsonl"))
+    with path.open("ab") as file:
+        file.write(b'{"type":"user","x":"' + b"y" * (40 << 20) + b'"}\n')
+        file.write(record("user", "late", None, "after the long line").encode() + b"\n")
+    conversation = load(root, "claude-short")
+    assert conversation.turns[-1].events[0].text == "after the long line"
+    assert any("is longer than 32 MB" in problem for problem in conversation.problems)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+BLOCK = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "thinking", "tool_use", "tool_result", "image", "x"]) | JSON},
+    optional=dict.fromkeys(
+        ("text", "thinking", "id", "name", "input", "tool_use_id", "content", "source"), JSON
+    ),
+)
+RECORD = st.fixed_dictionaries(
+    {"type": st.sampled_from(["user", "assistant", "system", "summary", "odd"]) | JSON},
+    optional={
+        "message": st.fixed_dictionaries(
+            {"content": st.lists(BLOCK, max_size=3) | JSON},
+            optional={"usage": JSON, "id": JSON, "model": JSON},
+        )
+        | JSON,
+        "toolUseResult": JSON,
+        **dict.fromkeys(("uuid", "parentUuid", "timestamp", "isMeta", "subtype", "content"), JSON),
+    },
+)
+
+
+@given(st.lists(RECORD | JSON, max_size=5))
+def test_no_record_raises_and_each_unknown_one_is_shown(records: list[Any]) -> None:
+    builder = TurnBuilder()
+    parser = ClaudeCodeParser(builder)
+    for value in records:
+        _parse_jsonl_record(parser, JsonlRecord(0, 0, b"", value))
+    assert builder.count == len(records)
+    assert isinstance(parser.usage, ConversationUsage | None)
