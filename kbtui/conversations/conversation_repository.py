@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.formats.claude_code import ClaudeCodeFormat
+from kbtui.conversations.formats.conversation_format import ConversationFormat
 from kbtui.conversations.formats.jp import JpFormat
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import JP_ID_PREFIX, make_conversation_ref
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.conversations.formats.conversation_format import (
-        ConversationFormat,
         StoredConversation,
         UnusableConversationDirectory,
     )
@@ -31,6 +32,7 @@ FORMATS: tuple[ConversationFormat, ...] = (JpFormat(), ClaudeCodeFormat())
 """The formats that kbtui has."""
 ENTRY_POINT_GROUP = "kbtui.conversation_formats"
 """The group of entry points by which other packages add formats: subclasses of `ConversationFormat`."""
+_OTHER_PREFIX = re.compile("x-[a-z0-9]+-")
 AGENTS_OFF_BY_DEFAULT = frozenset({"llm"})
 """The agents that keep no working directory, so that their conversations belong to no project."""
 
@@ -44,11 +46,26 @@ def list_formats() -> tuple[ConversationFormat, ...]:
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
         try:
             found = point.load()()
+            _check_format_of_other_package(found, formats)
         except Exception as error:
             unusable_formats[point.name] = f"{type(error).__name__}: {error}"
-            continue
-        formats.setdefault(found.name, found)
+        else:
+            formats[found.name] = found
     return tuple(formats.values())
+
+
+def _check_format_of_other_package(
+    found: ConversationFormat, formats: Mapping[str, ConversationFormat]
+) -> None:
+    """Raise `TypeError` or `ValueError` if a format cannot be used beside those in `formats`."""
+    if not isinstance(found, ConversationFormat):
+        raise TypeError("it is not a ConversationFormat")
+    if found.name in formats:
+        raise ValueError(f"there is already a format with the name {found.name!r}")
+    if not _OTHER_PREFIX.fullmatch(found.id_prefix):
+        raise ValueError(f"its id_prefix must be like 'x-parrot-', not {found.id_prefix!r}")
+    if any(found.id_prefix == one.id_prefix for one in formats.values()):
+        raise ValueError(f"another format has the id_prefix {found.id_prefix!r}")
 
 
 unusable_formats: dict[str, str] = {}
