@@ -83,7 +83,7 @@ READ_AHEAD_ROWS = 100
 """More rows are read when fewer than this many rows are left below the selected row."""
 
 
-# the page of an entry
+# the details of an entry
 
 
 @dataclass(slots=True, eq=False)
@@ -194,9 +194,6 @@ def _describe_passage_origin(chunk: dict[str, object]) -> str:
         first, last = lines
         return f"  line {first}" if first == last else f"  lines {first}–{last}"
     return f"  turn {turn}, {chunk['role']}" if turn else ""
-
-
-# the screen
 
 
 class EntriesScreen(ListDetailScreen):
@@ -460,7 +457,7 @@ class EntriesScreen(ListDetailScreen):
         position = values.index(current) + 1 if current in values else 0
         self.filter.input.value = replace_filter_value(text, name, [*values, None][position])
 
-    def action_toggle_flagged_entries(self, name: str) -> None:
+    def action_toggle_hidden_or_archived(self, name: str) -> None:
         self._flags[name] = not self._flags[name]
         self._apply_filter()
 

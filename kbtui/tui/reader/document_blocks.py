@@ -42,7 +42,7 @@ class DocumentBlock:
     view: str = ""
     code_offset: int | None = None
 
-    def make_block_lines_with_lead(
+    def lay_out_whole_block(
         self, width: int, found: MatchHighlight | None = None, opened: bool = False
     ) -> list[StyledLine]:
         """Return the lines of the block, including `lead` and `above`.

@@ -98,7 +98,7 @@ class DocumentFactsBar(WrappedParagraphs):
         self.set_paragraphs([spans for _, spans in facts])
 
     def _wrap_paragraphs(self, width: int) -> list[StyledLine]:
-        return self._block.make_block_lines_with_lead(width) if self.display else []
+        return self._block.lay_out_whole_block(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:
         """Render a line; the last visible line says how many lines do not fit."""
