@@ -111,7 +111,7 @@ class FoldablePassageBlock(FoldHeadingBlock):
 
 
 def build_entry_document(library: Library, row: EntryRow, now: datetime) -> ReaderDocument:
-    """Return a page with the facts, recent citations and passages of an entry.
+    """Return a document with the facts, recent citations and passages of an entry.
 
     Called in a background thread.
     """
@@ -203,7 +203,7 @@ class EntriesScreen(ListDetailScreen):
     SCOPE = "entries"
     NOTES = (
         "● ready, ◌ pending (not embedded yet), ! error (cannot be read or embedded).",
-        "Example: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
+        "Filter example: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
         "Words must occur in the title or text; after: and before: limit the creation date.",
     )
     DEFAULT_CSS = "EntriesScreen #columns { height: 1; padding: 0 1; background: $background; }"

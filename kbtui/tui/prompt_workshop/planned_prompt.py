@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_COUNTED_BYTES = 1_000_000
 """The cost of a subject above this size in bytes is estimated instead of counted."""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""How many bytes of subjects are counted in total; the costs of the others are estimated."""
+"""The total size in bytes of the subjects that are counted; the costs of the others are estimated."""
 REPORT_EVERY = 400
 """How many subjects are counted between two progress reports."""
 

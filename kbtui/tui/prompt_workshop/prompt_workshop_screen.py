@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 PREVIEW_DELAY = 0.06
 """How many seconds a row must stay selected before its preview is built."""
 MAX_UNFOLDED_SUBJECTS = 40
-"""With at most this many subjects, all topics are unfolded at first."""
+"""All topics are unfolded at first if they have at most this many subjects."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):

@@ -103,7 +103,7 @@ class TextBlock(DocumentBlock):
 
 @dataclass(slots=True, eq=False)
 class MarkdownBlock(TextBlock):
-    """A section of Markdown; `links` are link definitions, `breaks` keeps line breaks in paragraphs."""
+    """A section of Markdown; `links` are link definitions, and `breaks` keeps line breaks in paragraphs."""
 
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False

@@ -295,7 +295,7 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def set_horizontal_code_offset(self, code_offset: int | None) -> None:
-        """Scroll wide code to a column, or wrap it (None), and stay at the current line."""
+        """Scroll wide code to cell `code_offset`, or wrap it if that is None; stay at the current line."""
         with self._keep_cursor_row_during_new_layout():
             self.code_offset = code_offset
 

@@ -27,7 +27,7 @@ class ReaderDocument:
     """The content of the reader: a sequence of blocks with a title and badges.
 
     `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page. `view` is
-    one of `views`. `ref` is its reference; a page outside the workspace, such as the help, has none.
+    one of `views`. `ref` is the reference of the document; a page such as the help has none.
     `record` is the subject or conversation that the document was built from.
     """
 
