@@ -66,9 +66,9 @@ if TYPE_CHECKING:
 PREVIEW_CHARACTERS = 200
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
-DETAIL_DELAY = 0.08
+READ_DELAY_SECONDS = 0.08
 """How many seconds the selection or the filter must stay unchanged before details or rows are read."""
-PENDING_SECONDS = 3.0
+PENDING_RELOAD_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {
     "focus_filter",
     "help",
@@ -235,7 +235,7 @@ class EntriesScreen(ListDetailScreen):
     def on_mount(self) -> None:
         """Show the possible filters in the empty input, and reload regularly while entries are not embedded."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
-        self.set_interval(PENDING_SECONDS, self._reload_if_entries_pending)
+        self.set_interval(PENDING_RELOAD_SECONDS, self._reload_if_entries_pending)
 
     def _reload_if_entries_pending(self) -> None:
         """Reload if some entries are not embedded yet; the engine sends no event when it has embedded them."""
@@ -366,7 +366,7 @@ class EntriesScreen(ListDetailScreen):
         """Show the details of the selected entry when the selection has not changed for a moment."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
-        self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_entry_details)
+        self._detail_timer = self.set_timer(READ_DELAY_SECONDS, self._show_entry_details)
 
     def _show_entry_details(self) -> None:
         self._detail_timer = None
@@ -429,7 +429,7 @@ class EntriesScreen(ListDetailScreen):
     def _on_filter_changed(self) -> None:
         if self._filter_timer is not None:
             self._filter_timer.stop()
-        self._filter_timer = self.set_timer(DETAIL_DELAY, self._apply_filter)
+        self._filter_timer = self.set_timer(READ_DELAY_SECONDS, self._apply_filter)
 
     def _apply_filter(self) -> None:
         self._filter_timer = None

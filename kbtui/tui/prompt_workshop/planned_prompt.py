@@ -25,7 +25,7 @@ MAX_COUNTED_BYTES = 1_000_000
 """The cost of a subject above this size in bytes is estimated instead of counted."""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
 """The total size in bytes of the subjects that are counted; the costs of the others are estimated."""
-REPORT_EVERY = 400
+SUBJECTS_PER_REPORT = 400
 """How many subjects are counted between two progress reports."""
 
 
@@ -124,7 +124,7 @@ class SubjectCosts:
             if subject.size <= min(MAX_COUNTED_BYTES, allowed):
                 allowed -= subject.size
                 self._measure_subject_cost(subject)
-            if number % REPORT_EVERY == 0:
+            if number % SUBJECTS_PER_REPORT == 0:
                 if not is_wanted():
                     return
                 yield len(todo) - number

@@ -35,7 +35,7 @@ from kbtui.tui.prompt_workshop.subject_pattern_bar import (
 )
 from kbtui.tui.prompt_workshop.subject_tree import (
     UNWRITTEN_SIGN,
-    WHOLE_KEY,
+    WHOLE_PROMPT_KEY,
     SubjectTreeList,
     SubjectTreeOptions,
     describe_tree_node,
@@ -114,7 +114,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         """The topic for a pattern that contains no topic."""
         self._has_match_rows = False
         self._initial_reference: str | None = reference or ""
-        self._key_to_select: str | None = WHOLE_KEY
+        self._key_to_select: str | None = WHOLE_PROMPT_KEY
         self._preview_timer: Timer | None = None
         self._shown_change: TomlFileChange | None = None
         """The change that is shown for review; no preview may replace it."""
@@ -604,8 +604,6 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_message(f"{changes} · {leave} discard · {write} review · {back} stay", "warning")
         self._is_asking_to_leave = True
         return False
-
-    # help
 
     def make_help_blocks(self) -> list[DocumentBlock]:
         names = ("pre-loaded", "disabled", "hidden")

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
-NO_SECTION = "There is no <knowledge> section, because no topic has a subject to list or pre-load."
+NO_KNOWLEDGE_SECTION = (
+    "There is no <knowledge> section, because no topic has a subject to list or pre-load."
+)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def _make_learn_output_preview(
 
 def _make_prompt_preview(title: str, text: str | None) -> WorkshopPreview:
     if text is None:
-        return _make_message_preview("prompt", NO_SECTION)
+        return _make_message_preview("prompt", NO_KNOWLEDGE_SECTION)
     return _make_text_preview("prompt", title, text)
 
 

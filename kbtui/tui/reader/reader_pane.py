@@ -164,8 +164,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """Whether a thread is still looking for the position to start at or for matches."""
         return self._start_worker.has_pending_result or self._find_worker.has_pending_result
 
-    # documents
-
     def show_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
         """Show a document, starting at the position that `place` names."""
         self.place = place
