@@ -281,7 +281,7 @@ def _detect_code_language(block: Any) -> str:
 
 
 def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
-    """Put the code blocks back into a text, each on its own lines and indented like its mark."""
+    """Replace the placeholders in a text by their code blocks, on lines of their own with the same indentation."""
     lines: list[str] = []
     left = dict(enumerate(codes))
     for line in (text or "").split("\n"):

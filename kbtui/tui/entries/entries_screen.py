@@ -14,7 +14,7 @@ from kbtui.dates import format_time_with_date, format_unix_time_as_day
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entry_query import CITATION_DAYS, ENTRY_STATUSES, serialize_entry_chunks
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.library.index_access import CallCancellation
+from kbtui.library.index_and_engine_access import CallCancellation
 from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.text import measure_text_width, one_line, sanitize

@@ -8,7 +8,7 @@ from textual.message import Message
 
 from kbtui.dates import format_unix_time_as_day
 from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, query_entry_page
-from kbtui.library.index_access import get_current_cancellation
+from kbtui.library.index_and_engine_access import get_current_cancellation
 from kbtui.text import cut_to_width, measure_text_width, one_line
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.reader.reader_document import format_size

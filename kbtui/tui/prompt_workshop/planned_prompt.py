@@ -256,7 +256,7 @@ class PlannedPrompt:
 def read_planned_prompt(
     library: Library, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...] = ()
 ) -> PlannedPrompt:
-    """Read the files, and apply the marks to the knowledge in them."""
+    """Load the knowledge from its files, and return the prompt that results from the marks."""
     written = library.load_knowledge()
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from kbtui.knowledge import toml_config_editor
 from kbtui.knowledge.models import PreloadOrDisableMark
-from kbtui.library.index_access import CallCancellation, get_current_cancellation
+from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
@@ -547,7 +547,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._reload_knowledge_files()
 
     def _show_proposed_change(self, change: TomlFileChange) -> None:
-        if change.is_empty:
+        if change.has_no_changes:
             self.show_key_refusal("the file already has these settings")
             return
         self._shown_change = change

@@ -56,7 +56,7 @@ class ReaderHeader(TextLine):
             self.text = text
 
     def render_line(self, y: int) -> Strip:
-        """Render the line with the longest form of the right side that fits beside the left side."""
+        """Render the line; the right side is as long as the left side permits."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
         forms = self._list_header_right_side_variants()
