@@ -449,28 +449,26 @@ def _answer_search_call(call: ToolCall) -> ToolReply:
     if not request.query.strip():
         raise UsageError("`query` is empty")
     # Do not wait for the model, which may take ten seconds to load. A notice says that it is missing.
-    answered = library.search(request, wait=0.0, origin="mcp")
-    if answered.mistakes:
-        raise UsageError("; ".join(map(str, answered.mistakes)))
+    answer = library.search(request, wait=0.0, origin="mcp")
+    if answer.mistakes:
+        raise UsageError("; ".join(map(str, answer.mistakes)))
     if call.masked:
-        answered = answered._replace(
-            hits=[_mask_secrets_in_hit(library, hit) for hit in answered.hits]
-        )
-    return ToolReply(format_search_answer(answered))
+        answer = answer._replace(hits=[_mask_secrets_in_hit(library, hit) for hit in answer.hits])
+    return ToolReply(format_search_answer(answer))
 
 
-def format_search_answer(answered: SearchAnswer) -> str:
+def format_search_answer(answer: SearchAnswer) -> str:
     """Format an answer: first notices and sources, then each passage below its citation header."""
     from kbtui.text import cut_to_width, one_line
 
-    notices = _format_search_notices_for_assistant(answered)
+    notices = _format_search_notices_for_assistant(answer)
     head = [notices] if notices else []
-    if not answered.hits:
-        head.append(f'Nothing found for "{cut_to_width(one_line(answered.query, "strip"), 300)}".')
+    if not answer.hits:
+        head.append(f'Nothing found for "{cut_to_width(one_line(answer.query, "strip"), 300)}".')
         return "\n".join(head)
     refs, blocks = [], []
     room = ANSWER_LIMIT - _HEAD_LENGTH
-    for hit in answered.hits:
+    for hit in answer.hits:
         ref = one_line(hit.ref, "strip")
         title = cut_to_width(one_line(hit.title, "strip"), MAX_TITLE_WIDTH)
         header = f"[entry {hit.entry_id} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
@@ -480,7 +478,7 @@ def format_search_answer(answered: SearchAnswer) -> str:
             break
         refs.append(ref)
         blocks.append(block)
-    if more := len(answered.hits) - len(blocks):
+    if more := len(answer.hits) - len(blocks):
         left_out = "1 more passage does" if more == 1 else f"{more} more passages do"
         head.append(
             f"{left_out} not fit into {ANSWER_LIMIT:,} characters: narrow the search with `topics`, "
@@ -504,10 +502,10 @@ _QUERY_NOTICES = frozenset({
 """Notices that reveal nothing to the assistant, because they only repeat parts of the query."""
 
 
-def _format_search_notices_for_assistant(answered: SearchAnswer) -> str | None:
+def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:
     """Format an answer's notices without naming or counting hidden subjects, and without paths."""
     parts: list[tuple[int, str]] = []
-    for notice in answered.notices:
+    for notice in answer.notices:
         if notice.code == "keywords_only":
             reason = "semantic search is not available"
             if notice.values.get("cause") in {"model_loading", "index_replaced"}:

@@ -499,10 +499,10 @@ def _make_answer_too_long_error(
     turns = "1 turn" if total == 1 else f"{total} turns"
     fitting = _count_fitting_turns(answer.turns, room)
     if fitting:
-        one = f"ask for a single turn: `turn` is a number from 1 to {total}"
-        hint = f"last={fitting} fits; or {one}"
-        one = f"print a single turn with --turn N, from 1 to {total}"
-        command_hint = f"--last {fitting} fits; or {one}"
+        single = f"ask for a single turn: `turn` is a number from 1 to {total}"
+        hint = f"last={fitting} fits; or {single}"
+        single = f"print a single turn with --turn N, from 1 to {total}"
+        command_hint = f"--last {fitting} fits; or {single}"
     else:
         hint = f"the last turn alone is too long; turn={total} returns it shortened"
         command_hint = f"the last turn alone is too long; --turn {total} shows it shortened"

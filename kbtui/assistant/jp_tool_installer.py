@@ -179,7 +179,7 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
         if change.new is None and change.old is not None:
             folders |= _parse_created_folders(change.old)
     replace_files_atomically(
-        [FileReplacement(workspace.root / one.path, one.old, one.new) for one in todo]
+        [FileReplacement(workspace.root / change.path, change.old, change.new) for change in todo]
     )
     for folder in sorted(folders, key=len, reverse=True):
         # Remove only empty directories that were created for these files.

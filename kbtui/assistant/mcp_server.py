@@ -122,7 +122,7 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
         code, text = types.PARSE_ERROR, "the line is not valid JSON"
     # The SDK tries every kind of message, so it also reports missing fields of other kinds. The
     # report of a missing field contains the whole message.
-    whole = next((one["input"] for one in found if one["type"] == "missing"), None)
+    whole = next((fault["input"] for fault in found if fault["type"] == "missing"), None)
     if isinstance(whole, dict):
         number = whole.get("id")
         if (number is None and "method" in whole) or "result" in whole or "error" in whole:

@@ -139,7 +139,7 @@ def list_subject_glob_completions(path: str | None, topic_name: str, current: st
     topic, sign, rest = current.partition("/")
     if not sign:
         return [(f"{topic.id}/", topic.title or "") for topic in _list_enabled_topics(knowledge)]
-    if not any(one.id == topic for one in _list_enabled_topics(knowledge)):
+    if not any(enabled.id == topic for enabled in _list_enabled_topics(knowledge)):
         return []
     steps = _list_completions_of_next_path_level(knowledge.get_topic_slugs(topic).visible, rest)
     return [(f"{topic}/{slug}", text) for slug, text in steps]

@@ -137,7 +137,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
     for stray in find_unusable_conversation_directories(library.workspace):
         print_to_stderr(f"{stray.path}: skipped: {stray.reason}")
     _print_conversation_answer(
-        "list", answer, args.format, lambda one: one.format_conversation_list(answer)
+        "list", answer, args.format, lambda writer: writer.format_conversation_list(answer)
     )
     if args.format == "text" and not (answer.conversations or answer.notices):
         print_to_stderr("no conversation matches")
@@ -189,7 +189,7 @@ def _print_conversation(library: Library, args: Namespace) -> int:
             max_chars=args.max_chars,
         )
     _print_conversation_answer(
-        "read", answer, args.format, lambda one: one.format_conversation_turns(answer)
+        "read", answer, args.format, lambda writer: writer.format_conversation_turns(answer)
     )
     return 0 if answer.turns else 1
 

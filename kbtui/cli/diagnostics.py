@@ -199,7 +199,7 @@ def _list_versions_and_environment() -> Iterator[str]:
     yield ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
     try:
         keys = [
-            one.key.name for one in settings.list_settings_with_origins() if one.origin != "default"
+            row.key.name for row in settings.list_settings_with_origins() if row.origin != "default"
         ]
         yield f"changed settings: {', '.join(keys) or 'none'}"
     except ConfigError as error:
@@ -336,30 +336,30 @@ def run_config_command(args: Namespace) -> int:
     if args.key is not None and args.key not in {key.name for key in settings.SETTING_KEYS}:
         raise UsageError(f"unknown key {args.key!r}", hint=settings.suggest_setting_key(args.key))
     found = [
-        one for one in settings.list_settings_with_origins() if args.key in (None, one.key.name)
+        row for row in settings.list_settings_with_origins() if args.key in (None, row.key.name)
     ]
     path = settings.get_settings_path()
     if args.json:
         keys = [
             {
-                "key": one.key.name,
-                "value": one.value,
-                "default": one.key.default,
-                "origin": one.origin,
-                "text": one.key.text,
+                "key": row.key.name,
+                "value": row.value,
+                "default": row.key.default,
+                "origin": row.origin,
+                "text": row.key.text,
             }
-            for one in found
+            for row in found
         ]
         print_json_result({"file": str(path), "exists": path.exists(), "keys": keys})
         return 0
-    values = [settings.format_toml_value(one.value) for one in found]
+    values = [settings.format_toml_value(row.value) for row in found]
     if args.key is not None:
         print_result((found[0].value if isinstance(found[0].value, str) else values[0]) + "\n")
         return 0
     width = min(max(map(len, values)), 40)
     lines = [
-        f"{one.key.name:<19} {value:<{width}}  {one.origin}"
-        for one, value in zip(found, values, strict=True)
+        f"{row.key.name:<19} {value:<{width}}  {row.origin}"
+        for row, value in zip(found, values, strict=True)
     ]
     missing = "  (does not exist: all settings are at their defaults)"
     lines += ["", f"file: {path}{'' if path.exists() else missing}"]

@@ -182,10 +182,11 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     show = actions.add_parser("show", help="print an entry's passages, status and citations")
     text = f"print whole passages, not just {PREVIEW_CHARACTERS} characters of each"
     show.add_argument("--full", action="store_true", help=text)
-    for one in (edit, remove, show):
-        one.add_argument("ref", metavar="REF", help="topic/slug" + (", jp-c…" * (one is show)))
-    for one in (new, show):
-        one.add_argument("--json", action="store_true", help="print one JSON document")
+    for command in (edit, remove, show):
+        text = "topic/slug, jp-c…" if command is show else "topic/slug"
+        command.add_argument("ref", metavar="REF", help=text)
+    for command in (new, show):
+        command.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_entry_command(args: Namespace) -> int:

@@ -74,48 +74,49 @@ def _format_man_command(name: str) -> Iterator[str]:
     parser, _ = load_command_parser_and_runner(name)
     yield f".SS kbtui {name}"
     yield from _format_man_paragraphs(parser.description or "")
-    actions = [one for one in parser._actions if isinstance(one, _SubParsersAction)]
+    actions = [action for action in parser._actions if isinstance(action, _SubParsersAction)]
     if not actions:
         yield from _format_command_usage(parser)
         return
-    for one in actions[0]._get_subactions():
-        text = one.help or ""
+    for action in actions[0]._get_subactions():
+        text = action.help or ""
         yield from _format_command_usage(
-            actions[0].choices[one.dest], f"{text[:1].upper()}{text[1:]}."
+            actions[0].choices[action.dest], f"{text[:1].upper()}{text[1:]}."
         )
 
 
 def _format_command_usage(parser: ArgumentParser, text: str = "") -> Iterator[str]:
     arguments = _list_parser_arguments(parser)
     parts = [_format_man_bold(parser.prog)]
-    if any(one.option_strings for one in arguments):
+    if any(action.option_strings for action in arguments):
         parts.append("[\\fIOPTION\\fR]...")
-    for one in arguments:
-        if not one.option_strings:
-            value = _format_argument_placeholder(one) + ("..." if one.nargs in {"*", "+"} else "")
-            parts.append(f"[{value}]" if one.nargs in {"?", "*"} else value)
+    for action in arguments:
+        if not action.option_strings:
+            dots = "..." if action.nargs in {"*", "+"} else ""
+            value = _format_argument_placeholder(action) + dots
+            parts.append(f"[{value}]" if action.nargs in {"?", "*"} else value)
     yield from (".PP", " ".join(parts))
     if text:
         yield from _format_man_paragraphs(text)
-    for one in arguments:
-        names = ", ".join(map(_format_man_bold, one.option_strings))
-        value = "" if one.nargs == 0 else _format_argument_placeholder(one)
-        choices = f" ({', '.join(one.choices)})" if one.choices and one.metavar else ""
-        text = (one.help or "") + choices
+    for action in arguments:
+        names = ", ".join(map(_format_man_bold, action.option_strings))
+        value = "" if action.nargs == 0 else _format_argument_placeholder(action)
+        choices = f" ({', '.join(action.choices)})" if action.choices and action.metavar else ""
+        text = (action.help or "") + choices
         yield from _format_man_definition(f"{names} {value}".strip(), text or "one of these values")
 
 
 def _list_parser_arguments(parser: ArgumentParser) -> list[Action]:
     """Return a parser's own arguments, without `--help`, `--workspace` and subcommands."""
     return [
-        one
-        for one in parser._actions
-        if one.dest not in {"help", "workspace"} and not isinstance(one, _SubParsersAction)
+        action
+        for action in parser._actions
+        if action.dest not in {"help", "workspace"} and not isinstance(action, _SubParsersAction)
     ]
 
 
-def _format_argument_placeholder(one: Action) -> str:
-    value = one.metavar or ("|".join(one.choices) if one.choices else one.dest.upper())
+def _format_argument_placeholder(action: Action) -> str:
+    value = action.metavar or ("|".join(action.choices) if action.choices else action.dest.upper())
     return f"\\fI{_escape_roff(str(value))}\\fR"
 
 

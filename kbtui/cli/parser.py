@@ -101,7 +101,7 @@ def parse_filter_options(args: Namespace) -> dict[str, Any]:
                 fields[row.search] = row.parse_date_value(values[-1])
             elif row.kind == "choice":
                 fields[row.search] = tuple(
-                    one for name in values for one in row.parse_choice_value(name)
+                    choice for name in values for choice in row.parse_choice_value(name)
                 )
             else:
                 fields[row.search] = tuple(values)

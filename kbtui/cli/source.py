@@ -60,8 +60,8 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
     edit.add_argument("name", metavar="NAME", help="a source's name")
     edit.add_argument("--what", metavar="WHAT", help="the new URL, file or command")
     edit.add_argument("--no-cron", action="store_true", help="run the source only on request")
-    for one in (add, edit):
-        _add_source_options(one, needs_topic=one is add)
+    for command in (add, edit):
+        _add_source_options(command, needs_topic=command is add)
     approve = actions.add_parser("approve", help="show a source and approve it")
     run = actions.add_parser("run", help="fetch a source now")
     run.add_argument("--all", action="store_true", help="fetch every approved source")
@@ -70,13 +70,13 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
     text = "keep its documents as subjects that you edit yourself"
     kept.add_argument("--keep", action="store_true", help=text)
     kept.add_argument("--delete", action="store_true", help="delete its documents")
-    for one in (approve, remove):
-        one.add_argument("name", metavar="NAME", help="a source's name")
-        one.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    for command in (approve, remove):
+        command.add_argument("name", metavar="NAME", help="a source's name")
+        command.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     run.add_argument("name", nargs="?", metavar="NAME", help="a source's name")
     listing = actions.add_parser("ls", aliases=["list"], help="list sources with their last runs")
-    for one in (listing, run, add):
-        one.add_argument("--json", action="store_true", help="print one JSON document")
+    for command in (listing, run, add):
+        command.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def _add_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:

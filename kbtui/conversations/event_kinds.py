@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class EventKind:
+class ConversationEventKind:
     """One kind of event: its names and groups, and how it is shown and searched."""
 
     def __init__(
@@ -52,14 +52,18 @@ class EventKind:
 
 
 _KINDS = (
-    EventKind("chat_request", "user", "chat", "You", "chat", "chat", colour="green"),
-    EventKind("message", "assistant", "chat", "Assistant", "chat", "chat", colour="blue"),
-    EventKind("reasoning", "reasoning", "reasoning", "Reasoning", "chat", colour="dim"),
-    EventKind("structured", "structured", "chat", "Structured answer", "chat", colour="blue"),
-    EventKind(
+    ConversationEventKind("chat_request", "user", "chat", "You", "chat", "chat", colour="green"),
+    ConversationEventKind(
+        "message", "assistant", "chat", "Assistant", "chat", "chat", colour="blue"
+    ),
+    ConversationEventKind("reasoning", "reasoning", "reasoning", "Reasoning", "chat", colour="dim"),
+    ConversationEventKind(
+        "structured", "structured", "chat", "Structured answer", "chat", colour="blue"
+    ),
+    ConversationEventKind(
         "tool_call_request", "tool-call", "tool_calls", "Call", "tool", "tool", is_embedded=False
     ),
-    EventKind(
+    ConversationEventKind(
         "tool_call_response",
         "tool-result",
         "tool_results",
@@ -70,13 +74,13 @@ _KINDS = (
         is_response=True,
         colour="cyan",
     ),
-    EventKind("inquiry_request", "inquiry", "tool_calls", "Question"),
+    ConversationEventKind("inquiry_request", "inquiry", "tool_calls", "Question"),
     # Answers are a word or two, which mean nothing without the question.
-    EventKind(
+    ConversationEventKind(
         "inquiry_response", "inquiry", "tool_results", "Answer", is_indexed=False, is_response=True
     ),
-    EventKind("notice", "notice", "chat", "Notice", is_embedded=False, colour="dim"),
-    EventKind("unknown", "unknown", None, "Unknown event", is_indexed=False),
+    ConversationEventKind("notice", "notice", "chat", "Notice", is_embedded=False, colour="dim"),
+    ConversationEventKind("unknown", "unknown", None, "Unknown event", is_indexed=False),
 )
 EVENT_KINDS = {kind.name: kind for kind in _KINDS}
 

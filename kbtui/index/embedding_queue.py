@@ -56,7 +56,9 @@ class ChunksWithoutVector:
         self.seq = -1
         self._of_hidden_entries: set[int] = set()
 
-    def find_chunks_without_vector(self, catalog: CatalogDatabase, store: VectorStore) -> None:
+    def queue_chunks_and_remove_stale_vectors(
+        self, catalog: CatalogDatabase, store: VectorStore
+    ) -> None:
         """Find the chunks without a current vector, and remove vectors that are stale or have no chunk."""
         # Read the number first, so that chunks written during the comparison are compared next time.
         seq = catalog.get_last_transaction_number()
@@ -171,7 +173,7 @@ class EmbeddingQueue:
         """
         self._get_encoder, self._should_restart = get_passage_encoder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
-        self._missing.find_chunks_without_vector(self._catalog, self._store)
+        self._missing.queue_chunks_and_remove_stale_vectors(self._catalog, self._store)
         self._entries_without_vectors.record_entries_without_vectors(
             self._missing.seq, self._cache.model, self._missing.entries
         )

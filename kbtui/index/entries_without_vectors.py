@@ -1,7 +1,8 @@
 """The list of entries that lack vectors. Clients read it without LanceDB.
 
 The list is in a small SQLite file next to the vectors, with the number of the last catalog transaction
-that it covers. Entries that were written later lack vectors, too; all others have their vectors.
+that it covers. An entry that is not in the list has its vectors if it was
+written by then.
 """
 
 from __future__ import annotations

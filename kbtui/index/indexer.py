@@ -150,7 +150,7 @@ class IndexStorage:
                 writer.remove_entry(entry_id)
         return found
 
-    def write_entry_parts(self, parts: list[EntryPartToWrite]) -> None:
+    def replace_entry_parts(self, parts: list[EntryPartToWrite]) -> None:
         """Replace entries, or parts of entries, in one transaction."""
         if not parts:
             return
@@ -444,7 +444,7 @@ class WorkspaceIndex:
             # Write each part of a conversation before the next one is read, which depends on it.
             is_full = len(parts) >= BATCH_ENTRIES or now - written > BATCH_SECONDS
             if is_full or not part.is_last:
-                self.storage.write_entry_parts(parts)
+                self.storage.replace_entry_parts(parts)
                 parts, written = [], now
                 self._on_progress(IndexProgress("keywords", done, len(work)))
                 if now - committed > pause:
@@ -453,7 +453,7 @@ class WorkspaceIndex:
                 if now - began > PATIENCE_SECONDS and done < len(work) and self._should_yield():
                     changes.is_unfinished = True
                     break
-        self.storage.write_entry_parts(parts)
+        self.storage.replace_entry_parts(parts)
         self.storage.commit_keyword_indexes()
         self._on_progress(IndexProgress("keywords", done, len(work)))
 

@@ -48,7 +48,7 @@ TOPIC_FIELDS = {
 
 
 @dataclass
-class TopicDeclarations:
+class MergedTopicDeclarations:
     """The topics declared in the configuration layers that have been merged so far.
 
     `broken` has the topics with a mistake. They are left out: if `disabled` is mistyped, the topic
@@ -86,7 +86,7 @@ def suggest_similar_key(key: str, known: list[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
 
 
-def merge_config_layer(declared: TopicDeclarations, layer: ConfigLayer) -> None:
+def merge_config_layer(declared: MergedTopicDeclarations, layer: ConfigLayer) -> None:
     """Merge the `kb` table of a configuration layer."""
     kb = layer.data.get("kb")
     if kb is None:
@@ -106,7 +106,9 @@ def merge_config_layer(declared: TopicDeclarations, layer: ConfigLayer) -> None:
         declared.add_problem("must be a table of topics", layer.path, "kb.topic")
 
 
-def _merge_topic_table(declared: TopicDeclarations, where: Path, name: str, table: Any) -> None:
+def _merge_topic_table(
+    declared: MergedTopicDeclarations, where: Path, name: str, table: Any
+) -> None:
     key = f"kb.topic.{name}"
     values = declared.values.setdefault(name, {})
     declared.origins.setdefault(name, where)
@@ -135,7 +137,7 @@ def _is_value_of_type(kind: str, value: Any) -> bool:
     return isinstance(value, bool if kind == _FLAG else str)
 
 
-def apply_config_assignment(declared: TopicDeclarations, text: str) -> str | None:
+def apply_config_assignment(declared: MergedTopicDeclarations, text: str) -> str | None:
     """Apply a `--cfg` assignment `kb.topic.ID.KEY=VALUE`: `+=` appends, `:=` takes JSON.
 
     Returns the topic's id, or None for a key of JP's own configuration. Raises `UsageError`.
@@ -182,7 +184,7 @@ def _parse_assigned_value(kind: str, text: str, as_json: bool, where: str) -> An
     return value
 
 
-def build_topics(declared: TopicDeclarations) -> dict[str, Topic]:
+def build_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]:
     """Return the valid topics in the order of declaration; record the mistakes in the others."""
     topics = {}
     for name, values in declared.values.items():
@@ -255,7 +257,7 @@ def load_knowledge(
     from kbtui.workspace import jp_config
 
     found = jp_config.read_config_layers(workspace, cwd)
-    declared = TopicDeclarations(workspace.root)
+    declared = MergedTopicDeclarations(workspace.root)
     for layer in found.layers:
         merge_config_layer(declared, layer)
     problems = []

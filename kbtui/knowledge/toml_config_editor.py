@@ -171,7 +171,7 @@ class TomlFileChange:
     new: str | None
 
     @property
-    def is_empty(self) -> bool:
+    def has_no_changes(self) -> bool:
         """Whether there is nothing to change."""
         return self.old == self.new
 
@@ -240,7 +240,7 @@ def apply_toml_change(change: TomlFileChange) -> None:
             where=str(change.path),
             hint="review the change and try again",
         )
-    if change.is_empty:
+    if change.has_no_changes:
         return
     try:
         if change.new is None:

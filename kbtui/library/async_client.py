@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from kbtui.library.index_access import CallCancellation
+from kbtui.library.index_and_engine_access import CallCancellation
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbtui import errors
 from kbtui.errors import EngineUnavailable, IndexUnavailable, KbtuiError, UsageError
-from kbtui.library.index_access import FIRST_INDEX_SECONDS, EngineEventListener
+from kbtui.library.index_and_engine_access import FIRST_INDEX_SECONDS, EngineEventListener
 from kbtui.library.reference_reader import ReferenceReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, SearchRequest, make_search_request

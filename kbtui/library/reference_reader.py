@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.index.entries_and_chunks import make_subject_id
-from kbtui.library.index_access import IndexAccess
+from kbtui.library.index_and_engine_access import IndexAccess
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:

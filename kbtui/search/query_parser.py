@@ -159,7 +159,7 @@ class ArgumentAndExclusionFilters(NamedTuple):
     """Filters that have no field in `SearchRequest`: arguments of tool calls, and exclusions.
 
     `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of each tuple.
-    `without` has pairs of a field of the keyword index and the excluded values of the field.
+    `without` has the excluded values: pairs of a field of the keyword index and its values.
     """
 
     args: tuple[tuple[str, ...], ...] = ()

@@ -71,7 +71,7 @@ def convert_html_page_to_markdown(text: str, url: str) -> dict[str, Any]:
         tree = lxml.html.document_fromstring(text.encode("utf-8"), parser=parser)
     except (lxml.etree.LxmlError, ValueError, AssertionError) as error:
         raise TextExtractionError(f"it is not HTML: {error}") from error
-    base = next((one.get("href") for one in tree.iter("base") if one.get("href")), None)
+    base = next((node.get("href") for node in tree.iter("base") if node.get("href")), None)
     # Drop links within the page that show only a sign such as `¶`. They can be recognised by their `#`
     # only before links become absolute.
     for anchor in list(tree.iter("a")):
@@ -81,9 +81,9 @@ def convert_html_page_to_markdown(text: str, url: str) -> dict[str, Any]:
     if url or (base and "://" in base):
         tree.make_links_absolute(urljoin(url, base) if base else url, handle_failures="discard")
     robots = " ".join(
-        (one.get("content") or "").lower()
-        for one in tree.iter("meta")
-        if (one.get("name") or "").lower() in ("robots", "kbtui")
+        (node.get("content") or "").lower()
+        for node in tree.iter("meta")
+        if (node.get("name") or "").lower() in ("robots", "kbtui")
     )
     nofollow = "nofollow" in robots or "none" in robots.split()
     targets = {
@@ -93,14 +93,14 @@ def convert_html_page_to_markdown(text: str, url: str) -> dict[str, Any]:
     }
     links = [] if nofollow else list(targets)[:MAX_LINKS]
     about = trafilatura.extract_metadata(tree, default_url=url or None)
-    heading = next((one.text_content() for one in tree.iter("title")), "")
+    heading = next((node.text_content() for node in tree.iter("title")), "")
     title = (about.title if about else None) or heading
     _drop_menus_and_buttons(tree)
     codes = _replace_code_blocks_with_marks(tree)
     main = _find_main_content_element(tree)
     body = _convert_element_to_markdown(main) if main is not None else ""
     if body:
-        heads = [one.text_content().strip() for one in main.iter("h1")]
+        heads = [node.text_content().strip() for node in main.iter("h1")]
         title = heads[0] if len(heads) == 1 and heads[0] else title
     else:
         # trafilatura does not recognise the main part of a page with little text.
@@ -119,52 +119,52 @@ def _drop_menus_and_buttons(tree: Any) -> None:
     """Remove menus, buttons and line numbers; turn check boxes and titles of admonitions into text."""
     furniture_tags = frozenset(_FURNITURE_TAGS.split())
     furniture_classes = frozenset(_FURNITURE_CLASSES.split())
-    for one in list(tree.iter()):
-        if not isinstance(one.tag, str) or one.getparent() is None:
+    for node in list(tree.iter()):
+        if not isinstance(node.tag, str) or node.getparent() is None:
             continue
-        parent, classes = one.getparent(), _list_css_classes(one)
+        parent, classes = node.getparent(), _list_css_classes(node)
         if (
-            one.tag == "input"
-            and one.get("type") == "checkbox"
+            node.tag == "input"
+            and node.get("type") == "checkbox"
             and any("task" in name for name in classes | _list_css_classes(parent))
         ):
-            mark = "x" if one.get("checked") is not None else " "
-            one.tail = f"[{mark}] {(one.tail or '').lstrip()}"
-            one.drop_tree()
-        elif one.tag == "button" and parent.tag in ("h1", "h2", "h3", "h4", "h5", "h6", "summary"):
-            one.drop_tag()
+            mark = "x" if node.get("checked") is not None else " "
+            node.tail = f"[{mark}] {(node.tail or '').lstrip()}"
+            node.drop_tree()
+        elif node.tag == "button" and parent.tag in ("h1", "h2", "h3", "h4", "h5", "h6", "summary"):
+            node.drop_tag()
         elif (
-            one.tag in furniture_tags
+            node.tag in furniture_tags
             or classes & furniture_classes
-            or _is_hidden_element(one)
-            or (one.tag == "span" and "lang" in classes)  # the name of a language
-            or (one.tag == "label" and re.search(r"(?:^|\s)tab", parent.get("class") or ""))
+            or _is_hidden_element(node)
+            or (node.tag == "span" and "lang" in classes)  # the name of a language
+            or (node.tag == "label" and re.search(r"(?:^|\s)tab", parent.get("class") or ""))
         ):
-            one.drop_tree()
+            node.drop_tree()
         elif any(map(_ADMONITION_TITLE.fullmatch, classes)):
-            one.tag, one.tail = "strong", f" {one.tail or ''}"
+            node.tag, node.tail = "strong", f" {node.tail or ''}"
 
 
-def _is_hidden_element(one: Any) -> bool:
+def _is_hidden_element(node: Any) -> bool:
     """Return whether an element is hidden. The panel of a tab is not: the user can open the tab."""
-    if one.tag in ("body", "main", "article") or one.get("role") == "tabpanel":
+    if node.tag in ("body", "main", "article") or node.get("role") == "tabpanel":
         return False
-    return one.get("hidden") is not None or one.get("aria-hidden") == "true"
+    return node.get("hidden") is not None or node.get("aria-hidden") == "true"
 
 
-def _list_css_classes(one: Any) -> set[str]:
-    return set((one.get("class") or "").split())
+def _list_css_classes(node: Any) -> set[str]:
+    return set((node.get("class") or "").split())
 
 
 def _find_main_content_element(tree: Any) -> Any:
     """Return the element that a class or role marks as the text of the page, or None."""
     elements, classes = tree.iter("div", "article", "main"), _CONTENT_CLASSES.split()
-    named = [one for one in elements if not _list_css_classes(one).isdisjoint(classes)]
+    named = [node for node in elements if not _list_css_classes(node).isdisjoint(classes)]
     if named:
         # If there are several such elements, they are the posts of a thread.
         return named[0] if len(named) == 1 else None
     # `<main>` is not used, because on many sites it contains more than the text.
-    return next((one for one in tree.iter("div", "article") if one.get("role") == "main"), None)
+    return next((node for node in tree.iter("div", "article") if node.get("role") == "main"), None)
 
 
 def _extract_with_trafilatura(tree: Any, url: str) -> str | None:
@@ -172,8 +172,8 @@ def _extract_with_trafilatura(tree: Any, url: str) -> str | None:
 
     for quote in tree.iter("blockquote"):
         # trafilatura keeps the text of a quote but not its `>`.
-        for one in list(quote.iter("p")) or [quote]:
-            one.text = f"{_QUOTE_MARK}{one.text or ''}"
+        for node in list(quote.iter("p")) or [quote]:
+            node.text = f"{_QUOTE_MARK}{node.text or ''}"
     found: str | None = trafilatura.extract(
         tree,
         url=url or None,
@@ -210,7 +210,7 @@ def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
     codes: list[str] = []
     last = ("", "")
     # Detect all languages first, while neighbouring blocks are still in the tree.
-    for block, language in [(one, _detect_code_language(one)) for one in tree.iter("pre")]:
+    for block, language in [(node, _detect_code_language(node)) for node in tree.iter("pre")]:
         text = _read_code_block(block)
         before = block.getprevious()
         if not text or (before is not None and (before.text, text) == last):
@@ -245,14 +245,14 @@ def _unwrap_code_table(table: Any) -> None:
 def _read_code_block(block: Any) -> str:
     parts: list[str] = []
 
-    def collect_code_text(one: Any) -> None:
-        if not isinstance(one.tag, str):
+    def collect_code_text(node: Any) -> None:
+        if not isinstance(node.tag, str):
             return
-        if one.tag == "br" or (one.tag == "div" and parts and not parts[-1].endswith("\n")):
+        if node.tag == "br" or (node.tag == "div" and parts and not parts[-1].endswith("\n")):
             parts.append("\n")
-        if one.text:
-            parts.append(one.text)
-        for child in one:
+        if node.text:
+            parts.append(node.text)
+        for child in node:
             collect_code_text(child)
             if child.tail:
                 parts.append(child.tail)
@@ -265,14 +265,14 @@ def _read_code_block(block: Any) -> str:
 def _detect_code_language(block: Any) -> str:
     """Return the language that the attributes of a code block or its wrappers name; empty if none."""
     around = [block, *block.iter("code")]
-    for one in block.iterancestors():
-        around.append(one)
-        if len(around) > 8 or len(list(islice(one.iter("pre"), 2))) > 1:
+    for node in block.iterancestors():
+        around.append(node)
+        if len(around) > 8 or len(list(islice(node.iter("pre"), 2))) > 1:
             break
-    for one in around:
-        languages = [one.get("data-lang"), one.get("data-language")]
-        languages += [one.get("lang")] if one.tag in ("pre", "code") else []
-        matches = map(_LANGUAGE_CLASS.fullmatch, sorted(_list_css_classes(one)))
+    for node in around:
+        languages = [node.get("data-lang"), node.get("data-language")]
+        languages += [node.get("lang")] if node.tag in ("pre", "code") else []
+        matches = map(_LANGUAGE_CLASS.fullmatch, sorted(_list_css_classes(node)))
         languages += [found[1] for found in matches if found]
         for language in map(str.lower, filter(None, languages)):
             if language not in _NO_LANGUAGE:
@@ -281,7 +281,7 @@ def _detect_code_language(block: Any) -> str:
 
 
 def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
-    """Put the code blocks back into a text, each on its own lines and indented like its mark."""
+    """Replace the placeholders in a text by their code blocks, on lines of their own with the same indentation."""
     lines: list[str] = []
     left = dict(enumerate(codes))
     for line in (text or "").split("\n"):
@@ -297,7 +297,7 @@ def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
                 continue
             # Insert each block only once, because the page's own text can contain a mark.
             block = left.pop(int(piece), "")
-            lines += ["", *(f"{indent}{one}" if one else "" for one in block.split("\n")), ""]
+            lines += ["", *(f"{indent}{row}" if row else "" for row in block.split("\n")), ""]
     return re.sub(r"\A\n+|\n+\Z", "", _squeeze_blank_lines(lines))
 
 

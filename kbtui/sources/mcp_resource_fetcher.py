@@ -107,9 +107,9 @@ async def _fetch_matching_mcp_resources(
     seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [
-            one
-            async for one in _list_mcp_resources(session, limits.files)
-            if run.source.pattern is None or fnmatchcase(one.uri, run.source.pattern)
+            resource
+            async for resource in _list_mcp_resources(session, limits.files)
+            if run.source.pattern is None or fnmatchcase(resource.uri, run.source.pattern)
         ]
     if len(wanted) > limits.files:
         reason = limits.explain_too_many_documents(len(wanted), "resources")

@@ -224,11 +224,11 @@ class InsightsScreen(SecondaryScreen):
                 erase = UserData(self.library.workspace).query_log.erase_all_logged_searches
                 self.run_in_thread(erase, self._show_erased_search_count, self._erase_worker)
 
-        question = "Delete all logged searches of this workspace? Citations stay, because they are stored in the conversations."
-        self.app.push_screen(ConfirmDialog(question, {"y": "delete"}), erase_if_confirmed)
+        question = "Erase all logged searches of this workspace? Citations stay, because they are stored in the conversations."
+        self.app.push_screen(ConfirmDialog(question, {"y": "erase"}), erase_if_confirmed)
 
     def _show_erased_search_count(self, count: int) -> None:
-        self.show_message(f"deleted {_format_search_count(count)}")
+        self.show_message(f"erased {_format_search_count(count)}")
         self.action_reload()
 
 

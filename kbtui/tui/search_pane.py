@@ -200,7 +200,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             return [(f"{NOTHING_INDEXED.capitalize()}.", "dim")]
         text = "No results. Try fewer words or ask a question."
         if answer.omitted:
-            hits = format_counted_noun(answer.omitted, "result")
+            hits = format_counted_noun(answer.omitted, "hit")
             text = f"{hits} left out, because the text was deleted. {text}"
         spans = [(text, "dim")]
         if key := find_key_label_of_command("results.why", get_configured_keys(self)):

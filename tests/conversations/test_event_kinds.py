@@ -11,9 +11,9 @@ from jp_files import ID, Stream, write
 # In another process, because modules read the table when they are imported.
 _NEW_KIND = """
 import sys
-from kbtui.conversations.event_kinds import EVENT_KINDS, EventKind
+from kbtui.conversations.event_kinds import EVENT_KINDS, ConversationEventKind
 
-EVENT_KINDS["decision"] = EventKind("decision", "verdict", "decisions", "Decision", "chat")
+EVENT_KINDS["decision"] = ConversationEventKind("decision", "verdict", "decisions", "Decision", "chat")
 """
 _CLI = "from kbtui.cli.main import main; sys.exit(main(sys.argv[1:]))"
 _READER = """

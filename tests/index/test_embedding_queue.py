@@ -107,7 +107,7 @@ def test_whatever_is_edited_the_table_follows(bed: Bed) -> None:
 
 def test_subjects_are_embedded_before_conversations(bed: Bed) -> None:
     missing = ChunksWithoutVector()
-    missing.find_chunks_without_vector(bed.catalog, bed.store)
+    missing.queue_chunks_and_remove_stale_vectors(bed.catalog, bed.store)
     assert missing.numbers == set(wanted(bed))
     assert list(missing.entries)[-1] == "jp-c17800000001"
 

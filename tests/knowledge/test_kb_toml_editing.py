@@ -164,7 +164,7 @@ def test_marks_that_change_nothing_write_nothing(knowledge: KnowledgeBase) -> No
         PreloadOrDisableMark("skills", None, "on"),
     ]
     change = propose_preload_or_disable_marks(knowledge, marks)
-    assert change.is_empty
+    assert change.has_no_changes
     assert change.diff == ""
     before = (knowledge.workspace.jp_directory / "kb.toml").stat().st_mtime_ns
     apply_toml_change(change)

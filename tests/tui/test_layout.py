@@ -7,7 +7,7 @@ from support import Builder
 from textual.events import MouseDown, MouseMove, MouseUp
 from tui_support import Tui, running
 
-from kbtui.library import index_access
+from kbtui.library import index_and_engine_access
 from kbtui.refs import parse_ref
 
 WIDTHS = (60, 80, 120, 160, 200)
@@ -177,7 +177,7 @@ async def test_both_ends_of_the_status_line_count_the_same_passages(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The listener reports once that there is no engine.
-    monkeypatch.setattr(index_access, "RECONNECT_SECONDS", (600.0,))
+    monkeypatch.setattr(index_and_engine_access, "RECONNECT_SECONDS", (600.0,))
     async with running(book.root, size=(120, 30)) as tui:
         status = tui.main.status
         await tui.until("keywords only: not in this test")

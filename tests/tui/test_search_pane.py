@@ -338,7 +338,7 @@ async def test_hits_come_by_themselves_when_a_private_index_is_complete(
         return refresh(self, **more)
 
     monkeypatch.setattr(WorkspaceIndex, "refresh_index", slowly)
-    monkeypatch.setattr("kbtui.library.index_access.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("kbtui.library.index_and_engine_access.PATIENCE_SECONDS", 0.0)
     library = WithoutEngine(book.workspace, load_settings())
     async with running(book.root, library=library) as tui:
         await tui.press("slash")

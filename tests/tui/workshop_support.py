@@ -84,7 +84,7 @@ class Shop:
         await self.tui.pilot.pause()
         if screen.pattern_result.is_valid_pattern:
             title = screen.pattern_result.shell_arguments
-            await self.tui.until(lambda: screen.page and screen.page.document.title == title)
+            await self.tui.until(lambda: screen.preview and screen.preview.document.title == title)
             await self.tui.pilot.pause()
 
 
@@ -102,7 +102,7 @@ async def workshop(
         screen = shop.screen
         await tui.until(lambda: screen.list.rows)
         await tui.until(lambda: not screen.count_worker.has_running_call)
-        await tui.until(lambda: screen.page is not None)
+        await tui.until(lambda: screen.preview is not None)
         yield shop
 
 

@@ -14,7 +14,7 @@ from kbtui.dates import format_time_with_date, format_unix_time_as_day
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entry_query import CITATION_DAYS, ENTRY_STATUSES, serialize_entry_chunks
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.library.index_access import CallCancellation
+from kbtui.library.index_and_engine_access import CallCancellation
 from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.text import measure_text_width, one_line, sanitize
@@ -66,9 +66,9 @@ if TYPE_CHECKING:
 PREVIEW_CHARACTERS = 200
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
-DETAIL_DELAY = 0.08
+READ_DELAY_SECONDS = 0.08
 """How many seconds the selection or the filter must stay unchanged before details or rows are read."""
-PENDING_SECONDS = 3.0
+PENDING_RELOAD_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {
     "focus_filter",
     "help",
@@ -83,7 +83,7 @@ READ_AHEAD_ROWS = 100
 """More rows are read when fewer than this many rows are left below the selected row."""
 
 
-# the page of an entry
+# the details of an entry
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +111,7 @@ class FoldablePassageBlock(FoldHeadingBlock):
 
 
 def build_entry_document(library: Library, row: EntryRow, now: datetime) -> ReaderDocument:
-    """Return a page with the facts, recent citations and passages of an entry.
+    """Return a document with the facts, recent citations and passages of an entry.
 
     Called in a background thread.
     """
@@ -196,9 +196,6 @@ def _describe_passage_origin(chunk: dict[str, object]) -> str:
     return f"  turn {turn}, {chunk['role']}" if turn else ""
 
 
-# the screen
-
-
 class EntriesScreen(ListDetailScreen):
     """A screen with a table of entries; its result is the reference of an entry to open, or None."""
 
@@ -206,7 +203,7 @@ class EntriesScreen(ListDetailScreen):
     SCOPE = "entries"
     NOTES = (
         "● ready, ◌ pending (not embedded yet), ! error (cannot be read or embedded).",
-        "Example: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
+        "Filter example: `deploy type:rule,decision is:pending after:2026-05 before:2026-06`. "
         "Words must occur in the title or text; after: and before: limit the creation date.",
     )
     DEFAULT_CSS = "EntriesScreen #columns { height: 1; padding: 0 1; background: $background; }"
@@ -238,7 +235,7 @@ class EntriesScreen(ListDetailScreen):
     def on_mount(self) -> None:
         """Show the possible filters in the empty input, and reload regularly while entries are not embedded."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
-        self.set_interval(PENDING_SECONDS, self._reload_if_entries_pending)
+        self.set_interval(PENDING_RELOAD_SECONDS, self._reload_if_entries_pending)
 
     def _reload_if_entries_pending(self) -> None:
         """Reload if some entries are not embedded yet; the engine sends no event when it has embedded them."""
@@ -369,7 +366,7 @@ class EntriesScreen(ListDetailScreen):
         """Show the details of the selected entry when the selection has not changed for a moment."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
-        self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_entry_details)
+        self._detail_timer = self.set_timer(READ_DELAY_SECONDS, self._show_entry_details)
 
     def _show_entry_details(self) -> None:
         self._detail_timer = None
@@ -432,7 +429,7 @@ class EntriesScreen(ListDetailScreen):
     def _on_filter_changed(self) -> None:
         if self._filter_timer is not None:
             self._filter_timer.stop()
-        self._filter_timer = self.set_timer(DETAIL_DELAY, self._apply_filter)
+        self._filter_timer = self.set_timer(READ_DELAY_SECONDS, self._apply_filter)
 
     def _apply_filter(self) -> None:
         self._filter_timer = None
@@ -460,7 +457,7 @@ class EntriesScreen(ListDetailScreen):
         position = values.index(current) + 1 if current in values else 0
         self.filter.input.value = replace_filter_value(text, name, [*values, None][position])
 
-    def action_toggle_flagged_entries(self, name: str) -> None:
+    def action_toggle_hidden_or_archived(self, name: str) -> None:
         self._flags[name] = not self._flags[name]
         self._apply_filter()
 

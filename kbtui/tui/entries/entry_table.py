@@ -8,7 +8,7 @@ from textual.message import Message
 
 from kbtui.dates import format_unix_time_as_day
 from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, query_entry_page
-from kbtui.library.index_access import get_current_cancellation
+from kbtui.library.index_and_engine_access import get_current_cancellation
 from kbtui.text import cut_to_width, measure_text_width, one_line
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.reader.reader_document import format_size
@@ -100,7 +100,7 @@ COLUMNS = (
     EntryTableColumn("cited 30d", 9, True, 0),
 )
 
-FIRST_HEADINGS = ("title, reference, #tags", "title, reference", "title")
+TITLE_HEADINGS = ("title, reference, #tags", "title, reference", "title")
 """The possible headings of the first column; the longest one that fits is shown."""
 
 
@@ -142,7 +142,7 @@ def make_entry_table_headings(width: int) -> tuple[Spans, Spans]:
     )
     # Leave two cells free at the left edge and two for the scroll bar; two cells separate the headings.
     room = width - measure_text_width(right) - 6
-    left = next((text for text in FIRST_HEADINGS if len(text) <= room), FIRST_HEADINGS[-1])
+    left = next((text for text in TITLE_HEADINGS if len(text) <= room), TITLE_HEADINGS[-1])
     return [(f"  {left}", "section")], [(right, "section")]
 
 

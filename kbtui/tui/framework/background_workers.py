@@ -90,7 +90,10 @@ class LatestOnlyWorker:
                 return
             self._running_count += 1
         threading.Thread(
-            target=self._run_waiting_calls, args=(run,), name="kbtui-worker", daemon=True
+            target=self._run_call_and_newest_waiting_call,
+            args=(run,),
+            name="kbtui-worker",
+            daemon=True,
         ).start()
 
     def submit_call_with_progress(
@@ -112,7 +115,7 @@ class LatestOnlyWorker:
 
         self.submit_call(lambda: work(report_progress), on_done, on_error)
 
-    def _run_waiting_calls(self, call: Callable[[], None] | None) -> None:
+    def _run_call_and_newest_waiting_call(self, call: Callable[[], None] | None) -> None:
         while call is not None:
             call()
             with self._lock:

@@ -29,7 +29,7 @@ IDLE_SECONDS = 1.0
 """The time in seconds without a key or mouse event after which the user counts as idle."""
 SHORT_COLLECTION_SECONDS = 0.008
 """The longest duration in seconds of a full collection that may run between two keys."""
-FREE_STEP = 100
+FREED_PER_STEP = 100
 """How many blocks or turns to free per step."""
 
 _frozen_count = 0
@@ -66,9 +66,9 @@ class IdleGarbageCollector:
             self._schedule_garbage_collection(IDLE_SECONDS)
 
     def _schedule_garbage_collection(self, seconds: float) -> None:
-        self._timer = self._app.set_timer(seconds, self._collect_garbage_if_idle)
+        self._timer = self._app.set_timer(seconds, self._collect_garbage_or_postpone)
 
-    def _collect_garbage_if_idle(self) -> None:
+    def _collect_garbage_or_postpone(self) -> None:
         left = self._last_activity + IDLE_SECONDS - time.monotonic()
         # While something large is loading, its objects are not frozen yet, so a collection would be slow.
         if _pause_lock.locked() or (left > 0 and self._last_duration > SHORT_COLLECTION_SECONDS):
@@ -111,9 +111,9 @@ def _free_document_in_steps(document: Any) -> None:
     record, document.record = document.record, None
     for pieces in (document.blocks, getattr(record, "turns", [])):
         while pieces:
-            for piece in pieces[-FREE_STEP:]:
+            for piece in pieces[-FREED_PER_STEP:]:
                 # A tool call and its result refer to each other, so break this reference cycle.
                 for event in getattr(piece, "events", ()):
                     event.request = event.result = None
-            del pieces[-FREE_STEP:]
+            del pieces[-FREED_PER_STEP:]
             time.sleep(0.001)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.widget import Widget
 
-KEY_HANDLED_ROUNDS = 3
+FOLLOW_UP_MESSAGES = 3
 """How many follow-up messages are sent, one after another, before a key counts as handled.
 
 Each one waits in the message queue behind the messages that the key has caused so far.
@@ -87,7 +87,7 @@ class KeyPressQueue:
             FOLLOW_UP_TIMEOUT_SECONDS, app.call_later, self._resume_sending_keys, self._number
         )
         # The event itself is put into the message queue before the follow-up.
-        app.call_next(target.post_message, KeyHandled(self._number, KEY_HANDLED_ROUNDS, target))
+        app.call_next(target.post_message, KeyHandled(self._number, FOLLOW_UP_MESSAGES, target))
 
     def resume_keys_after_handled_key(self, done: KeyHandled) -> None:
         """Send the next follow-up; after the last follow-up, deliver the next key."""

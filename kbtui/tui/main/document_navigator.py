@@ -341,7 +341,7 @@ class DocumentNavigator:
 def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:
     for block in document.blocks[:FIRST_BLOCKS]:
         if isinstance(block, TextBlock):
-            block.make_block_lines_with_lead(80)
+            block.lay_out_whole_block(80)
     return document
 
 

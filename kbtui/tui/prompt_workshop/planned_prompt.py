@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 MAX_COUNTED_BYTES = 1_000_000
 """The cost of a subject above this size in bytes is estimated instead of counted."""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""How many bytes of subjects are counted in total; the costs of the others are estimated."""
-REPORT_EVERY = 400
+"""The total size in bytes of the subjects that are counted; the costs of the others are estimated."""
+SUBJECTS_PER_REPORT = 400
 """How many subjects are counted between two progress reports."""
 
 
@@ -124,7 +124,7 @@ class SubjectCosts:
             if subject.size <= min(MAX_COUNTED_BYTES, allowed):
                 allowed -= subject.size
                 self._measure_subject_cost(subject)
-            if number % REPORT_EVERY == 0:
+            if number % SUBJECTS_PER_REPORT == 0:
                 if not is_wanted():
                     return
                 yield len(todo) - number
@@ -256,7 +256,7 @@ class PlannedPrompt:
 def read_planned_prompt(
     library: Library, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...] = ()
 ) -> PlannedPrompt:
-    """Read the files, and apply the marks to the knowledge in them."""
+    """Load the knowledge from its files, and return the prompt that results from the marks."""
     written = library.load_knowledge()
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.

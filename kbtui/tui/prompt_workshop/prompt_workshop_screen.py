@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from kbtui.knowledge import toml_config_editor
 from kbtui.knowledge.models import PreloadOrDisableMark
-from kbtui.library.index_access import CallCancellation, get_current_cancellation
+from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
@@ -35,7 +35,7 @@ from kbtui.tui.prompt_workshop.subject_pattern_bar import (
 )
 from kbtui.tui.prompt_workshop.subject_tree import (
     UNWRITTEN_SIGN,
-    WHOLE_KEY,
+    WHOLE_PROMPT_KEY,
     SubjectTreeList,
     SubjectTreeOptions,
     describe_tree_node,
@@ -64,13 +64,13 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.prompt_workshop.planned_prompt import FolderCostSums, PlannedPrompt
-    from kbtui.tui.prompt_workshop.workshop_previews import DocumentWithCost
+    from kbtui.tui.prompt_workshop.workshop_previews import WorkshopPreview
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
 PREVIEW_DELAY = 0.06
 """How many seconds a row must stay selected before its preview is built."""
 MAX_UNFOLDED_SUBJECTS = 40
-"""With at most this many subjects, all topics are unfolded at first."""
+"""All topics are unfolded at first if they have at most this many subjects."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):
@@ -109,12 +109,12 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.pattern_result = PatternMatchResult("")
         self.filter = LabeledInput("choose", "filter")
         self.view = "learn"
-        self.page: DocumentWithCost | None = None
+        self.preview: WorkshopPreview | None = None
         self._pattern_topic: str | None = None
         """The topic for a pattern that contains no topic."""
         self._has_match_rows = False
         self._initial_reference: str | None = reference or ""
-        self._key_to_select: str | None = WHOLE_KEY
+        self._key_to_select: str | None = WHOLE_PROMPT_KEY
         self._preview_timer: Timer | None = None
         self._shown_change: TomlFileChange | None = None
         """The change that is shown for review; no preview may replace it."""
@@ -367,30 +367,30 @@ class PromptWorkshopScreen(ListDetailScreen):
         if planned_prompt is None or self._shown_change is not None:
             return
         result = self.pattern_result if self.pattern_result.text.strip() else None
-        make_page = partial(make_workshop_preview, planned_prompt, node, view, result)
-        self.run_in_thread(make_page, self._show_preview, self._preview_worker)
+        make_preview = partial(make_workshop_preview, planned_prompt, node, view, result)
+        self.run_in_thread(make_preview, self._show_built_preview, self._preview_worker)
 
-    def _show_preview(self, page: DocumentWithCost) -> None:
+    def _show_built_preview(self, preview: WorkshopPreview) -> None:
         if self._shown_change is not None:
             return
-        self._show_preview_document(page)
+        self._show_preview(preview)
         result, planned_prompt = self.pattern_result, self.planned_prompt
-        if result.is_valid_pattern and page.cost is not None:
-            outcome = page.document.size
+        if result.is_valid_pattern and preview.cost is not None:
+            outcome = preview.document.size
             if result.preloads and planned_prompt is not None:
-                growth = format_cost_growth(planned_prompt.cost, page.cost)
+                growth = format_cost_growth(planned_prompt.cost, preview.cost)
                 outcome = growth or "prompt size unchanged"
             self.pattern_bar.show_pattern_result(result, outcome)
 
-    def _show_preview_document(self, page: DocumentWithCost) -> None:
-        before, self.page = self.page, page
-        document = page.document
-        if before and (before.document.key, before.line) == (document.key, page.line):
+    def _show_preview(self, preview: WorkshopPreview) -> None:
+        before, self.preview = self.preview, preview
+        document = preview.document
+        if before and (before.document.key, before.line) == (document.key, preview.line):
             self.reader.show_reloaded_document(document)
         else:
             self.reader.show_document(document)
-            if page.line is not None:
-                self.reader.viewport.go_to_source_line(page.line)
+            if preview.line is not None:
+                self.reader.viewport.go_to_source_line(preview.line)
                 self.reader.redraw_after_viewport_change()
         pane = self.query_one("#detail", Vertical)
         pane.border_title = make_label_without_markup(document.title)
@@ -547,7 +547,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._reload_knowledge_files()
 
     def _show_proposed_change(self, change: TomlFileChange) -> None:
-        if change.is_empty:
+        if change.has_no_changes:
             self.show_key_refusal("the file already has these settings")
             return
         self._shown_change = change
@@ -556,7 +556,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         growth = format_cost_growth(state.written_cost, state.cost) if state else ""
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
         heading = "This will be written to .jp/kb.toml"
-        self._show_preview_document(make_toml_change_preview(change, heading, note))
+        self._show_preview(make_toml_change_preview(change, heading, note))
         write, enter, back = map(self.get_key_label, ("write", "open", "back"))
         self.show_message(f"{write} or {enter} write · {back} cancel", "key")
 
@@ -604,8 +604,6 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_message(f"{changes} · {leave} discard · {write} review · {back} stay", "warning")
         self._is_asking_to_leave = True
         return False
-
-    # help
 
     def make_help_blocks(self) -> list[DocumentBlock]:
         names = ("pre-loaded", "disabled", "hidden")

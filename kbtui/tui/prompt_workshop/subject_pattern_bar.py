@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbtui.tui.prompt_workshop.planned_prompt import SubjectCosts
 
 
-FLAGS = ("-k", "--knowledge")
+KNOWLEDGE_FLAGS = ("-k", "--knowledge")
 
 
 class PatternInputWord(NamedTuple):
@@ -89,7 +89,8 @@ def find_pattern_matches(
         if not words:
             return PatternMatchResult(text)
         if any(
-            word.text in FLAGS or word.text.startswith(("--knowledge=", "-k")) for word in words
+            word.text in KNOWLEDGE_FLAGS or word.text.startswith(("--knowledge=", "-k"))
+            for word in words
         ):
             return _match_preload_patterns(text, words, knowledge, costs)
         name, patterns = _split_topic_from_patterns(words, knowledge, selected)
@@ -190,7 +191,7 @@ def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[Patt
     rest = iter(words)
     for word in rest:
         text = word.text
-        if text in FLAGS:
+        if text in KNOWLEDGE_FLAGS:
             value = next(rest, None)
             if value is None:
                 raise _PatternError(f"{text} needs a value", word.at, "write TOPIC/GLOB after it")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 NodeKind = Literal["whole", "topic", "folder", "subject", "problem", "fragment", "heading"]
 
-WHOLE_KEY = "whole"
+WHOLE_PROMPT_KEY = "whole"
 """The key of the row for the whole `<knowledge>` section."""
 UNWRITTEN_SIGN = "*"
 """The sign after a subject or topic whose mark is not written yet."""
@@ -65,7 +65,7 @@ class SubjectTreeNode(NamedTuple):
         return make_folder_row_key(self.topic, self.name) if self.kind == "folder" else ""
 
 
-WHOLE_NODE = SubjectTreeNode("whole")
+WHOLE_PROMPT_NODE = SubjectTreeNode("whole")
 
 
 @dataclass
@@ -86,7 +86,10 @@ def _get_tree_sort_key(slug: str) -> list[tuple[bool, str]]:
 def make_subject_tree_rows(prompt: PlannedPrompt, options: SubjectTreeOptions) -> list[ListRow]:
     """Return all rows of the tree; the text of a row is made when the row is drawn."""
     written = prompt.written
-    rows = [_make_tree_row(WHOLE_KEY, WHOLE_NODE), _make_heading_row("topics", "TOPICS")]
+    rows = [
+        _make_tree_row(WHOLE_PROMPT_KEY, WHOLE_PROMPT_NODE),
+        _make_heading_row("topics", "TOPICS"),
+    ]
     for number, problem in enumerate(written.problems):
         node = SubjectTreeNode("problem", name=str(problem))
         rows.append(_make_tree_row(f"problem:{number}", node))
@@ -106,7 +109,7 @@ def make_subject_tree_rows(prompt: PlannedPrompt, options: SubjectTreeOptions) -
 def make_pattern_match_rows(matches: Iterable[tuple[str, str]]) -> list[ListRow]:
     """Return the rows of the subjects that a pattern matches; `matches` are pairs of topic and slug."""
     rows = [_make_subject_row(topic, slug, 0, shows_path=True) for topic, slug in matches]
-    return [_make_tree_row(WHOLE_KEY, WHOLE_NODE), *rows]
+    return [_make_tree_row(WHOLE_PROMPT_KEY, WHOLE_PROMPT_NODE), *rows]
 
 
 def _make_topic_rows(topic: str, scan: TopicScan, options: SubjectTreeOptions) -> Iterator[ListRow]:
@@ -197,7 +200,7 @@ class SubjectTreeList(RowList):
     def selected_tree_node(self) -> SubjectTreeNode:
         """The node of the selected row; while no row is selected, the node of the whole section."""
         row = self.selected_row
-        return row.data if row is not None else WHOLE_NODE
+        return row.data if row is not None else WHOLE_PROMPT_NODE
 
     def set_planned_prompt(self, planned_prompt: PlannedPrompt) -> None:
         self.planned_prompt = planned_prompt

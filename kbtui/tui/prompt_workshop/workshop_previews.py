@@ -30,11 +30,13 @@ if TYPE_CHECKING:
     from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
-NO_SECTION = "There is no <knowledge> section, because no topic has a subject to list or pre-load."
+NO_KNOWLEDGE_SECTION = (
+    "There is no <knowledge> section, because no topic has a subject to list or pre-load."
+)
 
 
 @dataclass(frozen=True)
-class DocumentWithCost:
+class WorkshopPreview:
     """A document, the cost of its text (None if it is not for an assistant), and the line to start at.
 
     `line` is 1-based; None means the top.
@@ -50,8 +52,8 @@ def make_workshop_preview(
     node: SubjectTreeNode,
     view: str,
     result: PatternMatchResult | None,
-) -> DocumentWithCost:
-    """Return the preview of the selected row or of the tried pattern; on an error, a page about it.
+) -> WorkshopPreview:
+    """Return a preview of the selected row or of the tried pattern, or of the error if this fails.
 
     Called in a background thread.
     """
@@ -68,7 +70,7 @@ def _make_tree_node_preview(
     node: SubjectTreeNode,
     view: str,
     result: PatternMatchResult | None,
-) -> DocumentWithCost:
+) -> WorkshopPreview:
     knowledge = planned_prompt.knowledge
     if result is not None and result.preloads:
         tried = knowledge.copy_with_preload_options(result.preloads)
@@ -80,9 +82,9 @@ def _make_tree_node_preview(
     if node.kind == "fragment":
         return _make_prompt_fragment_preview(planned_prompt, node.number)
     if view == "prompt" or node.kind == "whole":
-        page = _make_prompt_preview("prompt", planned_prompt.prompt)
+        preview = _make_prompt_preview("prompt", planned_prompt.prompt)
         line = _find_prompt_line_of_node(knowledge, planned_prompt.prompt or "", node)
-        return replace(page, line=line)
+        return replace(preview, line=line)
     if node.kind == "topic":
         return _make_learn_output_preview(knowledge, node.topic, ())
     pattern = f"{escape_glob(node.name)}**" if node.kind == "folder" else node.name
@@ -96,24 +98,24 @@ def escape_glob(text: str) -> str:
 
 def _make_learn_output_preview(
     knowledge: KnowledgeBase, topic: str, patterns: tuple[str, ...]
-) -> DocumentWithCost:
-    """Return a page with the exact output of `learn`."""
+) -> WorkshopPreview:
+    """Return a preview with the exact output of `learn`."""
     text = knowledge.learn(topic, list(patterns), has_prompt=True).text
     command = " ".join(["learn", quote(topic), *map(quote, patterns)])
     return _make_text_preview(f"learn:{topic}:{' '.join(patterns)}", command, text)
 
 
-def _make_prompt_preview(title: str, text: str | None) -> DocumentWithCost:
+def _make_prompt_preview(title: str, text: str | None) -> WorkshopPreview:
     if text is None:
-        return _make_message_preview("prompt", NO_SECTION)
+        return _make_message_preview("prompt", NO_KNOWLEDGE_SECTION)
     return _make_text_preview("prompt", title, text)
 
 
-def _make_text_preview(key: str, title: str, text: str) -> DocumentWithCost:
+def _make_text_preview(key: str, title: str, text: str) -> WorkshopPreview:
     document = build_assistant_text_document(key, one_line(title), text, view="prompt")
     cost = measure_text_cost(text)
     document.size = cost.format_cost_with_units()
-    return DocumentWithCost(document, cost)
+    return WorkshopPreview(document, cost)
 
 
 def _find_prompt_line_of_node(
@@ -130,7 +132,7 @@ def _find_prompt_line_of_node(
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
 
-def _make_prompt_fragment_preview(planned_prompt: PlannedPrompt, number: int) -> DocumentWithCost:
+def _make_prompt_fragment_preview(planned_prompt: PlannedPrompt, number: int) -> WorkshopPreview:
     if number >= len(planned_prompt.fragments):
         return _make_message_preview("fragment", "This fragment no longer exists.")
     fragment = planned_prompt.fragments[number]
@@ -147,21 +149,21 @@ def _make_prompt_fragment_preview(planned_prompt: PlannedPrompt, number: int) ->
     blocks += make_source_text_blocks("text", fragment.content, above=1)
     cost = measure_text_cost(fragment.content)
     key, size = f"fragment:{number}:{fragment.path}", cost.format_cost_with_units()
-    return DocumentWithCost(ReaderDocument(key, one_line(fragment.name), blocks, size=size), cost)
+    return WorkshopPreview(ReaderDocument(key, one_line(fragment.name), blocks, size=size), cost)
 
 
 def _make_message_preview(
     key: str, message: str, where: str | None = None, hint: str | None = None
-) -> DocumentWithCost:
+) -> WorkshopPreview:
     blocks = make_message_blocks([(one_line(message), "")], where, hint)
-    return DocumentWithCost(ReaderDocument(f"message:{key}", "", blocks))
+    return WorkshopPreview(ReaderDocument(f"message:{key}", "", blocks))
 
 
-def make_toml_change_preview(change: TomlFileChange, heading: str, note: str) -> DocumentWithCost:
-    """Return a page with a heading, a note, and the unified diff of a change."""
+def make_toml_change_preview(change: TomlFileChange, heading: str, note: str) -> WorkshopPreview:
+    """Return a preview with a heading, a note, and the unified diff of a change."""
     blocks: list[DocumentBlock] = [
         HeadingBlock("head", [(one_line(heading), "h2")]),
         ParagraphBlock("words", [(note, "dim")]),
         *make_source_text_blocks("text", change.diff, language="diff", above=1),
     ]
-    return DocumentWithCost(ReaderDocument("change", "", blocks))
+    return WorkshopPreview(ReaderDocument("change", "", blocks))

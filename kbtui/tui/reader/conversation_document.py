@@ -270,7 +270,7 @@ MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
 
 
 class _ConversationDocumentBuilder:
-    """Builds the blocks of a conversation event by event, and collects the indices of the blocks of requests and errors."""
+    """Builds the blocks of a conversation; `requests` and `errors` list the indices of theirs."""
 
     def __init__(self, conversation: Conversation, present: datetime) -> None:
         self.conversation = conversation

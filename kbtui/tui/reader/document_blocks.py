@@ -42,7 +42,7 @@ class DocumentBlock:
     view: str = ""
     code_offset: int | None = None
 
-    def make_block_lines_with_lead(
+    def lay_out_whole_block(
         self, width: int, found: MatchHighlight | None = None, opened: bool = False
     ) -> list[StyledLine]:
         """Return the lines of the block, including `lead` and `above`.
@@ -103,7 +103,7 @@ class TextBlock(DocumentBlock):
 
 @dataclass(slots=True, eq=False)
 class MarkdownBlock(TextBlock):
-    """A section of Markdown; `links` are link definitions, `breaks` keeps line breaks in paragraphs."""
+    """A section of Markdown; `links` are link definitions, and `breaks` keeps line breaks in paragraphs."""
 
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False

@@ -127,7 +127,7 @@ class DocumentViewport:
         found = None
         if self.pattern:
             found = MatchHighlight(self.pattern, match if match_block == index else -1)
-        return block.make_block_lines_with_lead(self.width, found, self.is_fold_open(block.key))
+        return block.lay_out_whole_block(self.width, found, self.is_fold_open(block.key))
 
     def _get_line_counts_before_blocks(self) -> list[int]:
         self._block_tops = self._block_tops or [0, *accumulate(self._heights)]
@@ -295,7 +295,7 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def set_horizontal_code_offset(self, code_offset: int | None) -> None:
-        """Scroll wide code to a column, or wrap it (None), and stay at the current line."""
+        """Scroll wide code to cell `code_offset`, or wrap it if that is None; stay at the current line."""
         with self._keep_cursor_row_during_new_layout():
             self.code_offset = code_offset
 

@@ -74,7 +74,7 @@ def split_markdown_into_sections(
     """Split a Markdown text at blank lines outside fenced code and, unless a list is long, outside lists.
 
     Only visible sections are laid out, so short sections save time. A block that is too long for one section
-    is split into several; if it is fenced code, these are marked as code.
+    is split into several, which are marked as code if it is fenced code.
     """
     if len(text) <= max_characters:
         if text.strip():

@@ -27,7 +27,7 @@ class ReaderDocument:
     """The content of the reader: a sequence of blocks with a title and badges.
 
     `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page. `view` is
-    one of `views`. `ref` is its reference; a page outside the workspace, such as the help, has none.
+    one of `views`. `ref` is the reference of the document; a page such as the help has none.
     `record` is the subject or conversation that the document was built from.
     """
 
@@ -162,9 +162,10 @@ def format_token_cost(number: int) -> str:
 def find_start_block_and_match(
     document: ReaderDocument, place: NavigationTarget
 ) -> tuple[int, int] | None:
-    """Return the index of the block to start at, and the index of a match in it (-1: none); None means the top.
+    """Return the index of the block to start at, and the index of the match in that block.
 
-    If the turn or line does not exist, return the block of the nearest one.
+    The second index is -1 if the target is not a match. If the turn or line does not exist, the block of
+    the nearest one is returned. The result is None if the document starts at the top.
     """
     ref, blocks = place.ref, document.blocks
     if ref is None or not blocks:

@@ -56,7 +56,7 @@ class ReaderHeader(TextLine):
             self.text = text
 
     def render_line(self, y: int) -> Strip:
-        """Render the line with the longest form of the right side that fits beside the left side."""
+        """Render the line; the right side is as long as the left side permits."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
         forms = self._list_header_right_side_variants()
@@ -98,7 +98,7 @@ class DocumentFactsBar(WrappedParagraphs):
         self.set_paragraphs([spans for _, spans in facts])
 
     def _wrap_paragraphs(self, width: int) -> list[StyledLine]:
-        return self._block.make_block_lines_with_lead(width) if self.display else []
+        return self._block.lay_out_whole_block(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:
         """Render a line; the last visible line says how many lines do not fit."""
@@ -163,8 +163,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def is_search_pending(self) -> bool:
         """Whether a thread is still looking for the position to start at or for matches."""
         return self._start_worker.has_pending_result or self._find_worker.has_pending_result
-
-    # documents
 
     def show_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
         """Show a document, starting at the position that `place` names."""

@@ -150,9 +150,6 @@ def change_source_from_form(
     return source, approved
 
 
-# the screen
-
-
 @dataclass
 class ActiveSourceRun:
     """A run that this screen started; `progress` is None before the first report."""

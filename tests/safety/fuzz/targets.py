@@ -116,7 +116,7 @@ def markdown(data: bytes) -> None:
     from kbtui.tui.reader.subject_document import build_assistant_text_document
 
     for block in build_assistant_text_document("k", "t", _text(data), view="rendered").blocks:
-        block.make_block_lines_with_lead(80)
+        block.lay_out_whole_block(80)
 
 
 def toml(data: bytes) -> None:
