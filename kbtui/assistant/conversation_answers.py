@@ -83,6 +83,8 @@ class ConversationListPage:
     conversations: list[dict[str, Any]]
     omitted: int = 0
     notices: list[ConversationNotice] = field(default_factory=list)
+    short_ids: dict[str, str] = field(default_factory=dict)
+    """For each id, the beginning of it that is enough to name its conversation."""
 
     @property
     def conversation_count(self) -> int:

@@ -36,13 +36,16 @@ from kbtui.conversations.conversation_grep import (
 )
 from kbtui.conversations.conversation_repository import (
     ConversationNotFound,
+    add_event_count,
     add_event_count_and_problems,
     add_last_event_time,
+    check_agent_names,
     find_conversation,
     get_conversation_format,
     get_last_activity_time,
     list_conversations,
     load_conversation,
+    shorten_conversation_ids,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.dates import format_timestamp
@@ -66,6 +69,8 @@ if TYPE_CHECKING:
 
 MAX_READ_LENGTH = 60_000
 """The maximum length of an answer of `conversation_read` as XML, in characters."""
+MAX_CHECKED_BYTES = 4 << 20
+"""The maximum size of another agent's conversation that a list decodes to find all its problems."""
 _FRAME_LENGTH = 10_000
 """How many characters of an answer are reserved for its hint and its other short fields."""
 _MIN_HIT_LENGTH = 100
@@ -94,18 +99,25 @@ def answer_conversation_list(
     descending: bool = True,
     archived: bool = False,
     title_contains: str | None = None,
+    agents: Sequence[str] | None = None,
     max_chars: int | None = None,
     masked: bool = False,
 ) -> ConversationListPage:
     """Answer a call of `conversation_list`.
 
+    `agents` selects the conversations with these agents; None means all.
     `sort` is `created`, `activity` or `updated`. The page has fewer than `limit` conversations if
     more would exceed `max_chars` characters of XML. With `masked`, secrets are replaced. Raises
     `UsageError` if `limit` or `offset` is too small.
     """
     _check_argument_minimum("limit", limit, 1)
     _check_argument_minimum("offset", offset, 0)
-    infos = list_conversations(workspace, archived, counts=False)
+    check_agent_names(agents or ())
+    infos = list_conversations(workspace, counts=False)
+    short_ids = shorten_conversation_ids(info.id for info in infos)
+    infos = [
+        info for info in infos if info.archived is archived and (not agents or info.agent in agents)
+    ]
     if title_contains:
         wanted = title_contains.casefold()
         infos = [
@@ -118,11 +130,11 @@ def answer_conversation_list(
     infos.sort(
         key=lambda info: (_get_sort_time(info, sort), info.created_at, info.id), reverse=descending
     )
-    page = ConversationListPage(len(infos), offset, [])
+    page = ConversationListPage(len(infos), offset, [], short_ids=short_ids)
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
     for info in infos[offset : offset + limit]:
         entry = _make_conversation_json(
-            add_event_count_and_problems(info), masked=masked, short=room is not None
+            _check_or_count_events(info), masked=masked, short=room is not None
         )
         if room is not None:
             room -= len(format_xml_element("conversation", entry, 4)) + 1
@@ -144,6 +156,12 @@ def answer_conversation_list(
     return page
 
 
+def _check_or_count_events(info: ConversationInfo) -> ConversationInfo:
+    """Return `info` with the number of events and, unless the conversation is long, all problems."""
+    is_long = info.agent != "jp" and info.size > MAX_CHECKED_BYTES
+    return add_event_count(info) if is_long else add_event_count_and_problems(info)
+
+
 def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
     if sort == "updated":
         return info.updated_at or info.created_at
@@ -158,10 +176,12 @@ def _make_conversation_json(info: ConversationInfo, *, masked: bool, short: bool
     """Return a conversation as JSON; `short` cuts long texts and limits the number of labels."""
     entry: dict[str, Any] = {
         "id": info.ref,
+        "agent": info.agent,
         "title": info.title,
         "events_count": info.events_count,
         **{name: format_timestamp(getattr(info, name)) for name in _TIME_KEYS},
         "parent_id": info.parent,
+        "worktree": info.worktree,
         "labels": info.labels,
         "problem": info.problem,
     }

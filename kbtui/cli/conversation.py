@@ -55,6 +55,8 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     )
     ls.add_argument("--ascending", action="store_true", help="list the oldest first")
     ls.add_argument("--title", metavar="TEXT", help="only titles that contain TEXT")
+    text = "only conversations with this agent"
+    _add_repeatable_option(ls, "--agent", dest="agents", metavar="AGENT", what=text)
     grep = commands.add_parser("grep", aliases=["g"], help="search conversations line by line")
     grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="literal text within a line")
     grep.add_argument("--case-sensitive", action="store_true", help="match case")
@@ -103,6 +105,7 @@ def run_conversation_command(args: Namespace) -> int:
     """List, search, read and export conversations.
 
     kbtui conversation ls --title retry      list conversations with "retry" in the title
+    kbtui conversation ls --agent codex      list conversations with this agent
     kbtui conversation grep retry policy     find lines that contain "retry policy"
     kbtui conversation read jp-c17457886043  print a conversation, or one turn (…:3)
     kbtui conversation export ID -o FILE     write Markdown with the citations of each turn
@@ -133,6 +136,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
             descending=not args.ascending,
             archived=args.archived,
             title_contains=args.title,
+            agents=_split_values_at_commas(args.agents),
         )
     for stray in find_unusable_conversation_directories(library.workspace):
         print_to_stderr(f"{stray.path}: skipped: {stray.reason}")
@@ -297,21 +301,24 @@ class ConversationFormatter:
     def format_conversation_list(self, answer: ConversationListPage) -> Iterator[str]:
         """Yield a line for each conversation; on a terminal, column names come first."""
         entries = answer.conversations
+        ids = [answer.short_ids.get(e["id"], e["id"]) for e in entries]
+        wide_id = max(map(len, ids), default=0)
         counts = ["?" if e["events_count"] is None else str(e["events_count"]) for e in entries]
         times = [self._format_time(e["last_event_at"] or e["created_at"]) for e in entries]
         wide, late = max(map(len, counts), default=0), max(map(len, times), default=0)
         if self.terminal and entries:
             late = max(late, len("Activity"))
-            names = f"{'ID':<{len(entries[0]['id'])}}  {'#':>{wide}}  {'Activity':<{late}}  Title"
+            names = f"{'ID':<{wide_id}}  {'#':>{wide}}  {'Activity':<{late}}  Title"
             yield self.style_text(names, "dim")
-        for entry, count, time in zip(entries, counts, times, strict=True):
-            marks = self.put_on_one_safe_line(" ".join(_list_conversation_flags(entry)))
+        for entry, id_, count, time in zip(entries, ids, counts, times, strict=True):
+            flags = _list_conversation_flags(entry, answer.short_ids)
+            marks = self.put_on_one_safe_line(" ".join(flags))
             title = self.put_on_one_safe_line(entry["title"] or "Untitled")
             if self.terminal:
-                room = self.width - len(entry["id"]) - wide - late - 6
+                room = self.width - wide_id - wide - late - 6
                 room -= measure_text_width(marks) + 2 if marks else 0
                 title = cut_to_width(title, max(20, room))
-            head = f"{self.style_text(entry['id'], 'cyan')}  {count:>{wide}}"
+            head = f"{self.style_text(f'{id_:<{wide_id}}', 'cyan')}  {count:>{wide}}"
             time = self.style_text(f"{time:<{late}}", "dim")
             end = f"  {self.style_text(marks, 'yellow')}" if marks else ""
             yield f"{head}  {time}  {title}{end}"
@@ -413,13 +420,15 @@ class ConversationFormatter:
         return self.style_text(" ".join(parts), "bold", colour) + shown
 
 
-def _list_conversation_flags(entry: dict[str, Any]) -> Iterator[str]:
+def _list_conversation_flags(entry: dict[str, Any], short_ids: dict[str, str]) -> Iterator[str]:
     if entry["pinned_at"]:
         yield "pinned"
     if entry["archived_at"]:
         yield "archived"
     if entry["parent_id"]:
-        yield f"in {entry['parent_id']}"
+        yield f"in {short_ids.get(entry['parent_id'], entry['parent_id'])}"
+    if entry["worktree"]:
+        yield f"worktree {entry['worktree']}"
     for key, value in entry["labels"].items():
         yield f"[{key}={value}]" if value else f"[{key}]"
 
@@ -443,6 +452,7 @@ _OPTIONS_BY_ARGUMENT = {
     "max_chars": "--max-chars",
     "pattern": "PATTERN",
     "id": "ID",
+    "agents": "--agent",
     **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
 }
 """Maps the arguments of the tools to the options of the command."""

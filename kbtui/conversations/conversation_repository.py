@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.formats.claude_code import ClaudeCodeFormat
@@ -16,7 +17,7 @@ from kbtui.workspace import load_settings
 from kbtui.workspace.settings import get_chosen_agents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -107,7 +108,7 @@ def list_conversations(
         # A problem such as a missing permission may disappear without a change of the files.
         if info is None or info.problem or info.signature != stored.signature:
             info = stored.read_conversation_info()
-        infos.append(get_conversation_format(info).add_event_count(info) if counts else info)
+        infos.append(add_event_count(info) if counts else info)
     infos.sort(key=_get_activity_sort_key, reverse=True)
     return infos
 
@@ -130,23 +131,30 @@ def find_conversation(
     id = str(resolve_conversation_ref(workspace, make_conversation_ref(id)).conversation)  # noqa: A001
     for stored in _iterate_stored_conversations(workspace, id):
         info = stored.read_conversation_info()
-        return get_conversation_format(info).add_event_count(info) if counts else info
+        return add_event_count(info) if counts else info
     raise ConversationNotFound(workspace, id)
 
 
 def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
     """Return a reference with the whole id of its conversation, of which it may have only the beginning.
 
-    Other references are returned unchanged, and so is one that fits no conversation. Raises
-    `UsageError` if it fits several.
+    In the id of a subagent, the session before `~` and the part after it can both be shortened. Other
+    references are returned unchanged, and so is one that fits no conversation. Raises `UsageError` if
+    it fits several.
     """
     begun = ref.conversation
     if ref.kind != "conversation" or begun is None or begun.startswith(JP_ID_PREFIX):
         return ref
     if any(_iterate_stored_conversations(workspace, begun)):
         return ref
-    ids = [one.id for one in _iterate_stored_conversations(workspace) if one.id.startswith(begun)]
-    if "~" not in begun:
+    beginnings = begun.split("~")
+    ids = [
+        one.id
+        for one in _iterate_stored_conversations(workspace)
+        if all(map(str.startswith, one.id.split("~"), beginnings))
+        and one.id.count("~") >= len(beginnings) - 1
+    ]
+    if len(beginnings) == 1:
         # The beginning of a session's id is also that of its subagents.
         ids = [id for id in ids if "~" not in id] or ids  # noqa: A001
     if len(ids) > 1:
@@ -154,6 +162,69 @@ def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
         raise UsageError(f"{len(ids)} conversations begin so: {named}{more}", where=begun)
     return ref._replace(conversation=ids[0]) if ids else ref
+
+
+SHORT_ID_CHARACTERS = 8
+"""The minimum number of characters of a shortened id after the prefix of its format."""
+
+
+def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Map the ids of all conversations of a workspace to the beginnings that are enough to name them.
+
+    JP's ids are not shortened.
+    """
+    parents: set[str] = set()
+    parts: dict[str, set[str]] = {}
+    for id in ids:  # noqa: A001
+        parent, sign, part = id.partition("~")
+        parents.add(parent)
+        if sign:
+            parts.setdefault(parent, set()).add(part)
+    short = {
+        id: id if id.startswith(JP_ID_PREFIX) else start
+        for id, start in _find_unique_beginnings(parents).items()  # noqa: A001
+    }
+    for parent, names in parts.items():
+        for name, start in _find_unique_beginnings(names).items():
+            short[f"{parent}~{name}"] = f"{short[parent]}~{start}"
+    return short
+
+
+def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
+    """Map each name to its shortest beginning that no other name has and that is a reference."""
+    ordered = sorted(names)
+    common = [_count_common_characters(*pair) for pair in pairwise(ordered)]
+    found = {}
+    for name, before, after in zip(ordered, [0, *common], [*common, 0], strict=True):
+        least = name.find("-") + 1 + SHORT_ID_CHARACTERS
+        length = max(least, before + 1, after + 1)
+        # An id without a digit is the name of a topic.
+        while length < len(name) and not re.search(r"[0-9_]", name[:length]):
+            length += 1
+        found[name] = name[:length]
+    return found
+
+
+def _count_common_characters(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def list_agent_names() -> list[str]:
+    """Return the names of all agents whose conversations can be read."""
+    return [one.name for one in list_formats()]
+
+
+def check_agent_names(names: Iterable[str]) -> None:
+    """Raise `UsageError` if there is no such agent."""
+    known = list_agent_names()
+    for name in names:
+        if name not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the agents are {', '.join(known)}"
+            raise UsageError(f"there is no agent {name!r}", where="agents", hint=hint)
 
 
 class ConversationNotFound(NothingFound):
@@ -181,6 +252,11 @@ def add_event_count_and_problems(info: ConversationInfo) -> ConversationInfo:
     """
     conversation = load_conversation(info)
     return replace(conversation.info, problem=conversation.describe_problems())
+
+
+def add_event_count(info: ConversationInfo) -> ConversationInfo:
+    """Return `info` with `events_count` and `last_event_at`."""
+    return get_conversation_format(info).add_event_count(info)
 
 
 def add_last_event_time(info: ConversationInfo) -> ConversationInfo:

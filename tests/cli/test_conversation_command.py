@@ -704,6 +704,7 @@ def test_marks_of_a_conversation_are_words(root: Path) -> None:
         "updated_at": None,
         "pinned_at": "2026-05-29T10:00:00.000Z",
         "parent_id": "jp-c7",
+        "worktree": None,
         "labels": {"area": "search", "draft": ""},
         "problem": None,
     }

@@ -7,16 +7,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
-from kbtui.conversations.formats.jp.json_reader import read_file_head, read_file_tail
+from kbtui.conversations.formats.jp.json_reader import read_file_tail
 from kbtui.conversations.formats.jsonl_format import (
     JsonlConversationFormat,
     JsonlConversationParser,
 )
 from kbtui.conversations.formats.session_file import (
     SessionFile,
+    iterate_head_records,
+    iterate_line_records,
     make_title_from_request,
     stat_session_file,
 )
@@ -193,8 +193,8 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     def _read_working_directory(self, path: str, status: os.stat_result) -> str | None:
         key = (path, status.st_ino)
         if key not in self._working_directories:
-            for record in _iterate_head_records(path):
-                if type(directory := record.get("cwd")) is str and directory.startswith("/"):
+            for record in iterate_head_records(path, _HEAD_BYTES, "cwd"):
+                if type(directory := record["cwd"]) is str and directory.startswith("/"):
                     self._working_directories[key] = directory
                     break
         return self._working_directories.get(key)
@@ -257,51 +257,37 @@ def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
 
 def _read_session_id(path: str) -> str | None:
     """Return the id of the session that a subagent's records name."""
-    for record in _iterate_head_records(path):
-        if type(session := record.get("sessionId")) is str:
+    for record in iterate_head_records(path, _HEAD_BYTES, "sessionId"):
+        if type(session := record["sessionId"]) is str:
             return session
     return None
 
 
-def _iterate_head_records(path: str) -> Iterator[dict[str, Any]]:
-    """Yield the records in the first `_HEAD_BYTES` of a file; damaged lines are left out."""
-    try:
-        yield from _iterate_line_records(read_file_head(path, _HEAD_BYTES).split(b"\n"))
-    except Exception:
-        return
-
-
-def _iterate_line_records(lines: list[bytes]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if type(record) is dict:
-            yield record
-
-
 def _read_session_facts(file: SessionFile) -> dict[str, Any]:
-    """Return the title and the creation time of a session."""
-    head = read_file_head(file.path, _HEAD_BYTES).split(b"\n")
-    tail = read_file_tail(file.path, _TAIL_BYTES).split(b"\n")
-    created: datetime | None = None
+    """Return the title of a session, its creation time and the time of its last record."""
+    facts: dict[str, Any] = {}
     request: str | None = None
     titles: dict[str, str] = {}
-    for record in _iterate_line_records(head):
-        created = created or parse_timestamp(record.get("timestamp"))
+    for record in iterate_head_records(file.path, _HEAD_BYTES):
+        if "created_at" not in facts and (time := parse_timestamp(record.get("timestamp"))):
+            facts["created_at"] = time
         _collect_title(record, titles)
-        if request is None and _is_request(record):
+        if _is_request(record):
             request = make_title_from_request(format_request_text(_get_content(record)))
-    for record in _iterate_line_records(tail):
+        if request is not None and "created_at" in facts:
+            break
+    tail = read_file_tail(file.path, _TAIL_BYTES).split(b"\n")
+    may_have_title = (line for line in tail if b'Title"' in line or b'"summary"' in line)
+    for record in iterate_line_records(may_have_title):
         _collect_title(record, titles)
+    for record in iterate_line_records(reversed(tail)):
+        if time := parse_timestamp(record.get("timestamp")):
+            facts["last_event_at"] = time
+            break
     title = next(
         (titles[key] for key in ("customTitle", "aiTitle", "summary") if key in titles), request
     )
-    facts: dict[str, Any] = {"title": title}
-    if created is not None:
-        facts["created_at"] = created
-    return facts
+    return {**facts, "title": title}
 
 
 def _collect_title(record: dict[str, Any], titles: dict[str, str]) -> None:

@@ -159,6 +159,22 @@ class JsonlConversationFormat(ConversationFormat):
         parser, _ = self._parse_file(info, BEGINNING_BYTES)
         return _make_conversation(info, parser, []) if parser.builder.turns else None
 
+    def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
+        """Return `info` with the number of its file's lines; no record is parsed."""
+        if info.events_path is None or info.events_count is not None:
+            return info
+        count, last = 0, b"\n"
+        try:
+            with open_regular_file(str(info.events_path)) as (file, _):
+                at = 0
+                while block := os.pread(file, BLOCK_BYTES, at):
+                    count += block.count(b"\n")
+                    at, last = at + len(block), block
+        except WorkspaceError as error:
+            problem = f"{info.problem}; {error.message}" if info.problem else error.message
+            return replace(info, problem=problem)
+        return replace(info, events_count=count + (not last.endswith(b"\n")))
+
     def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
         """Decode all turns for searching. Never raises."""
         parser, problem = self._parse_file(info)

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
+from kbtui.conversations.formats.jp.json_reader import open_regular_file
 from kbtui.conversations.models import ConversationInfo
+from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from kbtui.conversations.project_directories import ProjectDirectory
 
+HEAD_BLOCK_BYTES = 16 << 10
+"""How many bytes of a file's beginning are read at a time."""
 TITLE_CHARACTERS = 80
 """The maximum length of a title that is made from the first request."""
 
@@ -65,6 +72,7 @@ class SessionFile:
             "created_at": modified,
             "updated_at": modified,
             "last_activated_at": modified,
+            "last_event_at": modified,
             "size": self.status.st_size,
             "signature": self.signature,
             "problem": problem,
@@ -83,6 +91,39 @@ def stat_session_file(path: str) -> os.stat_result | None:
     except OSError:
         return None
     return status if stat.S_ISREG(status.st_mode) else None
+
+
+def iterate_head_records(
+    path: str, length: int, key: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the records in the first `length` bytes of a file of JSON Lines; those without `key` are left out.
+
+    Reads only as far as the caller asks for records. Damaged lines are left out, and so is the rest
+    of a file that cannot be read.
+    """
+    name = f'"{key}"'.encode() if key is not None else b""
+    rest, at = b"", 0
+    with suppress(WorkspaceError), open_regular_file(path) as (file, _):
+        while block := os.pread(file, min(HEAD_BLOCK_BYTES, length - at), at):
+            at += len(block)
+            *lines, rest = (rest + block).split(b"\n")
+            for record in iterate_line_records(line for line in lines if name in line):
+                if key is None or key in record:
+                    yield record
+        for record in iterate_line_records([rest]):
+            if key is None or key in record:
+                yield record
+
+
+def iterate_line_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects in lines; other lines are left out."""
+    for line in lines:
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if type(record) is dict:
+            yield record
 
 
 def make_title_from_request(text: str) -> str | None:
