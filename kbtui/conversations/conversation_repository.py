@@ -180,26 +180,28 @@ def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
         parents.add(parent)
         if sign:
             parts.setdefault(parent, set()).add(part)
-    short = {
-        id: id if id.startswith(JP_ID_PREFIX) else start
-        for id, start in _find_unique_beginnings(parents).items()  # noqa: A001
-    }
+    short: dict[str, str] = {}
+    for one in list_formats():
+        own = [id for id in parents if id.startswith(one.id_prefix)]  # noqa: A001
+        if one.id_prefix == JP_ID_PREFIX:
+            short |= dict(zip(own, own, strict=True))
+        else:
+            short |= _find_unique_beginnings(own, len(one.id_prefix))
     for parent, names in parts.items():
         for name, start in _find_unique_beginnings(names).items():
             short[f"{parent}~{name}"] = f"{short[parent]}~{start}"
     return short
 
 
-def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
+def _find_unique_beginnings(names: Iterable[str], prefix_length: int = 0) -> dict[str, str]:
     """Map each name to its shortest beginning that no other name has and that is a reference."""
     ordered = sorted(names)
     common = [_count_common_characters(*pair) for pair in pairwise(ordered)]
     found = {}
     for name, before, after in zip(ordered, [0, *common], [*common, 0], strict=True):
-        least = name.find("-") + 1 + SHORT_ID_CHARACTERS
-        length = max(least, before + 1, after + 1)
+        length = max(prefix_length + SHORT_ID_CHARACTERS, before + 1, after + 1)
         # An id without a digit is the name of a topic.
-        while length < len(name) and not re.search(r"[0-9_]", name[:length]):
+        while length < len(name) and not re.search(r"[0-9_]", name[prefix_length:length]):
             length += 1
         found[name] = name[:length]
     return found

@@ -19,8 +19,8 @@ def test_a_short_id_has_eight_characters_or_as_many_as_it_needs() -> None:
         "claude-258c7280-241a-462a-8d15-5122611a9569",
         "claude-258c7280-241a-462a-8d15-5122611a9569~a2898e3",
         "claude-491e126e-1e71-469c-ade2-fcc8af567c74",
-        "codex-0199812e-64f0-7f73-91fc-095dda01c36e",
-        "codex-0199812e-64f1-7f73-91fc-095dda01c36e",
+        "claude-0199812e-64f0-7f73-91fc-095dda01c36e",
+        "claude-0199812e-64f1-7f73-91fc-095dda01c36e",
         "claude-abcdefab-cdef-4aaa-8d15-5122611a9569",
         "jp-c17457886043",
     ]
@@ -28,8 +28,8 @@ def test_a_short_id_has_eight_characters_or_as_many_as_it_needs() -> None:
         "claude-258c7280",
         "claude-258c7280~a2898e3",
         "claude-491e126e",
-        "codex-0199812e-64f0",
-        "codex-0199812e-64f1",
+        "claude-0199812e-64f0",
+        "claude-0199812e-64f1",
         "claude-abcdefab-cdef-4",  # without a digit it would be the name of a topic
         "jp-c17457886043",
     ]
