@@ -266,6 +266,16 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     return get_conversation_format(info).add_last_event_time(info)
 
 
+def count_subagents(workspace: Workspace, info: ConversationInfo) -> int:
+    """Count the conversations that belong to a conversation."""
+    count = 0
+    for stored in get_conversation_format(info).find_stored_conversations(workspace)[0]:
+        # Only some formats know the parent without reading a file.
+        known = stored if hasattr(stored, "parent") else stored.read_conversation_info()
+        count += known.parent == info.id
+    return count
+
+
 def find_unusable_conversation_directories(
     workspace: Workspace,
 ) -> list[UnusableConversationDirectory]:

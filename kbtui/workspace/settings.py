@@ -93,6 +93,12 @@ class Settings(NamedTuple):
         "a table whose key `agents` lists the agents whose conversations are read, such as "
         '["jp", "claude-code"]; without it, all that keep their conversations by project',
     ] = {}  # noqa: RUF012  (nobody changes it)
+    prices: Annotated[
+        dict[str, Any],
+        'a table [prices."MODEL"] for each model, or for all whose names match a pattern such as '
+        '"claude-opus-*", with the prices of a million tokens: `input`, `output`, `cache_read` and '
+        "`cache_write`; without the last two, these tokens cost what other input costs",
+    ] = {}  # noqa: RUF012  (nobody changes it)
 
 
 class SettingDefinition(NamedTuple):
@@ -160,6 +166,8 @@ def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
         elif key.name in values:
             origin = _locate_setting_line(path, text, key.name)
             value = _check_setting_value(key, values[key.name], origin)
+            if key.name == "prices":
+                _check_model_prices(value, origin)
         found.append(SettingValue(key, value, origin))
     return found
 
@@ -228,6 +236,29 @@ def _check_setting_value(key: SettingDefinition, value: Any, where: str) -> Any:
     if key.choices and value not in key.choices:
         raise ConfigError(f"{key.name} must be one of {', '.join(key.choices)}", where=where)
     return value
+
+
+_PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
+
+
+def _check_model_prices(table: dict[str, Any], where: str) -> None:
+    """Raise `ConfigError` if a model's prices are incomplete, negative or no numbers."""
+    for model, prices in table.items():
+        name = f"prices.{format_toml_value(model)}"
+        if not isinstance(prices, dict):
+            hint = f"write a table: [{name}] with the keys {', '.join(_PRICE_KEYS)}"
+            raise ConfigError(f"{name} must be a table", where=where, hint=hint)
+        if unknown := [key for key in prices if key not in _PRICE_KEYS]:
+            hint = f"the keys are {', '.join(_PRICE_KEYS)}"
+            raise ConfigError(f"unknown key {unknown[0]!r} in {name}", where=where, hint=hint)
+        for key in _PRICE_KEYS:
+            price = prices.get(key)
+            if price is None and key in ("input", "output"):
+                raise ConfigError(f"{name} has no {key}", where=where)
+            is_number = isinstance(price, int | float) and not isinstance(price, bool)
+            if price is not None and not (is_number and 0 <= price < float("inf")):
+                message = f"{name}.{key} must be a number that is not negative"
+                raise ConfigError(message, where=where)
 
 
 def _parse_environment_variable(key: SettingDefinition, given: str) -> Any:

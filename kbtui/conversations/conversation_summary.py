@@ -1,0 +1,144 @@
+"""Summarizes a conversation: what it contains, which models answered, and which tokens they used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kbtui.conversations.conversation_repository import (
+    count_subagents,
+    get_conversation_format,
+)
+from kbtui.conversations.models import ConversationUsage, add_up_usage, add_up_usage_by_model
+from kbtui.dates import format_timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from kbtui.conversations.formats.conversation_format import ConversationFormat
+    from kbtui.conversations.models import Conversation, ConversationInfo
+    from kbtui.workspace import Workspace
+
+WHOLE_BYTES_MAX = 8 << 20
+"""The maximum size in bytes of a conversation that is loaded whole; a longer one is loaded in parts."""
+
+
+@dataclass
+class ConversationSummary:
+    """What a conversation contains. `project` is the directory in which it was held.
+
+    `usage_by_model` is empty if its files do not say by which models the tokens were used; `usage`
+    has them all. Those of its `subagents` are not included.
+    """
+
+    info: ConversationInfo
+    project: str
+    subagents: int
+    turns: int = 0
+    events: Counter[str] = field(default_factory=Counter)
+    """How many events of each kind there are."""
+    compactions: int = 0
+    models: dict[str, None] = field(default_factory=dict)
+    """The models that answered, in the order of their first answers."""
+    usage_by_model: dict[str | None, ConversationUsage] = field(default_factory=dict)
+    usage: ConversationUsage | None = None
+    ended_at: datetime | None = None
+    problem: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON object, without the cost."""
+        usage = self.usage or ConversationUsage()
+        return {
+            "agent": self.info.agent,
+            "id": self.info.id,
+            "title": self.info.title,
+            "project": self.project,
+            "started_at": format_timestamp(self.info.created_at),
+            "ended_at": format_timestamp(self.ended_at),
+            "turns": self.turns,
+            "tool_calls": self.events["tool_call_request"],
+            "tool_results": self.events["tool_call_response"],
+            "compactions": self.compactions,
+            "subagents": self.subagents,
+            "models": list(self.models),
+            "usage": usage_to_dict(usage),
+        }
+
+
+def usage_to_dict(usage: ConversationUsage) -> dict[str, Any]:
+    """Return tokens in the documented JSON form; what the files do not say is null."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "total_tokens": usage.total_tokens,
+        "is_estimate": usage.is_estimate,
+    }
+
+
+def summarize_conversation(workspace: Workspace, info: ConversationInfo) -> ConversationSummary:
+    """Read a whole conversation and summarize it. Never raises; `problem` says what is wrong."""
+    conversation_format = get_conversation_format(info)
+    parts: Iterable[Conversation] | None = None
+    subagents = count_subagents(workspace, info)
+    project = info.working_directory or str(workspace.root)
+    if info.size > WHOLE_BYTES_MAX and conversation_format.can_load_conversation_parts(info):
+        parts = _iterate_conversation_parts(conversation_format, info)
+        summary = ConversationSummary(info, project, subagents)
+        try:
+            for part in parts:
+                _add_to_summary(summary, part)
+        except _NotLoadableInParts:
+            parts = None
+    if parts is None:
+        summary = ConversationSummary(info, project, subagents)
+        _add_to_summary(summary, conversation_format.load_conversation(info))
+    summary.usage = add_up_usage(summary.usage_by_model.values())
+    if summary.usage is None:
+        summary.usage = conversation_format.read_usage(info)
+    if not summary.models:
+        found = conversation_format.read_conversation_tools_and_models(info).models
+        summary.models = dict.fromkeys(sorted(found))
+    return summary
+
+
+class _NotLoadableInParts(Exception):
+    """A conversation must be loaded whole."""
+
+
+def _iterate_conversation_parts(
+    conversation_format: ConversationFormat, info: ConversationInfo
+) -> Iterator[Conversation]:
+    """Yield the parts of a conversation; raises `_NotLoadableInParts`."""
+    mark = None
+    while True:
+        part = conversation_format.load_conversation_part(info, mark, WHOLE_BYTES_MAX)
+        if part is None or (mark is not None and part.start is None):
+            raise _NotLoadableInParts
+        yield part.conversation
+        if part.is_last:
+            return
+        if part.mark is None:
+            raise _NotLoadableInParts
+        mark = part.mark
+
+
+def _add_to_summary(summary: ConversationSummary, part: Conversation) -> None:
+    summary.turns += len(part.turns)
+    summary.compactions += len(part.compactions)
+    summary.problem = summary.problem or part.describe_problems()
+    for turn in part.turns:
+        if turn.model:
+            summary.models[turn.model] = None
+        for event in turn.events:
+            summary.events[event.kind] += 1
+            summary.ended_at = event.timestamp or summary.ended_at
+    for model, usage in add_up_usage_by_model(part.turns).items():
+        if model is not None:
+            summary.models[model] = None
+        known = summary.usage_by_model.get(model)
+        total = add_up_usage([known, usage] if known else [usage])
+        summary.usage_by_model[model] = total or usage

@@ -1,0 +1,81 @@
+"""What models cost, by the table of prices in the user's settings."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kbtui.conversations.models import ConversationUsage
+    from kbtui.workspace import Settings
+
+TOKENS_PER_PRICE = 1_000_000
+"""The number of tokens to which a price applies."""
+
+
+class ModelPrice(NamedTuple):
+    """The prices of a model for each million tokens, in a currency that the user chooses."""
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+
+    def compute_cost(self, usage: ConversationUsage) -> float | None:
+        """Return what tokens cost; None if only their total is known."""
+        if usage.input_tokens is None or usage.output_tokens is None:
+            return None
+        cost = (
+            usage.input_tokens * self.input
+            + usage.output_tokens * self.output
+            + (usage.cache_read_tokens or 0) * self.cache_read
+            + (usage.cache_write_tokens or 0) * self.cache_write
+        )
+        return cost / TOKENS_PER_PRICE
+
+
+class ModelPrices:
+    """The prices of all models in the user's settings. A name can be a pattern with `*`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._prices = {
+            name: ModelPrice(
+                price["input"],
+                price["output"],
+                price.get("cache_read", price["input"]),
+                price.get("cache_write", price["input"]),
+            )
+            for name, price in settings.prices.items()
+        }
+
+    def __bool__(self) -> bool:
+        return bool(self._prices)
+
+    def find_price(self, model: str | None) -> ModelPrice | None:
+        """Return the price of a model; of several patterns that match, the longest one counts."""
+        if model is None:
+            return None
+        if model in self._prices:
+            return self._prices[model]
+        names = [name for name in self._prices if fnmatchcase(model, name)]
+        return self._prices[max(names, key=len)] if names else None
+
+    def compute_cost(
+        self, usage_by_model: Mapping[str | None, ConversationUsage]
+    ) -> tuple[float | None, list[str]]:
+        """Return what tokens cost, and the models whose tokens are left out because no price is known.
+
+        The cost is None if no price is known at all.
+        """
+        costs: list[float] = []
+        unpriced = []
+        for model, usage in usage_by_model.items():
+            price = self.find_price(model)
+            cost = price.compute_cost(usage) if price is not None else None
+            if cost is not None:
+                costs.append(cost)
+            else:
+                unpriced.append(model or "unknown model")
+        return (sum(costs) if costs else None), sorted(unpriced)
