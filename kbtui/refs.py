@@ -20,9 +20,9 @@ RefKind = Literal["topic", "subject", "conversation", "chunk"]
 _ID = r"(\d{1,18})(?:-([0-9a-z]+))?"
 _CONVERSATION = rf"(?:jp-c)?{_ID}(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
 _LINK = rf"(?s)jp://(?:jp-c)?{_ID}(?:\?(.*))?"
-_OTHER_ID = (
-    r"(?:claude|codex|gemini|opencode|aider|llm)-(?=[^:]*[0-9_])[0-9A-Za-z][0-9A-Za-z_~-]{7,}"
-)
+# The ids of formats from other packages begin with `x-`. A digit tells an id from a topic's name.
+_AGENT = r"(?:claude|codex|gemini|opencode|aider|llm|x-[a-z0-9]+)"
+_OTHER_ID = rf"{_AGENT}-(?=[^:]*[0-9_])[0-9A-Za-z][0-9A-Za-z_~-]{{7,}}"
 _OTHER_CONVERSATION = rf"({_OTHER_ID})(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
 _SELECTED = r"(?:^|&)select=[^&:]*:(\d{1,18})"
 # JP's short form of a link: `jp-c17457886043?a:142`.
@@ -121,7 +121,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
         ref = parse_ref(text)
         if ref.kind == "conversation":
             return remove_workspace_id_from_ref(ref, workspace)
-    hint = "write jp-c17457886043, 17457886043 or jp://jp-c17457886043"
+    hint = "write an id such as jp-c17457886043, 17457886043 or claude-258c7280, which `kbtui conversation ls` lists"
     raise UsageError(f"{text!r} is not a conversation's id", hint=hint)
 
 

@@ -196,6 +196,8 @@ def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
 def _find_unique_beginnings(names: Iterable[str], prefix_length: int = 0) -> dict[str, str]:
     """Map each name to its shortest beginning that no other name has and that is a reference."""
     ordered = sorted(names)
+    if not ordered:
+        return {}
     common = [_count_common_characters(*pair) for pair in pairwise(ordered)]
     found = {}
     for name, before, after in zip(ordered, [0, *common], [*common, 0], strict=True):

@@ -74,12 +74,10 @@ def test_its_conversations_are_listed_read_and_searched(
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    try:
-        listed = json.loads(run("conversation", "ls", "--json"))
-        conversations = listed["conversations"] if isinstance(listed, dict) else listed
-        assert [one["id"] for one in conversations] == ["x-parrot-chat-2026-0001"]
-        assert "Sunflower seeds" in run("conversation", "read", "x-parrot-chat-2026:1")
-        assert "x-parrot-chat-2026-0001:1" in run("search", "wombat stories")
-        assert "ghost" in run("conversation", "read", "x-parrot-chat-2026-0001")
-    finally:
-        run("engine", "stop")
+    listed = json.loads(run("conversation", "ls", "--json"))
+    conversations = listed["conversations"] if isinstance(listed, dict) else listed
+    assert [one["id"] for one in conversations] == ["x-parrot-chat-2026-0001"]
+    assert "Sunflower seeds" in run("conversation", "read", "x-parrot-chat-2026:1")
+    assert "ghost" in run("conversation", "read", "x-parrot-chat-2026-0001")
+    assert "x-parrot-chat-2026-0001:1" in run("search", "wombat stories")
+    run("engine", "stop")
