@@ -26,6 +26,18 @@ MAX_SOCKET_BYTES = 103
 """The maximum length in bytes of a Unix socket's path: macOS allows 104 with the final NUL, Linux 108."""
 
 
+AGENT_DIRECTORY_VARIABLES = (
+    "AIDER_CHAT_HISTORY_FILE",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "GEMINI_CLI_HOME",
+    "HOME",
+    "LLM_USER_PATH",
+    "OPENCODE_DB",
+)
+"""The environment variables that say where other agents keep their conversations."""
+
+
 def get_user_home() -> str:
     """Return the home directory; unlike `os.path.expanduser`, ignore an empty or relative HOME."""
     value = os.environ.get("HOME", "")
@@ -169,7 +181,8 @@ def make_search_environment_fingerprint() -> str:
     except OSError:
         state = "none"
     zone, model = os.environ.get("TZ", ""), os.environ.get("KBTUI_MODEL", "")
-    parts = (get_cache_home(), get_data_home(), settings, state, zone, model)
+    agents = [os.environ.get(name, "") for name in AGENT_DIRECTORY_VARIABLES]
+    parts = (get_cache_home(), get_data_home(), settings, state, zone, model, *agents)
     return convert_path_to_utf8("\n".join(parts))
 
 
