@@ -151,6 +151,11 @@ def one_line(text: str, policy: Policy | None = None) -> str:
     return " ".join(sanitize(text, policy).split())
 
 
+def format_parent_of_title(parent: str | None, policy: Policy | None = None) -> str:
+    """Return what follows the title of a conversation that belongs to another one; "" without one."""
+    return f" (part of “{one_line(parent, policy)}”)" if parent else ""
+
+
 def measure_text_width(text: str) -> int:
     """Return how many columns a text occupies in a terminal."""
     if text.isascii():

@@ -308,7 +308,9 @@ def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
     passage = "".join(hit.text.split())
     whole = next((source for source in sources if passage in "".join(source.split())), "")
     return hit._replace(
-        title=mask_secrets(hit.title), text=mask_secrets_in_excerpt(hit.text, whole)
+        title=mask_secrets(hit.title),
+        text=mask_secrets_in_excerpt(hit.text, whole),
+        parent_title=mask_secrets(hit.parent_title) if hit.parent_title else None,
     )
 
 
@@ -459,7 +461,7 @@ def _answer_search_call(call: ToolCall) -> ToolReply:
 
 def format_search_answer(answer: SearchAnswer) -> str:
     """Format an answer: first notices and sources, then each passage below its citation header."""
-    from kbtui.text import cut_to_width, one_line
+    from kbtui.text import cut_to_width, format_parent_of_title, one_line
 
     notices = _format_search_notices_for_assistant(answer)
     head = [notices] if notices else []
@@ -470,7 +472,8 @@ def format_search_answer(answer: SearchAnswer) -> str:
     room = ANSWER_LIMIT - _HEAD_LENGTH
     for hit in answer.hits:
         ref = one_line(hit.ref, "strip")
-        title = cut_to_width(one_line(hit.title, "strip"), MAX_TITLE_WIDTH)
+        parent = format_parent_of_title(hit.parent_name, "strip")
+        title = cut_to_width(one_line(hit.title, "strip") + parent, MAX_TITLE_WIDTH)
         header = f"[entry {hit.entry_id} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
         block = f"{header} {title}\n{escape_citation_headers(hit.text)}"
         room -= len(ref) + len(block) + 4

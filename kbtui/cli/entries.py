@@ -21,7 +21,7 @@ from kbtui.cli.parser import add_filter_options, iterate_filters_from_options
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.text import cut_to_width, measure_text_width, one_line
+from kbtui.text import cut_to_width, format_parent_of_title, measure_text_width, one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run_entries_command(args: Namespace) -> int:
     """List entries, newest first: subjects and conversations with type, status, size and citations.
 
     With QUERY, lists only entries that contain all its words in title or text, and no -word. QUERY
-    can contain the filters type:, topic:, is:, after: and before:. The totals count all matching
+    can contain the filters type:, topic:, agent:, is:, after: and before:. The totals count all matching
     entries; --cursor lists the next page.
     """
     from kbtui.index.entry_query import query_entry_page
@@ -135,7 +135,7 @@ def _format_entry_cells(row: EntryRow) -> tuple[str, ...]:
         _format_entry_size(row.size),
         (format_unix_time_as_iso(row.changed) or "")[:10],
         one_line(row.ref),
-        cut_to_width(one_line(row.title), 60),
+        cut_to_width(one_line(row.title) + format_parent_of_title(row.parent_name), 60),
         cut_to_width(one_line(", ".join(row.tags)), 40),
     )
 
@@ -365,7 +365,8 @@ def _format_entry_details(facts: dict[str, Any], cites: list[Citation]) -> str:
     from kbtui.citations.citation_export import format_citing_turn
 
     lines = [
-        f"{facts['ref']}  {one_line(facts['title'])}",
+        f"{facts['ref']}  {one_line(facts['title'])}"
+        f"{format_parent_of_title(facts['parent_title'] or facts['parent_id'])}",
         f"{facts['type']}, {facts['status']}" + (f": {facts['error']}" if facts["error"] else ""),
         f"id {facts['id']}, created {facts['created_at']}, changed {facts['changed_at']}",
     ]

@@ -11,6 +11,7 @@ from kbtui.errors import UsageError
 from kbtui.text import (
     cut_to_width,
     describe_missing_words,
+    format_parent_of_title,
     one_line,
     sanitize,
     sanitize_text_and_move_ranges,
@@ -49,8 +50,8 @@ def run_search_command(args: Namespace) -> int:
 
     Passages that contain most of the words come first. Every hit contains each "phrase in quotes"
     and no -word.
-    Filters are topic:, in:, type:, title:, role:, tool:, arg:, after: and before:, for example
-    topic:guide after:2w. If a query begins with a dash, write `--` before it.
+    Filters are topic:, in:, type:, title:, role:, tool:, arg:, agent:, after: and before:, for
+    example topic:guide after:2w. If a query begins with a dash, write `--` before it.
     """
     _check_search_arguments(args)
     question = _serialize_search_request(args)
@@ -228,7 +229,8 @@ def format_search_hit(hit: dict[str, Any], *, plain: bool) -> str:
         ("", "", "", "") if plain else ("\x1b[1m", "\x1b[33m", "\x1b[2m", "\x1b[0m")
     )
     role = f" · {hit['role']}" if hit.get("role") else ""
-    head = f"{bold}{sanitize(hit['ref'])}{off}  {one_line(hit['title'])}{dim}{role}{off}"
+    parent = format_parent_of_title(hit.get("parent_title") or hit.get("parent_id"))
+    head = f"{bold}{sanitize(hit['ref'])}{off}  {one_line(hit['title'])}{dim}{parent}{role}{off}"
     start = max(0, (matches[0][0] if matches else 0) - CONTEXT_CHARACTERS)
     end = start + EXCERPT_CHARACTERS
     parts, at = [], start

@@ -332,6 +332,7 @@ def make_vector_row(entry: CatalogEntry, chunk: Chunk) -> dict[str, Any]:
         "kind": entry.kind,
         "topic": entry.topic,
         "type": entry.type,
+        "agent": entry.agent,
         "role": chunk.role,
         "entry": entry.id,
         "time": chunk.timestamp if chunk.timestamp else entry.changed,

@@ -45,7 +45,8 @@ class CatalogEntry(NamedTuple):
 
     `signature` changes whenever the entry must be indexed again. `stat` is the state of the file `path`
     (see `format_file_state`), for a quick comparison before a hit is shown. Times are Unix seconds.
-    `error` says why the entry is not indexed, or which part of it could not be read.
+    `error` says why the entry is not indexed, or which part of it could not be read. Conversations have
+    an `agent`, and `parent`, the id of the conversation that they belong to, if there is one.
     """
 
     id: str
@@ -66,6 +67,8 @@ class CatalogEntry(NamedTuple):
     archived: bool = False
     error: str | None = None
     stat: str = ""
+    agent: str | None = None
+    parent: str | None = None
 
 
 def format_file_state(status: os.stat_result) -> str:

@@ -151,6 +151,8 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
         size=info.size,
         archived=info.archived,
         error=info.problem,
+        agent=info.agent,
+        parent=info.parent,
     )
     if info.events_path:
         with suppress(OSError):

@@ -161,7 +161,8 @@ class EntryFilter:
     """Conditions on entries. An entry is listed if it meets all of them.
 
     The title or text must contain every word of `q` and every text of `phrases`, but no text of
-    `without`; case is ignored. `types` are entry types, source kinds or `conversation`. `since`
+    `without`; case is ignored. `types` are entry types, source kinds or `conversation`. `agents` are
+    names of agents or their beginnings. `since`
     (inclusive) and `until` (exclusive) limit the time of creation in Unix seconds. Hidden and archived
     entries are listed only if `hidden` and `archived` are true.
     """
@@ -172,6 +173,7 @@ class EntryFilter:
     types: tuple[str, ...] = ()
     statuses: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
     since: float | None = None
     until: float | None = None
     hidden: bool = False
@@ -185,7 +187,10 @@ class EntryFilter:
 
 @dataclass
 class EntryRow:
-    """One entry of a page. `cites_30d` is the number of its citations in the last 30 days."""
+    """One entry of a page. `cites_30d` is the number of its citations in the last 30 days.
+
+    `parent_title` is the title of the conversation `parent_id`, to which the entry belongs.
+    """
 
     id: str
     ref: str
@@ -205,7 +210,15 @@ class EntryRow:
     hidden: bool
     archived: bool
     path: str
+    agent: str | None = None
+    parent_id: str | None = None
+    parent_title: str | None = None
     cites_30d: int = 0
+
+    @property
+    def parent_name(self) -> str | None:
+        """The title of the conversation that the entry belongs to, or its id; None if there is none."""
+        return self.parent_title or self.parent_id
 
 
 @dataclass
@@ -274,10 +287,11 @@ def get_entry_row(
     return page.entries[0] if page.entries else None
 
 
-_LISTED_COLUMNS = (
+_ENTRY_COLUMNS = (
     "id", "kind", "title", "type", "topic", "slug", "tags", "source_url", "created", "changed", "size",
-    "hidden", "archived", "path",
+    "hidden", "archived", "path", "agent",
 )  # fmt: skip
+_LISTED_COLUMNS = (*_ENTRY_COLUMNS, "parent_id", "parent_title")
 
 
 def _create_filtered_entries_table(
@@ -296,7 +310,11 @@ def _create_filtered_entries_table(
     if only is not None:
         conditions.append("e.id = ?")
         values.append(only)
-    columns = ", ".join(f"e.{name} AS {name}" for name in _LISTED_COLUMNS)
+    columns = ", ".join(f"e.{name} AS {name}" for name in _ENTRY_COLUMNS)
+    columns += (
+        ", e.parent AS parent_id, "
+        "(SELECT title FROM entries p WHERE p.id = e.parent) AS parent_title"
+    )
     sql = f"""
     CREATE TEMP TABLE listed AS WITH found AS (
       SELECT {columns}, coalesce(e.error, f.value) AS error,
@@ -352,6 +370,10 @@ def _make_entry_filter_sql(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     for column, chosen in (("e.type", wanted.types), ("e.topic", wanted.topics)):
         conditions.append(_make_sql_in_clause(column, chosen))
         values += chosen
+    if wanted.agents:
+        begun = ["substr(e.agent, 1, length(?)) = ?"] * len(wanted.agents)
+        conditions.append(f"({' OR '.join(begun)})")
+        values += [text.lower() for name in wanted.agents for text in (name, name)]
     if wanted.since is not None:
         conditions.append("e.created >= ?")
         values.append(wanted.since)

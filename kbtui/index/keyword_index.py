@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kbtui.index.catalog_database import WrittenEntryChunks
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 
-KEYWORD_INDEX_VERSION = 9
+KEYWORD_INDEX_VERSION = 10
 """The version of the index, a part of the generation's fingerprint.
 
 Increase it when the schema or the analyzers change.
@@ -65,7 +65,7 @@ def make_keyword_index_schema(language: str = "") -> Any:
     builder.add_text_field("code", tokenizer_name=_CODE, index_option="freq")
     for name in list_further_language_fields(language):
         builder.add_text_field(name, tokenizer_name=name, index_option="freq")
-    for name in ("kind", "topic", "type", "role", "tool", "archived", "arg"):
+    for name in ("kind", "topic", "type", "agent", "role", "tool", "archived", "arg"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_integer_field("time", indexed=True, fast=True)
     builder.add_unsigned_field("watermark", stored=True)
@@ -278,6 +278,7 @@ class KeywordIndexWriter:
             ("type", normalize_text(entry.type) or entry.kind),
             ("archived", "yes" if entry.archived else "no"),
             ("topic", normalize_text(entry.topic or "")),
+            ("agent", normalize_text(entry.agent or "")),
         ]
         for position in positions:
             chunk = chunks[position]

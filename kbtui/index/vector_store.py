@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.embedding_model import Matrix
 
-VECTORS_VERSION = 3
+VECTORS_VERSION = 4
 """The version of the table, a part of its name.
 
 Increase it when the columns change, or when vectors are computed from different texts.
@@ -77,7 +77,7 @@ OVERFETCH = 5
 """A search fetches this many times its limit, because it then drops surplus chunks of an entry."""
 
 
-_TEXT_COLUMNS = ("kind", "topic", "type", "role", "entry")
+_TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")
 
 
 class VectorStore:
@@ -286,6 +286,7 @@ def make_vector_filter_sql(
     kinds: Sequence[str] = (),
     topics: Sequence[str] = (),
     types: Sequence[str] = (),
+    agents: Sequence[str] = (),
     roles: Sequence[str] = (),
     since: float | None = None,
     until: float | None = None,
@@ -295,7 +296,14 @@ def make_vector_filter_sql(
     """Return a search's filters as a condition in LanceDB's SQL, with every value quoted."""
     parts = [] if hidden else ["hidden = false"]
     parts += [] if archived else ["archived = false"]
-    columns = {"kind": kinds, "topic": topics, "type": types, "role": roles, "entry": entries}
+    columns = {
+        "kind": kinds,
+        "topic": topics,
+        "type": types,
+        "agent": agents,
+        "role": roles,
+        "entry": entries,
+    }
     for column, values in columns.items():
         if values:
             parts.append(f"{column} IN ({', '.join(map(_quote_sql_value, values))})")

@@ -63,6 +63,7 @@ class FilterDefinition:
         options: tuple[str, ...] = (),
         metavar: str = "TEXT",
         includes_day: bool = False,
+        matches_beginning: bool = False,
     ) -> None:
         self.key, self.kind, self.aliases = key, kind, aliases
         self.about = about
@@ -88,6 +89,8 @@ class FilterDefinition:
         self.metavar = metavar
         self.includes_day = includes_day
         """Whether a time limit includes the whole day that the value names."""
+        self.matches_beginning = matches_beginning
+        """Whether a value stands for all terms that begin with it."""
 
     def applies_to_surface(self, surface: Surface) -> bool:
         """Return whether a surface has the filter."""
@@ -161,6 +164,11 @@ def _has_conversation_state(
     }[state]
 
 
+def matches_beginning(name: str, wanted: str) -> bool:
+    """Return whether a name is `wanted` or begins with it; case is ignored."""
+    return bool(wanted) and name.casefold().startswith(wanted.casefold())
+
+
 STATES = ("pinned", "archived", "live", "local", "external", "damaged")
 STATUSES = ("ready", "pending", "error")
 
@@ -224,8 +232,9 @@ FILTERS: tuple[FilterDefinition, ...] = (
         needs_summary=True,
     ),
     FilterDefinition(
-        "agent", "conversations with an agent whose name contains this: agent:claude", "text", ("agents",),
-        library=lambda info, _, name: name in info.agent,
+        "agent", "only conversations with this agent: jp, claude-code, … or its beginning", "term", ("agents",),
+        search="agents", term="agent", entries="agents", options=("--agent",), metavar="NAME",
+        library=lambda info, _, name: matches_beginning(info.agent, name), matches_beginning=True,
     ),
     FilterDefinition(
         "is", f"conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",

@@ -411,6 +411,7 @@ class _KeywordIndexQuery:
             ("type", request.types),
             ("role", request.roles),
             ("tool", request.tools),
+            ("agent", request.agents),
             ("entry", request.entries),
             ("kind", request.kinds if len(set(request.kinds)) == 1 else ()),
             *(("arg", terms) for terms in narrowing.args),

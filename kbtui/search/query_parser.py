@@ -13,6 +13,7 @@ from kbtui.search.filter_definitions import (
     FilterDefinition,
     FilterValueError,
     map_filters_by_key,
+    matches_beginning,
     split_filter_values,
 )
 from kbtui.search.search_request_and_answer import QueryMistake
@@ -185,6 +186,7 @@ def _get_chunk_field_values(name: str, entry: CatalogEntry, chunk: Chunk) -> set
             "type": entry.type or entry.kind,
             "role": chunk.role,
             "tool": chunk.tool,
+            "agent": entry.agent,
             "entry": entry.id,
         }[name]
     }
@@ -208,9 +210,15 @@ def apply_query_filters(
     Returns the changed request, the filters that have no field in it, and the mistakes. Filters narrow the
     options of the request and never widen them.
     """
-    if not (query.filters or request.topics or request.roles or request.types):
+    if not (query.filters or any(getattr(request, row.search) for row in _list_resolved_filters())):
         return request, ArgumentAndExclusionFilters(), []
     return _QueryFilterApplier(workspace, reader, request).apply_filters_to_request(query)
+
+
+def _list_resolved_filters() -> list[FilterDefinition]:
+    """Return the filters whose values in a request are replaced by indexed terms."""
+    known = map_filters_by_key("search")
+    return [known[key] for key in ("topic", "role", "type", "agent")]
 
 
 class _QueryFilterApplier:
@@ -251,9 +259,8 @@ class _QueryFilterApplier:
         self._mistakes.append(mistake)
 
     def _resolve_request_filters(self) -> None:
-        """Replace the topics, roles and types of the request by indexed terms; report unknown values."""
-        for key in ("topic", "role", "type"):
-            row = map_filters_by_key("search")[key]
+        """Replace the topics, roles, … of the request by indexed terms; report unknown values."""
+        for row in _list_resolved_filters():
             field = row.search
             values: list[str] = []
             mistakes: list[QueryMistake] = []
@@ -327,7 +334,8 @@ class _QueryFilterApplier:
         if row.kind == "choice":
             return row.parse_choice_value(value)
         searchers = [index.searcher() for index in self._open_keyword_indexes()]
-        if value and any(searcher.doc_freq(row.term, value) for searcher in searchers):
+        is_term = any(searcher.doc_freq(row.term, value) for searcher in searchers)
+        if value and is_term and not row.matches_beginning:
             return [value]
         if row.kind == "topic":
             return [self._resolve_topic_id(row, value)]
@@ -335,6 +343,10 @@ class _QueryFilterApplier:
         for searcher in searchers:
             counts.update(dict(searcher.terms_with_prefix(row.term, "", limit=200)))
         known = sorted(counts, key=lambda term: (-counts[term], term))
+        if row.matches_beginning and (
+            begun := [one for one in known if matches_beginning(one, value)]
+        ):
+            return begun
         if term := next((term for term in known if term.lower() == value.lower()), None):
             return [term]
         raise row.make_unknown_value_error(value, known)

@@ -349,6 +349,7 @@ def _explain_failed_filters(request: SearchRequest, entry: CatalogEntry, chunk: 
         ("type", entry.type or entry.kind, request.types),
         ("role", chunk.role, request.roles),
         ("tool", chunk.tool, request.tools),
+        ("agent", entry.agent, request.agents),
     ):
         if wanted and value not in wanted:
             found.append(f"its {name} is {value or 'none'}, not {' or '.join(wanted)}")

@@ -127,6 +127,12 @@ class SearchRun:
             {entry_id for _, entry_id in self.chunks_by_number.values()}
         )
 
+    @cached_property
+    def parents_by_id(self) -> dict[str, CatalogEntry]:
+        """The conversations to which those of the ranked chunks belong, by id."""
+        ids = {entry.parent for entry in self.entries_by_id.values() if entry.parent}
+        return self.reader.get_entries_by_id(ids) if ids else {}
+
     def sort_visible_chunks(self) -> list[int]:
         """Return the numbers of the ranked chunks, best first; equal scores are sorted by chunk id.
 
@@ -233,7 +239,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
             if state is None:
                 omitted += 1
                 continue
-            hit = _make_search_hit(entry, chunk, state)._replace(
+            hit = _make_search_hit(entry, chunk, state, run.parents_by_id)._replace(
                 score=round(run.scores[number], 6),
                 matches=finder.find_matches(chunk.text),
                 legs={name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")},
@@ -244,8 +250,14 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
     return hits, total, omitted
 
 
-def _make_search_hit(entry: CatalogEntry, chunk: Chunk, state: HitFreshnessAndLines) -> Hit:
+def _make_search_hit(
+    entry: CatalogEntry,
+    chunk: Chunk,
+    state: HitFreshnessAndLines,
+    parents: Mapping[str, CatalogEntry],
+) -> Hit:
     freshness, lines = state
+    parent = parents.get(entry.parent or "")
     if entry.kind == "subject":
         ref = make_subject_ref(entry.topic or "", entry.slug or "", lines)
     else:
@@ -265,13 +277,16 @@ def _make_search_hit(entry: CatalogEntry, chunk: Chunk, state: HitFreshnessAndLi
         turn=chunk.turn,
         role=chunk.role,
         timestamp=datetime.fromtimestamp(chunk.timestamp, UTC) if chunk.timestamp else None,
+        agent=entry.agent,
+        parent_id=entry.parent,
+        parent_title=parent.title if parent else None,
         freshness=freshness,
     )
 
 
 def get_vector_filter_arguments(request: SearchRequest) -> dict[str, Any]:
     """Return the filters of a request as arguments of `index.vector_store.make_vector_filter_sql`."""
-    names = ("hidden", "archived", "topics", "types", "roles", "exclude", "entries")
+    names = ("hidden", "archived", "topics", "types", "agents", "roles", "exclude", "entries")
     return {name: getattr(request, name) for name in names} | {
         "kinds": () if len(request.kinds) == 2 else request.kinds,
         "since": request.since.timestamp() if request.since else None,

@@ -51,6 +51,7 @@ class SearchRequest(NamedTuple):
     topics: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
     archived: bool = False
@@ -166,7 +167,9 @@ class Hit(NamedTuple):
 
     `matches` are pairs of character offsets into `text`. `lines` are the first and the last line, counted
     from 1. `legs` has the rank of the hit in each leg, counted from 1, or None. `freshness` is `changed`
-    if the file has changed since it was indexed but still contains the text.
+    if the file has changed since it was indexed but still contains the text. `agent` is the agent of the
+    conversation. If the conversation belongs to another one, as that of a subagent does, `parent_id` and
+    `parent_title` name the other one.
     """
 
     ref: str
@@ -184,6 +187,9 @@ class Hit(NamedTuple):
     turn: int | None = None
     role: str | None = None
     timestamp: datetime | None = None
+    agent: str | None = None
+    parent_id: str | None = None
+    parent_title: str | None = None
     freshness: Literal["fresh", "changed"] = "fresh"
     legs: dict[str, int | None] = {}  # noqa: RUF012  (nobody changes it)
 
@@ -191,6 +197,11 @@ class Hit(NamedTuple):
     def target(self) -> Ref:
         """The parsed `ref`: lines of a subject, or a turn or tool call of a conversation."""
         return parse_ref(self.ref, lambda topic, slug: (topic, slug) == (self.topic, self.slug))
+
+    @property
+    def parent_name(self) -> str | None:
+        """The title of the conversation that this one belongs to, or its id; None if there is none."""
+        return self.parent_title or self.parent_id
 
     def as_json(self) -> dict[str, Any]:
         """Return the hit as documented JSON, with only the fields of its kind."""
@@ -212,6 +223,9 @@ class Hit(NamedTuple):
                 "turn": self.turn,
                 "role": self.role,
                 "timestamp": self.timestamp.isoformat() if self.timestamp else None,
+                "agent": self.agent,
+                "parent_id": self.parent_id,
+                "parent_title": self.parent_title,
             }
         return shape | {"freshness": self.freshness, "legs": self.legs}
 

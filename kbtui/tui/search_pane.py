@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
-from kbtui.text import one_line, sanitize_text_and_move_ranges
+from kbtui.text import format_parent_of_title, one_line, sanitize_text_and_move_ranges
 from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings_of_scopes
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
@@ -225,6 +225,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def _make_hit_row(self, hit: Hit) -> ListRow:
         mark = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
         title: Spans = [mark, (one_line(hit.title), "strong")]
+        if hit.parent_name:
+            title.append((format_parent_of_title(hit.parent_name), "dim"))
         if hit.freshness == "changed":
             title.append((" changed after indexing", "warning"))
         width = max(20, self.list.scrollable_content_region.width - 4)

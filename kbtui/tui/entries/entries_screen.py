@@ -17,7 +17,7 @@ from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.library.index_and_engine_access import CallCancellation
 from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
-from kbtui.text import measure_text_width, one_line, sanitize
+from kbtui.text import format_parent_of_title, measure_text_width, one_line, sanitize
 from kbtui.tui.entries.entry_table import (
     ALL_ROWS,
     PAGE_ROWS,
@@ -117,7 +117,7 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Read
     """
     chunks = serialize_entry_chunks(library.open_index_reader(), row.id)
     source, problem = _read_source_name_and_problem(library, row)
-    title: Spans = [(one_line(row.title), "h1")]
+    title: Spans = [(one_line(row.title), "h1"), (format_parent_of_title(row.parent_name), "dim")]
     facts = FactTableBlock("facts", _make_entry_facts(row, source))
     blocks: list[DocumentBlock] = [ParagraphBlock("title", title), facts]
     if problem := row.error or problem:

@@ -9,7 +9,7 @@ from textual.message import Message
 from kbtui.dates import format_unix_time_as_day
 from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow, query_entry_page
 from kbtui.library.index_and_engine_access import get_current_cancellation
-from kbtui.text import cut_to_width, measure_text_width, one_line
+from kbtui.text import cut_to_width, format_parent_of_title, measure_text_width, one_line
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.reader.reader_document import format_size
 
@@ -154,6 +154,7 @@ def _format_entry_title_cell(entry: EntryRow) -> Spans:
     return [
         (f"{sign} ", role),
         (one_line(entry.title), ""),
+        (format_parent_of_title(entry.parent_name), "dim"),
         (f"  {flags}" if flags else "", "dim"),
         (f"  {one_line(entry.ref)}", "dim"),
         (f" {tags}" if tags else "", "note"),
