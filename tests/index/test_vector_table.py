@@ -34,7 +34,7 @@ def made(random: np.random.Generator, count: int, clusters: int = 40) -> Any:
 
 def rows(numbers: range, **more: Any) -> list[dict[str, Any]]:
     common = {
-        "hidden": False, "archived": False, "kind": "subject", "topic": "t", "type": "", "role": None,
+        "hidden": False, "archived": False, "kind": "subject", "topic": "t", "type": "", "agent": None, "role": None,
         "time": 0.0, **more,
     }  # fmt: skip
     return [

@@ -1,0 +1,129 @@
+"""Conversations of several agents in one search: the filter `agent:`, notices, and subagents."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from claude_sessions import answered, session_id, typed, write_session
+from support import Builder, asked, kill_engine, said
+
+from kbtui.assistant.assistant_tools import answer_tool_call
+from kbtui.cli.main import main
+from kbtui.conversations.conversation_repository import list_conversations
+from kbtui.conversations.models import ConversationToolsAndModels
+from kbtui.index.vector_store import make_vector_filter_sql
+from kbtui.library import open_workspace
+from kbtui.search import SearchRequest
+from kbtui.search.query_completion import list_query_completions
+from kbtui.search.search_pipeline import get_vector_filter_arguments
+from kbtui.tui.library_pane import parse_library_filter
+
+MAIN, OTHER = f"claude-{session_id(1)}", "jp-c17800000001"
+SUBAGENT = f"{MAIN}~a1b2c3"
+
+
+@pytest.fixture
+def built(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder]:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(tmp_path / "ws")
+    builder.topics(guide={})
+    builder.subject("guide/start.md", "# Start\n\nThe engine starts.\n")
+    builder.conversation(1, [[asked("Which engine?"), said("The guide's.")]], title="JP talk")
+    root, session = builder.root, session_id(1)
+    write_session(
+        home,
+        root,
+        session,
+        [
+            typed("Repair the engine"),
+            answered("The engine runs."),
+            typed("[Request interrupted by user] engine"),
+        ],
+    )
+    task = [typed("Find every engine"), answered("One engine, in the hall.")]
+    write_session(home, root, session, task, subagent="a1b2c3")
+    yield builder
+    kill_engine(builder)
+
+
+def find(
+    built: Builder, capfd: pytest.CaptureFixture[str], *words: str, command: str = "search"
+) -> set[str]:
+    capfd.readouterr()
+    assert main(["-w", str(built.root), command, "--json", *words]) in (0, 1)
+    answer = json.loads(capfd.readouterr().out)
+    return {
+        row["ref"].split(":")[0] for row in answer["hits" if command == "search" else "entries"]
+    }
+
+
+@pytest.mark.parametrize("command", ["search", "entries"])
+def test_the_name_of_an_agent_or_its_beginning_selects_its_conversations(
+    built: Builder, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    for chosen in ("agent:claude-code", "agents:cla", "agent:Claude", "--agent=claude"):
+        assert find(built, capfd, "engine", chosen, command=command) == {MAIN, SUBAGENT}, chosen
+    assert find(built, capfd, "engine", "agent:jp", command=command) == {OTHER}
+    assert find(built, capfd, "engine", "agent:jp,claude", command=command) == {
+        MAIN, SUBAGENT, OTHER,
+    }  # fmt: skip
+
+
+def test_the_library_has_the_same_rule(built: Builder) -> None:
+    infos = list_conversations(built.workspace)
+    summary = ConversationToolsAndModels()
+    for text, ids in (
+        ("agent:claude", {MAIN, SUBAGENT}),
+        ("agent:Claude-Code", {MAIN, SUBAGENT}),
+        ("agent:code", set()),
+        ("-agent:claude", {OTHER}),
+    ):
+        shown = parse_library_filter(text, datetime.now(UTC))
+        assert {one.id for one in infos if shown.matches_conversation(one, summary)} == ids, text
+
+
+def test_an_agent_can_be_excluded_and_an_unknown_one_is_named(
+    built: Builder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert find(built, capfd, "engine -agent:claude") == {"guide/start", OTHER}
+    assert main(["-w", str(built.root), "search", "engine agent:cursor"]) == 2
+    assert "unknown agent 'cursor'" in (said := capfd.readouterr().err)
+    assert "claude-code" in said
+    assert main(["-w", str(built.root), "search", "engine", "--agent", "code"]) == 2
+    assert "known: claude-code, jp" in capfd.readouterr().err
+
+
+def test_the_names_of_agents_are_completed(built: Builder) -> None:
+    with open_workspace(built.root) as library:
+        library.update_index()
+        reader = library.open_index_reader()
+        found = list_query_completions("agent:cl", 8, library.load_knowledge(), reader)
+    assert [one.text for one in found] == ["claude-code"]
+
+
+def test_the_vectors_are_filtered_by_agent() -> None:
+    values = get_vector_filter_arguments(SearchRequest("x", agents=("claude-code",)))
+    assert "agent IN ('claude-code')" in make_vector_filter_sql(**values)
+
+
+def test_notices_are_a_role(built: Builder, capfd: pytest.CaptureFixture[str]) -> None:
+    assert find(built, capfd, "engine role:notice") == {MAIN}
+
+
+def test_a_hit_in_a_subagent_names_the_conversation_that_it_belongs_to(
+    built: Builder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["-w", str(built.root), "search", "hall"]) == 0
+    head = capfd.readouterr().out.splitlines()[0]
+    assert head.startswith(f"{SUBAGENT}:1  Find every engine (part of “Repair the engine”)")
+    assert main(["-w", str(built.root), "search", "hall", "--json"]) == 0
+    hit = json.loads(capfd.readouterr().out)["hits"][0]
+    facts = (hit["agent"], hit["parent_id"], hit["parent_title"])
+    assert facts == ("claude-code", MAIN, "Repair the engine")
+    with open_workspace(built.root) as library:
+        text = answer_tool_call("knowledge_search", {"query": "hall"}, library).text
+    assert "Find every engine (part of “Repair the engine”)" in text
+    assert main(["-w", str(built.root), "entries", "hall"]) == 0
+    assert "(part of “Repair the engine”)" in capfd.readouterr().out
