@@ -1,4 +1,4 @@
-"""The commands `conversation ls`, `grep`, `read` and `export`."""
+"""The commands `conversation ls`, `grep`, `read`, `info` and `export`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from kbtui.assistant.conversation_answers import (
 from kbtui.cli.output import (
     WaitingLine,
     are_colours_off,
+    format_cost,
     get_terminal_width,
     print_json_result,
     print_result,
+    print_text_or_json,
     print_through_pager,
     print_to_stderr,
     write_output_file,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
-    metavar = "ls|grep|read|export"
+    metavar = "ls|grep|read|info|export"
     commands = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
     text = "list at most N conversations (20)"
@@ -72,6 +74,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     read = commands.add_parser("read", aliases=["print"], help="print a conversation")
     text = "at most N characters of XML: a single turn is shortened, several turns fail"
     read.add_argument("--max-chars", type=int, metavar="N", help=text)
+    info = commands.add_parser("info", help="show what a conversation contains and used")
     text = "write a conversation as Markdown, with its citations"
     export = commands.add_parser("export", help=text)
     text = "write to FILE (default: standard output)"
@@ -79,6 +82,9 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     ls.set_defaults(run_action=_list_conversations)
     grep.set_defaults(run_action=_grep_conversations)
     read.set_defaults(run_action=_print_conversation)
+    info.set_defaults(run_action=_show_conversation_info)
+    info.add_argument("ref", metavar="REF", help="jp-c17457886043, claude-258c7280, …")
+    info.add_argument("--json", action="store_true", help="print one JSON document")
     export.set_defaults(run_action=_export_conversation)
     for command in (ls, grep):
         text = "use archived conversations instead of live ones"
@@ -108,6 +114,7 @@ def run_conversation_command(args: Namespace) -> int:
     kbtui conversation ls --agent codex      list conversations with this agent
     kbtui conversation grep retry policy     find lines that contain "retry policy"
     kbtui conversation read jp-c17457886043  print a conversation, or one turn (…:3)
+    kbtui conversation info claude-258c7280  count turns, calls and tokens
     kbtui conversation export ID -o FILE     write Markdown with the citations of each turn
     """
     from kbtui.library import open_workspace
@@ -226,6 +233,51 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     for problem in conversation.problems:
         print_to_stderr(f"{conversation.info.ref}: {problem}")
     return 0 if turns else 1
+
+
+def _show_conversation_info(library: Library, args: Namespace) -> int:
+    from kbtui.conversations.conversation_repository import find_conversation
+    from kbtui.conversations.conversation_summary import summarize_conversation
+    from kbtui.conversations.model_prices import ModelPrices
+    from kbtui.refs import parse_conversation_id
+
+    conversation = parse_conversation_id(args.ref, library.workspace.id)
+    with WaitingLine("reading"):
+        found = find_conversation(library.workspace, conversation)
+        summary = summarize_conversation(library.workspace, found)
+    prices = ModelPrices(library.settings)
+    cost, unpriced = prices.compute_cost(summary.usage_by_model)
+    facts = {**summary.as_json(), "cost": cost, "models_without_price": unpriced}
+    lines = _format_conversation_facts(facts)
+    print_text_or_json("".join(f"{line}\n" for line in lines), facts, args.json)
+    for problem in summary.problems:
+        print_to_stderr(f"{found.ref}: {problem}")
+    if unpriced and prices and not args.json:
+        names = ", ".join(map(one_line, unpriced))
+        print_to_stderr(f"the cost leaves out {names}: [prices] in config.toml has no price")
+    return 0
+
+
+def _format_conversation_facts(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each fact about a conversation; those that its files do not have are `-`."""
+    for name, value in facts.items():
+        label = name.replace("_", " ")
+        if name == "usage":
+            mark = "  (estimated)" if value["is_estimate"] else ""
+            for key, count in value.items():
+                if key != "is_estimate":
+                    number = "-" if count is None else f"{count:,}{mark}"
+                    yield f"{key.replace('_', ' '):<20} {number}"
+        elif name == "cost":
+            yield f"{label:<20} {'-' if value is None else format_cost(value)}"
+        elif name == "models":
+            yield f"{label:<20} {', '.join(map(one_line, value)) or '-'}"
+        elif name == "subagents":
+            remark = "  (their tokens are not included)" if value else ""
+            yield f"{label:<20} {value:,}{remark}"
+        elif name != "models_without_price":
+            text = f"{value:,}" if isinstance(value, int) else one_line(value or "-")
+            yield f"{label:<20} {text}"
 
 
 def _split_values_at_commas(values: list[str] | None) -> list[str] | None:

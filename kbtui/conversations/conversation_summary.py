@@ -45,7 +45,7 @@ class ConversationSummary:
     usage_by_model: dict[str | None, ConversationUsage] = field(default_factory=dict)
     usage: ConversationUsage | None = None
     ended_at: datetime | None = None
-    problem: str | None = None
+    problems: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON object, without the cost."""
@@ -80,7 +80,7 @@ def usage_to_dict(usage: ConversationUsage) -> dict[str, Any]:
 
 
 def summarize_conversation(workspace: Workspace, info: ConversationInfo) -> ConversationSummary:
-    """Read a whole conversation and summarize it. Never raises; `problem` says what is wrong."""
+    """Read a whole conversation and summarize it. Never raises; `problems` says what is wrong."""
     conversation_format = get_conversation_format(info)
     parts: Iterable[Conversation] | None = None
     subagents = count_subagents(workspace, info)
@@ -99,7 +99,7 @@ def summarize_conversation(workspace: Workspace, info: ConversationInfo) -> Conv
     summary.usage = add_up_usage(summary.usage_by_model.values())
     if summary.usage is None:
         summary.usage = conversation_format.read_usage(info)
-    if not summary.models:
+    if not summary.usage_by_model:
         found = conversation_format.read_conversation_tools_and_models(info).models
         summary.models = dict.fromkeys(sorted(found))
     return summary
@@ -129,7 +129,7 @@ def _iterate_conversation_parts(
 def _add_to_summary(summary: ConversationSummary, part: Conversation) -> None:
     summary.turns += len(part.turns)
     summary.compactions += len(part.compactions)
-    summary.problem = summary.problem or part.describe_problems()
+    summary.problems += part.problems
     for turn in part.turns:
         if turn.model:
             summary.models[turn.model] = None

@@ -77,3 +77,97 @@ def test_every_command_takes_whole_and_shortened_ids(
         assert (code, "needle" in out or CLAUDE in out) == (1 if words[0] == "cites" else 0, True)
     assert main(["show", f"{id_}:1.1"]) == 0
     assert "straw" in capsys.readouterr().out
+
+
+def test_info_counts_what_a_session_contains(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert kbtui("info", "claude-158c7280", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "agent": "claude-code",
+        "id": CLAUDE,
+        "title": "Where is the \x1b[2Jneedle?",
+        "project": str(root),
+        "started_at": "2026-05-29T10:00:00.000Z",
+        "ended_at": "2026-05-29T10:00:05.000Z",
+        "turns": 2,
+        "tool_calls": 1,
+        "tool_results": 1,
+        "compactions": 0,
+        "subagents": 1,
+        "models": ["claude-opus-4-6", "claude-haiku-4-5"],
+        "usage": {
+            "input_tokens": 37,
+            "output_tokens": 10,
+            "cache_read_tokens": 2500,
+            "cache_write_tokens": 500,
+            "total_tokens": 3047,
+            "is_estimate": False,
+        },
+        "cost": None,
+        "models_without_price": ["claude-haiku-4-5", "claude-opus-4-6"],
+    }
+    assert kbtui("info", "claude-158c7280") == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "title                Where is the needle?\n" in out
+    assert "total tokens         3,047\n" in out
+    assert "subagents            1  (their tokens are not included)\n" in out
+
+
+def test_info_of_a_conversation_without_tokens(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert kbtui("info", JP, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["agent"], found["turns"], found["cost"]) == ("jp", 1, None)
+    assert set(found["usage"].values()) == {None, False}
+    assert kbtui("info", "claude-99999999") == 1
+    assert "there is no conversation claude-99999999" in capsys.readouterr().err
+
+
+def write_settings(home: Path, text: str) -> None:
+    (home / "config/kbtui").mkdir(exist_ok=True)
+    (home / "config/kbtui/config.toml").write_text(text)
+
+
+def test_a_configured_price_gives_the_cost(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The longest matching pattern counts, and what has no price is named."""
+    write_settings(
+        home,
+        '[prices."claude-*"]\ninput = 99\noutput = 99\n'
+        '[prices."claude-opus-*"]\ninput = 5\noutput = 25\ncache_read = 0.5\ncache_write = 6.25\n',
+    )
+    assert kbtui("info", "claude-158c7280", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    opus = (30 * 5 + 5 * 25 + 2500 * 0.5 + 500 * 6.25) / 1e6
+    assert found["cost"] == pytest.approx(opus + 12 * 99 / 1e6)
+    assert found["models_without_price"] == []
+    write_settings(home, "[prices.claude-haiku-4-5]\ninput = 1\noutput = 5\n")
+    assert kbtui("info", "claude-158c7280") == 0
+    out, err = capsys.readouterr()
+    assert "cost                 0.0000\n" in out
+    assert "the cost leaves out claude-opus-4-6" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prices = 3", "prices must be a table"),
+        ("[prices]\nx = 3", 'prices."x" must be a table'),
+        ("[prices.x]\ninput = 3", 'prices."x" has no output'),
+        ("[prices.x]\ninput = 3\noutput = -1", 'prices."x".output must be a number'),
+        ("[prices.x]\ninput = nan\noutput = 1", 'prices."x".input must be a number'),
+        ("[prices.x]\ninput = 1\noutput = 1\ncache = 1", "unknown key 'cache'"),
+    ],
+)
+def test_wrong_prices_are_refused_with_their_line(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    write_settings(home, f"session = false\n{text}\n")
+    assert kbtui("info", JP) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert "config.toml:2" in err
