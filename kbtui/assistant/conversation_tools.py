@@ -39,10 +39,11 @@ from kbtui.conversations.conversation_repository import (
     add_event_count,
     add_event_count_and_problems,
     add_last_event_time,
-    check_agent_names,
+    find_agent_names,
     find_conversation,
     get_conversation_format,
     get_last_activity_time,
+    list_agent_names,
     list_conversations,
     load_conversation,
     shorten_conversation_ids,
@@ -105,19 +106,17 @@ def answer_conversation_list(
 ) -> ConversationListPage:
     """Answer a call of `conversation_list`.
 
-    `agents` selects the conversations with these agents; None means all.
+    `agents` selects the conversations with the agents whose names begin so; None means all.
     `sort` is `created`, `activity` or `updated`. The page has fewer than `limit` conversations if
     more would exceed `max_chars` characters of XML. With `masked`, secrets are replaced. Raises
     `UsageError` if `limit` or `offset` is too small.
     """
     _check_argument_minimum("limit", limit, 1)
     _check_argument_minimum("offset", offset, 0)
-    check_agent_names(agents or ())
+    names = find_agent_names(agents) if agents else set(list_agent_names())
     infos = list_conversations(workspace, counts=False)
     short_ids = shorten_conversation_ids(info.id for info in infos)
-    infos = [
-        info for info in infos if info.archived is archived and (not agents or info.agent in agents)
-    ]
+    infos = [info for info in infos if info.archived is archived and info.agent in names]
     if title_contains:
         wanted = title_contains.casefold()
         infos = [

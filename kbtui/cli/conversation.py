@@ -57,7 +57,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     )
     ls.add_argument("--ascending", action="store_true", help="list the oldest first")
     ls.add_argument("--title", metavar="TEXT", help="only titles that contain TEXT")
-    text = "only conversations with this agent"
+    text = "only conversations with this agent: jp, claude-code, … or its beginning"
     _add_repeatable_option(ls, "--agent", dest="agents", metavar="AGENT", what=text)
     grep = commands.add_parser("grep", aliases=["g"], help="search conversations line by line")
     grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="literal text within a line")

@@ -219,16 +219,19 @@ def list_agent_names() -> list[str]:
     return [one.name for one in list_formats()]
 
 
-def check_agent_names(names: Iterable[str]) -> None:
-    """Raise `UsageError` if there is no such agent."""
-    known = list_agent_names()
-    for name in names:
-        if name not in known:
+def find_agent_names(beginnings: Iterable[str]) -> set[str]:
+    """Return the names of the agents that begin so; raises `UsageError` if there is none."""
+    known, found = list_agent_names(), set[str]()
+    for beginning in beginnings:
+        names = {name for name in known if name.startswith(beginning)} if beginning else set()
+        if not names:
             from difflib import get_close_matches
 
-            near = get_close_matches(name, known, n=1)
+            near = get_close_matches(beginning, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"the agents are {', '.join(known)}"
-            raise UsageError(f"there is no agent {name!r}", where="agents", hint=hint)
+            raise UsageError(f"there is no agent {beginning!r}", where="agents", hint=hint)
+        found |= names
+    return found
 
 
 class ConversationNotFound(NothingFound):

@@ -57,8 +57,11 @@ def test_ls_selects_agents(root: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [JP]
     assert kbtui("ls", "--agent", "jp", "--agent", "claude-code") == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
-    assert kbtui("ls", "--agent", "claude") == 2
-    assert "--agent: there is no agent 'claude'" in capsys.readouterr().err
+    assert kbtui("ls", "--agent", "claude") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    for unknown in ("clod", ""):
+        assert kbtui("ls", "--agent", unknown) == 2
+        assert f"--agent: there is no agent '{unknown}'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("id_", ["claude-158c7280", CLAUDE])

@@ -33,7 +33,10 @@ def test_the_example_uncommented_gives_the_defaults(
     monkeypatch.delenv("KBTUI_ENGINE_IDLE")
     names = "|".join(key.name for key in SETTING_KEYS)
     lines = re.sub(
-        rf"^# (?=(?:{names}) = |\[(?:{names})\]$)", "", format_example_settings(), flags=re.MULTILINE
+        rf"^# (?=(?:{names}) = |\[(?:{names})\]$)",
+        "",
+        format_example_settings(),
+        flags=re.MULTILINE,
     )
     assert set(tomllib.loads(lines)) == {key.name for key in SETTING_KEYS}
     file.write_text(lines)
