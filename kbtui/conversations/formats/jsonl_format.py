@@ -119,6 +119,8 @@ class JsonlConversationParser:
         self.builder = builder
         self.compactions: list[ConversationCompaction] = []
         self.title: str | None = None
+        self.needs_earlier_turns = False
+        """Whether a record changes a turn before the mark, so that a part cannot show it."""
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
         """Return whether a record is what a person asked."""
@@ -257,7 +259,7 @@ class JsonlConversationFormat(ConversationFormat):
             digest.update(record.line)
             if not record.line:
                 _hash_bytes(digest, file, record.start, record.end)
-        if any(
+        if parser.needs_earlier_turns or any(
             event.kind == "tool_call_response" and event.call_id in waiting
             for turn in builder.turns
             for event in turn.events

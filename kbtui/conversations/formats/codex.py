@@ -1,0 +1,963 @@
+"""Reads the sessions of Codex: `rollout-TIME-UUID.jsonl` below `$CODEX_HOME`.
+
+Most of a session is in its file twice: as an event of the screen (`event_msg`) and as an item of the
+model's history (`response_item`). Each pair becomes one event. What a person typed is taken from the
+events, because the history also has messages that Codex wrote in the name of the user.
+"""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import re
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
+from kbtui.conversations.formats.jp.json_reader import open_regular_file
+from kbtui.conversations.formats.jsonl_format import (
+    JsonlConversationFormat,
+    JsonlConversationParser,
+    iterate_jsonl_records,
+)
+from kbtui.conversations.formats.session_file import (
+    SessionFile,
+    make_title_from_request,
+    stat_session_file,
+)
+from kbtui.conversations.formats.turn_builder import TurnBuilder
+from kbtui.conversations.models import (
+    ConversationCompaction,
+    ConversationEvent,
+    ConversationUsage,
+    ResumeCommand,
+)
+from kbtui.conversations.project_directories import ProjectDirectories
+from kbtui.dates import parse_timestamp
+from kbtui.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from kbtui.conversations.formats.conversation_format import StoredConversation
+    from kbtui.conversations.models import ConversationInfo
+    from kbtui.workspace import Workspace
+
+ID_PREFIX = "codex-"
+HEAD_BYTES = 256 << 10
+"""How far to look for the working directory in the files of the oldest versions, in bytes."""
+FIRST_REQUEST_BYTES = 8 << 20
+"""How far to look for the first request, in bytes; instructions and images may precede it."""
+INDEX_BYTES_MAX = 32 << 20
+"""The maximum number of bytes, from its end, of the file of names that is read."""
+TAIL_BYTES = 64 << 10
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
+_WORKING_DIRECTORY = re.compile(r"<cwd>([^<\n]+)</cwd>|Current working directory: ([^\n]+)")
+_IDE_CONTEXT = "# Context from my IDE setup:"
+_IDE_REQUEST = re.compile(r"^## My request for Codex:", re.MULTILINE)
+_INSTRUCTIONS = re.compile(
+    r"\s*(?:# AGENTS\.md instructions|<INSTRUCTIONS>"
+    r"|<(?:environment_context|user_instructions|turn_aborted|permissions instructions"
+    r"|collaboration_mode|personality_spec|model_switch|\w+_instructions)>)"
+)
+"""The beginning of a message that Codex writes in the name of the user, for the model alone."""
+_INJECTED = re.compile(
+    r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
+)
+"""The beginning of a message in the name of the user that reports what happened."""
+_HIDDEN_MARKUP = re.compile(r"<(oai-mem-citation|proposed_plan)>.*?(?:</\1>|\Z)", re.DOTALL)
+"""Parts of a reply that the history has and the screen does not."""
+_EXIT_CODE = re.compile(r"(?:.*\n){0,4}?(?:Exit code:|Process exited with code) (-?\d+)\n")
+_FAILURES = (
+    "failed in sandbox",
+    "execution error:",
+    "exec command rejected",
+    "failed to parse function arguments",
+)
+"""How the results of calls begin that failed before they had an exit code."""
+
+_RESPONSE_ITEMS = frozenset(
+    {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}
+)
+"""The items that the oldest versions write without an envelope."""
+_MODEL_OUTPUT = frozenset(
+    {
+        "reasoning",
+        "function_call",
+        "custom_tool_call",
+        "local_shell_call",
+        "web_search_call",
+        "tool_search_call",
+        "image_generation_call",
+    }
+)
+_IGNORED_ITEMS = frozenset(
+    # What the model needs and people do not: encrypted summaries, snapshots for undo, declarations.
+    {
+        "additional_tools",
+        "compaction",
+        "compaction_summary",
+        "compaction_trigger",
+        "context_compaction",
+        "ghost_snapshot",
+    }
+)
+_IGNORED_EVENTS = frozenset(
+    {
+        "agent_message_content_delta",
+        "agent_message_delta",
+        "agent_reasoning_delta",
+        "agent_reasoning_section_break",
+        "item_started",
+        "mcp_startup_complete",
+        "mcp_startup_update",
+        "plan_update",
+        "raw_response_item",
+        "session_configured",
+        "shutdown_complete",
+        "sub_agent_activity",
+        "task_complete",
+        "task_started",
+        "thread_settings_applied",
+        "turn_complete",
+        "turn_diff",
+        "turn_started",
+    }
+)
+"""Events without a content of their own, or whose content other records have."""
+_SUMMARISERS = frozenset({"compact", "memory_consolidation"})
+
+
+class CodexFormat(JsonlConversationFormat):
+    """The sessions of Codex, live and archived."""
+
+    name = "codex"
+    label = "Codex"
+    id_prefix = ID_PREFIX
+
+    def __init__(self) -> None:
+        self._heads: dict[str, tuple[int, _SessionHead]] = {}
+        self._first_requests: dict[str, tuple[int, str]] = {}
+        self._names: tuple[tuple[str, int, int, int], dict[str, str]] | None = None
+
+    def find_stored_conversations(
+        self, workspace: Workspace, only: str | None = None
+    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+        """Find every session whose directory belongs to a workspace, or the one with the id `only`."""
+        projects = ProjectDirectories(workspace)
+        home = find_codex_directory()
+        names = self._read_thread_names(f"{home}/session_index.jsonl")
+        found: dict[str, StoredConversation] = {}
+        unusable: list[UnusableConversationDirectory] = []
+        paths = list(_iterate_session_files(home, unusable))
+        if only is not None:
+            uuid = only.removeprefix(ID_PREFIX)
+            named = [one for one in paths if uuid in one[0]]
+            self._collect_sessions(named, projects, names, only, found, unusable)
+            if found:
+                return list(found.values()), unusable
+        # A file that was renamed has its id only inside.
+        self._collect_sessions(paths, projects, names, only, found, unusable)
+        return list(found.values()), unusable
+
+    def list_watched_directories(self, workspace: Workspace) -> list[Path]:
+        """Return the directories of live and archived sessions that exist."""
+        home = find_codex_directory()
+        return [Path(home, name) for name, _ in _ROOTS if os.path.isdir(f"{home}/{name}")]  # noqa: PTH112
+
+    def make_parser(
+        self, builder: TurnBuilder, state: dict[str, Any] | None
+    ) -> JsonlConversationParser:
+        """Return a parser, which resumes at a mark with the state `state`, or starts if that is None."""
+        return CodexParser(builder, state)
+
+    def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
+        """Return `info` with `last_event_at`, which is in the last records."""
+        from dataclasses import replace
+
+        if info.last_event_at is not None or info.events_path is None:
+            return info
+        try:
+            with open_regular_file(str(info.events_path)) as (file, size):
+                lines = os.pread(file, TAIL_BYTES, max(0, size - TAIL_BYTES)).split(b"\n")
+        except WorkspaceError:
+            return info
+        for line in reversed(lines):
+            try:
+                record = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+            if type(record) is dict and (time := parse_timestamp(record.get("timestamp"))):
+                return replace(info, last_event_at=time)
+        return info
+
+    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+        """Return the command that continues a live session."""
+        if info.archived or info.working_directory is None:
+            # Codex finds only live sessions.
+            return None
+        words = ("codex", "resume", info.id.removeprefix(ID_PREFIX))
+        return ResumeCommand(words, info.working_directory)
+
+    def _collect_sessions(
+        self,
+        paths: list[tuple[str, bool]],
+        projects: ProjectDirectories,
+        names: dict[str, str],
+        only: str | None,
+        found: dict[str, StoredConversation],
+        unusable: list[UnusableConversationDirectory],
+    ) -> None:
+        """Add the sessions of the projects to `found`, those that cannot be used to `unusable`."""
+        seen: dict[str, str] = {}
+        for path, is_archived in paths:
+            status = stat_session_file(path)
+            if status is None:
+                continue
+            try:
+                head = self._read_session_head(path, status)
+            except (WorkspaceError, ValueError) as error:
+                if only is None:
+                    reason = getattr(error, "message", None) or str(error)
+                    unusable.append(UnusableConversationDirectory(Path(path), reason))
+                continue
+            if head.is_summariser or head.working_directory is None:
+                continue
+            project = projects.find_directory_of(head.working_directory)
+            conversation_id = f"{ID_PREFIX}{head.id}"
+            if project is None or (only is not None and conversation_id != only):
+                continue
+            if conversation_id in seen:
+                reason = f"it has the same id as {seen[conversation_id]}"
+                unusable.append(UnusableConversationDirectory(Path(path), reason))
+                continue
+            seen[conversation_id] = path
+            session = CodexSessionFile(
+                conversation_id,
+                self.name,
+                path,
+                status,
+                project,
+                head.working_directory,
+                self._read_facts,
+                is_archived,
+                f"{ID_PREFIX}{head.parent}" if head.parent else None,
+            )
+            session.head = head
+            session.thread_name = names.get(head.id)
+            found[conversation_id] = session
+
+    def _read_session_head(self, path: str, status: os.stat_result) -> _SessionHead:
+        """Read the first record of a file, which never changes once it is written."""
+        known = self._heads.get(path)
+        if known is not None and known[0] == status.st_ino:
+            return known[1]
+        head = _read_session_head(path)
+        if head.working_directory is not None or status.st_size > HEAD_BYTES:
+            self._heads[path] = (status.st_ino, head)
+        return head
+
+    def _read_facts(self, session: SessionFile) -> dict[str, Any]:
+        """Return the title, the creation time and the origin of a session."""
+        assert isinstance(session, CodexSessionFile)
+        facts: dict[str, Any] = {}
+        if session.head.created_at is not None:
+            facts["created_at"] = session.head.created_at
+        if session.head.forked_from is not None:
+            facts["labels"] = {"forked-from": f"{ID_PREFIX}{session.head.forked_from}"}
+        facts["title"] = session.thread_name
+        if facts["title"] is None:
+            known = self._first_requests.get(session.path)
+            if known is None or known[0] != session.status.st_ino:
+                known = (session.status.st_ino, _read_first_request(session.path))
+                if known[1]:
+                    self._first_requests[session.path] = known
+            facts["title"] = make_title_from_request(known[1])
+        return facts
+
+    def _read_thread_names(self, path: str) -> dict[str, str]:
+        """Return the names that a person gave to sessions, by id; the last one of each counts."""
+        status = stat_session_file(path)
+        if status is None:
+            return {}
+        key = (path, status.st_ino, status.st_size, status.st_mtime_ns)
+        if self._names is not None and self._names[0] == key:
+            return self._names[1]
+        names: dict[str, str] = {}
+        try:
+            with open_regular_file(path) as (file, size):
+                for record in iterate_jsonl_records(file, max(0, size - INDEX_BYTES_MAX)):
+                    value = record.value if type(record.value) is dict else {}
+                    uuid, name = value.get("id"), value.get("thread_name")
+                    if type(uuid) is str and type(name) is str and name.strip():
+                        names[uuid] = name.strip()
+        except WorkspaceError:
+            return {}
+        self._names = (key, names)
+        return names
+
+
+class CodexSessionFile(SessionFile):
+    """A file of Codex with the name that the session has in the index."""
+
+    head: _SessionHead
+    thread_name: str | None = None
+
+    @property
+    def signature(self) -> str:
+        """A digest of the file's state and the name, which is in another file."""
+        own = super().signature
+        return own if self.thread_name is None else f"{own}-{self.thread_name}"
+
+
+class _SessionHead(NamedTuple):
+    """What the first record of a file says about its session."""
+
+    id: str
+    working_directory: str | None
+    created_at: datetime | None = None
+    parent: str | None = None
+    forked_from: str | None = None
+    is_summariser: bool = False
+
+
+_ROOTS = (("sessions", False), ("archived_sessions", True))
+
+
+def find_codex_directory() -> str:
+    """Return the directory of Codex: `$CODEX_HOME`, else `~/.codex`."""
+    return os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")  # noqa: PTH111
+
+
+def _iterate_session_files(
+    home: str, unusable: list[UnusableConversationDirectory]
+) -> Iterator[tuple[str, bool]]:
+    """Yield the path of every session, newest directory first, and whether it is archived."""
+    for name, is_archived in _ROOTS:
+        pending = [f"{home}/{name}"]
+        compressed = 0
+        while pending:
+            directory = pending.pop()
+            try:
+                with os.scandir(directory) as listing:
+                    entries = sorted(listing, key=lambda entry: entry.name)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                reason = (error.strerror or str(error)).lower()
+                unusable.append(UnusableConversationDirectory(Path(directory), reason, True))
+                continue
+            for entry in entries:
+                if entry.name.startswith("rollout-") and entry.name.endswith(".jsonl"):
+                    yield entry.path, is_archived
+                elif entry.name.endswith(".jsonl.zst"):
+                    compressed += not os.path.exists(entry.path.removesuffix(".zst"))  # noqa: PTH110
+                elif entry.name.isdecimal() and entry.is_dir():
+                    pending.append(entry.path)
+        if compressed:
+            noun = "session is" if compressed == 1 else "sessions are"
+            reason = f"{compressed} {noun} compressed, which kbtui cannot read"
+            unusable.append(UnusableConversationDirectory(Path(home, name), reason))
+
+
+def _read_session_head(path: str) -> _SessionHead:
+    """Read the id, the working directory and the origin; raises `WorkspaceError` or `ValueError`."""
+    with open_regular_file(path) as (file, size):
+        if not size:
+            raise ValueError("it is empty")
+        line = _read_first_line(file)
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            raise ValueError("its first line is not JSON") from None
+        if type(record) is not dict:
+            raise ValueError("its first line is not an object")
+        is_wrapped = type(record.get("payload")) is dict
+        meta = record["payload"] if is_wrapped else record
+        name = _UUID.search(os.path.basename(path))  # noqa: PTH119
+        uuid = next((one for one in (meta.get("id"), meta.get("session_id")) if _is_id(one)), None)
+        if uuid is None and name is not None:
+            uuid = name[0]
+        if uuid is None:
+            raise ValueError("its first line does not say which session it is")
+        directory = _text_or_none(meta.get("cwd"))
+        if directory is None:
+            directory = _find_working_directory(file, min(size, HEAD_BYTES))
+    times = [
+        time
+        for time in (
+            parse_timestamp(record.get("timestamp")),
+            parse_timestamp(meta.get("timestamp")),
+        )
+        if time is not None
+    ]
+    forked_from = meta.get("forked_from_id")
+    parent, is_summariser = _find_parent(meta)
+    return _SessionHead(
+        uuid,
+        directory,
+        min(times, default=None),
+        parent,
+        forked_from if _is_id(forked_from) else None,
+        is_summariser,
+    )
+
+
+def _read_first_line(file: int) -> bytes:
+    data, wanted = b"", 16 << 10
+    while b"\n" not in data and (block := os.pread(file, wanted, len(data))):
+        data += block
+        wanted = len(data)
+    return data.partition(b"\n")[0]
+
+
+def _find_working_directory(file: int, end: int) -> str | None:
+    """Return the directory that the first messages name, None if none does."""
+    for record in iterate_jsonl_records(file, 0, end):
+        if type(record.value) is not dict:
+            continue
+        payload = record.value.get("payload", record.value)
+        if type(payload) is not dict:
+            continue
+        if record.value.get("type") == "turn_context" and type(payload.get("cwd")) is str:
+            return str(payload["cwd"])
+        if payload.get("type") == "message" and payload.get("role") == "user":
+            match = _WORKING_DIRECTORY.search(_read_content(payload.get("content"))[0])
+            if match:
+                return (match[1] or match[2]).strip()
+    return None
+
+
+def _find_parent(meta: dict[str, Any]) -> tuple[str | None, bool]:
+    """Return the id of the session that started this one, and whether it only summarises that one."""
+    source = meta.get("source")
+    parent = meta.get("parent_thread_id")
+    kind = None
+    if type(source) is dict:
+        agent = source.get("subagent", source.get("internal"))
+        kind = agent if type(agent) is str else None
+        spawn = agent.get("thread_spawn") if type(agent) is dict else None
+        if type(spawn) is dict:
+            parent = spawn.get("parent_thread_id") or parent
+    return (parent if _is_id(parent) else None), kind in _SUMMARISERS
+
+
+def _read_first_request(path: str) -> str:
+    """Return the first request in a file, "" if there is none."""
+    builder = TurnBuilder()
+    parser = CodexParser(builder)
+    with open_regular_file(path) as (file, _):
+        for record in iterate_jsonl_records(file, 0, FIRST_REQUEST_BYTES):
+            if type(record.value) is not dict:
+                continue
+            try:
+                parser.parse_record(record.value)
+            except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError):
+                continue
+            for turn in builder.turns:
+                for event in turn.events:
+                    if event.kind == "chat_request" and event.text.strip():
+                        return event.text
+    return ""
+
+
+class _UnclearMessage(NamedTuple):
+    """A message in the name of the user, before it is known whether a person wrote it."""
+
+    text: str
+    images: list[str]
+    event: ConversationEvent | None = None
+    time: datetime | None = None
+
+
+class CodexParser(JsonlConversationParser):
+    """Parses the records of one session, from all versions of Codex."""
+
+    def __init__(self, builder: TurnBuilder, state: dict[str, Any] | None = None) -> None:
+        super().__init__(builder, state)
+        state = state or {}
+        self._has_user_events: bool = state.get("has_user_events", False)
+        self._unclear = [_UnclearMessage(*one) for one in state.get("unclear", ())]
+        self._echo: str | None = None
+        self._seen: Counter[tuple[str, str, str]] = Counter()
+        self._call_ids: set[str] = set()
+        self._replies: list[str] = []
+        self._has_answer = False
+        self._compaction_event_expected = False
+        self._usage: dict[str, int] | None = None
+        self._counters: dict[str, int] = {}
+        if type(state.get("model")) is str:
+            builder.model = state["model"]
+
+    def starts_turn(self, record: dict[str, Any]) -> bool:
+        """Return whether a record is what a person asked."""
+        kind, payload = _open_envelope(record)
+        if kind == "event_msg":
+            return payload.get("type") == "user_message" and _is_typed(payload)
+        if "payload" in record or payload.get("type") != "message" or payload["role"] != "user":
+            return False
+        return _is_request(_read_content(payload.get("content"))[0])
+
+    def make_state(self) -> dict[str, Any] | None:
+        """Return what a parser must know to resume here, as JSON."""
+        self._take_back_unclear_messages()
+        return {
+            "model": self.builder.model,
+            "has_user_events": self._has_user_events,
+            "unclear": [[one.text, one.images] for one in self._unclear],
+        }
+
+    @property
+    def usage(self) -> ConversationUsage | None:
+        """The tokens used so far; None if the records do not say."""
+        if self._usage is None:
+            return None
+        total = {
+            name: self._usage.get(name, 0) + self._counters.get(name, 0)
+            for name in self._usage.keys() | self._counters.keys()
+        }
+        read = total.get("cached_input_tokens", 0)
+        return ConversationUsage(
+            input_tokens=max(0, total.get("input_tokens", 0) - read),
+            output_tokens=total.get("output_tokens", 0),
+            cache_read_tokens=read,
+            total_tokens=total.get("total_tokens", 0),
+        )
+
+    def parse_record(self, record: dict[str, Any]) -> None:
+        """Parse the next record; a value of the wrong type may raise any error."""
+        kind, payload = _open_envelope(record)
+        time = parse_timestamp(record.get("timestamp"))
+        if kind == "event_msg":
+            self._parse_event(payload, record, time)
+        elif kind == "response_item":
+            self._parse_item(payload, record, time)
+        elif kind == "turn_context":
+            self._set_model(payload.get("model"))
+        elif kind == "compacted":
+            self._add_compaction(_text_or_none(payload.get("message")), time)
+            self._compaction_event_expected = True
+        elif kind not in {"session_meta", "world_state", "state"}:
+            self.builder.add_unknown_event(kind, record, time)
+
+    # Events of the screen.
+
+    def _parse_event(
+        self, payload: dict[str, Any], record: dict[str, Any], time: datetime | None
+    ) -> None:
+        kind = payload.get("type")
+        if kind == "user_message":
+            if _is_typed(payload):
+                self._add_request(payload, time)
+        elif kind == "agent_message":
+            self._add_reply(payload["message"], "event", time)
+        elif kind in {"agent_reasoning", "agent_reasoning_raw_content"}:
+            self._add_reasoning(payload["text"], "event", time)
+        elif kind == "token_count":
+            self._count_tokens(payload.get("info"))
+        elif kind == "thread_name_updated":
+            self.title = _text_or_none(payload.get("thread_name"))
+        elif kind == "context_compacted":
+            if not self._compaction_event_expected:
+                self._add_compaction(None, time)
+            self._compaction_event_expected = False
+        elif kind == "thread_rolled_back":
+            self._rewind_turns(payload["num_turns"])
+        elif kind == "item_completed" and _is_plan(payload.get("item")):
+            plan = payload["item"]["text"]
+            if not any(plan.strip() in reply for reply in self._replies):
+                self._add_answer_event("message", plan, time)
+        elif kind == "web_search_end":
+            self._add_web_search(payload, "event", time)
+        elif kind == "image_generation_end":
+            self._add_image_generation(payload, payload.get("call_id"), time)
+        elif kind in _NOTICES:
+            notice = _NOTICES[kind](payload)
+            self.builder.add_event("message", notice, time, metadata={"notice": kind})
+        elif kind not in _IGNORED_EVENTS and payload.get("call_id") not in self._call_ids:
+            # The end of a call says the same as the call's result in the history.
+            self.builder.add_unknown_event(str(kind), record, time)
+
+    def _add_request(self, payload: dict[str, Any], time: datetime | None) -> None:
+        text = payload["message"]
+        images = [
+            *map(_describe_image, _list_of_texts(payload.get("images"))),
+            *map(_describe_image, _list_of_texts(payload.get("local_images"))),
+        ]
+        self._has_user_events = True
+        self._take_back_unclear_messages()
+        unclear, self._unclear = self._unclear, []
+        echo = _find_echo(unclear, text)
+        if echo is not None:
+            unclear = [one for one in unclear if one is not echo]
+            images = images or echo.images
+        self._echo = None if echo is not None else text
+        self._start_turn(text, images, [one.text for one in unclear], time)
+
+    def _start_turn(
+        self, text: str, images: list[str], contexts: list[str], time: datetime | None
+    ) -> None:
+        context, text = split_ide_context(text)
+        contexts = [*contexts, context] if context else contexts
+        self._seen.clear()
+        self._call_ids.clear()
+        self._replies.clear()
+        self._has_answer = False
+        self.builder.start_turn(time)
+        self.builder.add_event(
+            "chat_request",
+            "\n".join([*([text] if text else []), *images]),
+            time,
+            metadata={"context": "\n\n".join(contexts)} if contexts else None,
+        )
+
+    def _rewind_turns(self, count: int) -> None:
+        """Mark the last turns that the model still sees as gone."""
+        seen = [turn for turn in self.builder.turns if not turn.is_rewound]
+        if count > len(seen) and self.builder.turns_before:
+            self.needs_earlier_turns = True
+        for turn in seen[max(0, len(seen) - count) :]:
+            turn.is_rewound = True
+
+    def _add_compaction(self, summary: str | None, time: datetime | None) -> None:
+        last = self.builder.turn_count
+        if last:
+            self.compactions.append(ConversationCompaction(1, last, time, summary))
+
+    def _count_tokens(self, info: Any) -> None:
+        """Add the tokens of a call. The counter starts again when Codex resumes a session."""
+        if type(info) is not dict:
+            return
+        total, last = info.get("total_token_usage"), info.get("last_token_usage")
+        if type(total) is dict:
+            counters = {name: value for name, value in total.items() if type(value) is int}
+            used = self._usage or {}
+            if counters.get("total_tokens", 0) < self._counters.get("total_tokens", 0):
+                used = _add_counters(used, self._counters)
+            self._usage, self._counters = used, counters
+        elif type(last) is dict:
+            self._usage = _add_counters(self._usage or {}, last)
+
+    # Items of the model's history.
+
+    def _parse_item(
+        self, payload: dict[str, Any], record: dict[str, Any], time: datetime | None
+    ) -> None:
+        kind = payload.get("type")
+        if kind in _MODEL_OUTPUT or (kind == "message" and payload.get("role") == "assistant"):
+            self._settle_unclear_messages()
+        if kind == "message":
+            self._add_message(payload, record, time)
+        elif kind == "reasoning":
+            for part in [*(payload.get("summary") or []), *(payload.get("content") or [])]:
+                self._add_reasoning(part["text"], "item", time)
+        elif kind == "function_call":
+            name = payload["name"]
+            if type(payload.get("namespace")) is str:
+                name = f"{payload['namespace']}{name}"
+            self._add_call(name, _parse_arguments(payload.get("arguments")), payload, time)
+        elif kind == "custom_tool_call":
+            self._add_call(payload["name"], payload.get("input"), payload, time)
+        elif kind == "local_shell_call":
+            self._add_call("local_shell", payload.get("action"), payload, time)
+        elif kind == "tool_search_call":
+            self._add_call("tool_search", _parse_arguments(payload.get("arguments")), payload, time)
+        elif kind in {"function_call_output", "custom_tool_call_output"}:
+            self._add_result(payload, payload.get("output"), time)
+        elif kind == "tool_search_output":
+            self._add_result(payload, payload.get("tools"), time)
+        elif kind == "web_search_call":
+            self._add_web_search(payload, "item", time)
+        elif kind == "image_generation_call":
+            self._add_image_generation(payload, payload.get("id"), time)
+        elif kind not in _IGNORED_ITEMS:
+            self.builder.add_unknown_event(str(kind), record, time)
+
+    def _add_message(
+        self, payload: dict[str, Any], record: dict[str, Any], time: datetime | None
+    ) -> None:
+        role = payload.get("role")
+        text, images = _read_content(payload["content"])
+        if role == "assistant":
+            self._add_reply("\n".join([text, *images]) if images else text, "item", time)
+        elif role == "user":
+            self._add_user_message(text, images, payload is record, time)
+        elif role not in {"developer", "system"}:
+            self.builder.add_unknown_event(f"message of {role}", record, time)
+
+    def _add_user_message(
+        self, text: str, images: list[str], is_bare: bool, time: datetime | None
+    ) -> None:
+        if _INSTRUCTIONS.match(text):
+            return
+        if injected := _INJECTED.match(text):
+            self.builder.add_unknown_event(injected[1], {"text": text}, time)
+        elif is_bare:
+            # The oldest versions write no events.
+            self._start_turn(text, images, [], time)
+        elif self._echo is not None and _is_echo(text, self._echo):
+            self._echo = None
+        else:
+            event = self.builder.add_unknown_event("user message", {"text": text}, time)
+            self._unclear.append(_UnclearMessage(text, images, event, time))
+
+    def _take_back_unclear_messages(self) -> None:
+        """Remove the unclear messages from the turns."""
+        builder = self.builder
+        events = builder.turns[-1].events if builder.turns else builder.leading
+        taken = {id(one.event) for one in self._unclear}
+        events[:] = [event for event in events if id(event) not in taken]
+        self._unclear = [one._replace(event=None) for one in self._unclear]
+
+    def _settle_unclear_messages(self) -> None:
+        """Decide, once the model answers, what the unclear messages are.
+
+        In a file without events, a person wrote them. Else they remain unknown events.
+        """
+        unclear = self._unclear
+        if unclear and not self._has_user_events:
+            self._take_back_unclear_messages()
+            for one in unclear:
+                self._start_turn(one.text, one.images, [], one.time)
+        self._unclear = []
+
+    def _set_model(self, model: Any) -> None:
+        if type(model) is str and model:
+            self.builder.set_model(model)
+            # The request precedes the record that says which model answers it.
+            if self.builder.turns and not self._has_answer:
+                self.builder.turns[-1].model = model
+
+    def _add_answer_event(self, kind: str, text: str, time: datetime | None) -> None:
+        self._has_answer = True
+        self.builder.add_event(kind, text, time)
+
+    def _add_reply(self, text: str, source: str, time: datetime | None) -> None:
+        shown = _HIDDEN_MARKUP.sub("", text).strip()
+        if not self._is_second("message", shown, source) and text.strip():
+            self._replies.append(text)
+            self._add_answer_event("message", text, time)
+
+    def _add_reasoning(self, text: str, source: str, time: datetime | None) -> None:
+        if not self._is_second("reasoning", text.strip(), source) and text.strip():
+            self._add_answer_event("reasoning", text, time)
+
+    def _is_second(self, kind: str, text: str, source: str) -> bool:
+        """Return whether the other source has had this text of the turn already."""
+        other = (kind, text, "item" if source == "event" else "event")
+        if self._seen[other] > 0:
+            self._seen[other] -= 1
+            return True
+        self._seen[kind, text, source] += 1
+        return False
+
+    def _add_call(
+        self, name: str, arguments: Any, payload: dict[str, Any], time: datetime | None
+    ) -> ConversationEvent:
+        call_id = _text_or_none(payload.get("call_id")) or _text_or_none(payload.get("id"))
+        if call_id is not None:
+            self._call_ids.add(call_id)
+        self._has_answer = True
+        return self.builder.add_call(name, arguments, call_id, time)
+
+    def _add_result(self, payload: dict[str, Any], output: Any, time: datetime | None) -> None:
+        text, is_error = read_tool_output(output)
+        self.builder.add_result(
+            _text_or_none(payload.get("call_id")), text, time, is_error=is_error
+        )
+
+    def _add_web_search(self, payload: dict[str, Any], source: str, time: datetime | None) -> None:
+        action = payload.get("action")
+        query = action.get("query") if type(action) is dict else payload.get("query")
+        if not self._is_second("web_search", str(query or ""), source):
+            arguments = action if type(action) is dict else {"query": query}
+            self._has_answer = True
+            # Codex keeps no results of it, so no result will follow.
+            self.builder.add_call("web_search", arguments, None, time)
+
+    def _add_image_generation(
+        self, payload: dict[str, Any], call_id: Any, time: datetime | None
+    ) -> None:
+        call_id = _text_or_none(call_id)
+        if call_id is None or call_id not in self._call_ids:
+            arguments = {"prompt": payload.get("revised_prompt")}
+            self._add_call("image_generation", arguments, {"call_id": call_id}, time)
+            if type(payload.get("result")) is str and call_id is not None:
+                size = _count_base64_bytes(payload["result"])
+                line = f"[image: {call_id}, image/png, {size:,} bytes]"
+                self.builder.add_result(call_id, line, time)
+
+
+def split_ide_context(text: str) -> tuple[str | None, str]:
+    """Return the context that an IDE puts before a request, None if there is none, and the request."""
+    if not text.lstrip().startswith(_IDE_CONTEXT):
+        return None, text
+    match = _IDE_REQUEST.search(text)
+    if match is None:
+        return None, text
+    return text[: match.start()].strip(), text[match.end() :].strip()
+
+
+def read_tool_output(output: Any) -> tuple[str, bool]:
+    """Return the text of a tool's output, and whether the tool failed."""
+    is_error = False
+    if type(output) is dict and ("content" in output or "success" in output):
+        is_error = output.get("success") is False
+        output = output.get("content_items") or output.get("content")
+    if type(output) is list:
+        text, images = _read_content(output)
+        output = "\n".join([*([text] if text else []), *images]) if text or images else output
+    if type(output) is not str:
+        if output is None:
+            return "", is_error
+        return orjson.dumps(output, option=orjson.OPT_INDENT_2).decode(), is_error
+    if output.startswith("{"):
+        try:
+            value = orjson.loads(output)
+        except orjson.JSONDecodeError:
+            value = None
+        if type(value) is dict and type(value.get("output")) is str and "metadata" in value:
+            metadata = value["metadata"]
+            code = metadata.get("exit_code") if type(metadata) is dict else None
+            return value["output"], is_error or code not in (0, None)
+    if match := _EXIT_CODE.match(output):
+        return output, is_error or match[1] != "0"
+    return output, is_error or output.startswith(_FAILURES)
+
+
+def _open_envelope(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the kind of a record and its content; the oldest versions write no envelope."""
+    kind = record.get("type")
+    if "payload" in record:
+        if type(record["payload"]) is not dict:
+            raise TypeError("the payload is not an object")
+        return str(kind), record["payload"]
+    if kind in _RESPONSE_ITEMS:
+        return "response_item", record
+    if "record_type" in record:
+        return str(record["record_type"]), record
+    if kind is None and "id" in record:
+        return "session_meta", record
+    return str(kind), record
+
+
+def _is_typed(payload: dict[str, Any]) -> bool:
+    """Return whether an event `user_message` is what a person typed."""
+    if payload.get("kind") not in (None, "plain"):
+        return False
+    message = payload["message"]
+    if type(message) is not str:
+        raise TypeError("the message is not a text")
+    return _is_request(message)
+
+
+def _is_request(text: str) -> bool:
+    return not _INSTRUCTIONS.match(text) and not _INJECTED.match(text)
+
+
+def _find_echo(unclear: list[_UnclearMessage], text: str) -> _UnclearMessage | None:
+    """Return the message of the history that an event repeats, None if there is none."""
+    return next((one for one in reversed(unclear) if _is_echo(one.text, text)), None)
+
+
+def _is_echo(text: str, typed: str) -> bool:
+    # The history has tags around images and may have the text of files that the request names.
+    return typed.strip() in text
+
+
+def _read_content(content: Any) -> tuple[str, list[str]]:
+    """Return the text of a message's parts, and a line for each image."""
+    if type(content) is str:
+        return content, []
+    texts, images = [], []
+    for part in content or []:
+        if type(part.get("text")) is str:
+            if not re.fullmatch(r"</?image\b[^>]*>", part["text"].strip()):
+                texts.append(part["text"])
+        elif part.get("type") == "input_image":
+            images.append(_describe_image(part["image_url"]))
+        else:
+            texts.append(orjson.dumps(part).decode())
+    return "\n".join(texts), images
+
+
+def _describe_image(source: str) -> str:
+    """Return the line that stands for an image, which is a data URL, a URL or a path."""
+    if source.startswith("data:"):
+        head, _, data = source.partition(",")
+        kind = head.removeprefix("data:").partition(";")[0] or "unknown type"
+        return f"[image: pasted, {kind}, {_count_base64_bytes(data):,} bytes]"
+    name = source.rpartition("/")[2] or source
+    kind = mimetypes.guess_type(name)[0] or "unknown type"
+    return f"[image: {name}, {kind}]"
+
+
+def _count_base64_bytes(data: str) -> int:
+    return len(data) * 3 // 4 - data[-2:].count("=")
+
+
+def _parse_arguments(arguments: Any) -> Any:
+    """Return the arguments of a call, which are JSON in a text; as they are if they are not."""
+    if type(arguments) is str:
+        try:
+            value = orjson.loads(arguments)
+        except orjson.JSONDecodeError:
+            return arguments
+        return value if type(value) is dict else arguments
+    return arguments
+
+
+def _add_counters(first: dict[str, int], second: dict[str, Any]) -> dict[str, int]:
+    names = first.keys() | {name for name, value in second.items() if type(value) is int}
+    return {name: first.get(name, 0) + second.get(name, 0) for name in names}
+
+
+def _is_plan(item: Any) -> bool:
+    return type(item) is dict and str(item.get("type")).lower() == "plan"
+
+
+def _is_id(value: Any) -> bool:
+    return type(value) is str and _ID.fullmatch(value) is not None
+
+
+def _text_or_none(value: Any) -> str | None:
+    return value if type(value) is str and value else None
+
+
+def _list_of_texts(value: Any) -> list[str]:
+    return [one for one in value if type(one) is str] if type(value) is list else []
+
+
+def _describe_abort(payload: dict[str, Any]) -> str:
+    return f"[turn aborted: {payload.get('reason') or 'unknown reason'}]"
+
+
+def _describe_error(payload: dict[str, Any]) -> str:
+    return f"[{payload.get('type')}: {payload.get('message')}]"
+
+
+def _describe_review_start(payload: dict[str, Any]) -> str:
+    return f"[review: {payload.get('user_facing_hint') or 'started'}]"
+
+
+def _describe_review_end(payload: dict[str, Any]) -> str:
+    output = payload.get("review_output")
+    explanation = output.get("overall_explanation") if type(output) is dict else None
+    return f"[review ended]\n{explanation}" if explanation else "[review ended]"
+
+
+_NOTICES = {
+    "turn_aborted": _describe_abort,
+    "error": _describe_error,
+    "stream_error": _describe_error,
+    "warning": _describe_error,
+    "entered_review_mode": _describe_review_start,
+    "exited_review_mode": _describe_review_end,
+}
+"""How the events are worded that tell people something."""
