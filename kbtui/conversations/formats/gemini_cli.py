@@ -1,0 +1,759 @@
+"""Reads the sessions of Gemini CLI: `session-TIME-ID.json` or `.jsonl` below `~/.gemini/tmp`.
+
+A `.json` file is one object. A `.jsonl` file is a log: a message that changed is written again, and
+`$set` and `$rewindTo` change what came before. So both are read as a whole. What Gemini CLI removes
+from the history of the model stays in the conversation: a turn is marked as rewound, and a summary
+becomes a compaction.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from kbtui.conversations.formats.conversation_format import (
+    ConversationFormat,
+    UnusableConversationDirectory,
+)
+from kbtui.conversations.formats.jp.json_reader import (
+    MAX_EVENTS_BYTES,
+    open_regular_file,
+    read_file,
+)
+from kbtui.conversations.formats.jsonl_format import iterate_jsonl_records
+from kbtui.conversations.formats.session_file import (
+    SessionFile,
+    make_title_from_request,
+    stat_session_file,
+)
+from kbtui.conversations.formats.turn_builder import TurnBuilder
+from kbtui.conversations.models import (
+    Conversation,
+    ConversationCompaction,
+    ConversationUsage,
+    ResumeCommand,
+)
+from kbtui.conversations.project_directories import ProjectDirectories
+from kbtui.dates import parse_timestamp
+from kbtui.errors import WorkspaceError
+from kbtui.text import format_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from kbtui.conversations.formats.conversation_format import StoredConversation
+    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.project_directories import ProjectDirectory
+    from kbtui.workspace import Workspace
+
+ID_PREFIX = "gemini-"
+HEAD_BYTES = 16 << 10
+"""How much of a file is read to learn which session it is, in bytes."""
+REGISTRY_BYTES_MAX = 4 << 20
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([^"\\]+)"')
+_PROJECT_HASH = re.compile(rb'"projectHash"\s*:\s*"([0-9a-f]{64})"')
+_MESSAGES = re.compile(r'"messages"\s*:\s*\[')
+_FIRST_MESSAGE = re.compile(r"[\s,]*\{")
+_END = re.compile(r"\s*\]")
+_NEXT_MESSAGE = re.compile(r"\n    \{")
+"""The start of the next message as Gemini CLI writes it, indented by two."""
+_SUMMARY = re.compile(r"\s*<state_snapshot>")
+_INSTRUCTIONS = re.compile(r"\s*(?:<session_context>|This is the Gemini CLI\. We are setting up)")
+"""The beginning of a message that Gemini CLI writes in the name of the user, for the model alone."""
+_ACKNOWLEDGEMENTS = frozenset(
+    {"Got it. Thanks for the context!", "Got it. Thanks for the additional context!"}
+)
+"""What Gemini CLI writes in the name of the model after its own messages."""
+_NOTICES = frozenset({"info", "warning", "error"})
+_ERRORS = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError)
+
+
+class GeminiCliFormat(ConversationFormat):
+    """The sessions of Gemini CLI."""
+
+    name = "gemini-cli"
+    label = "Gemini CLI"
+    id_prefix = ID_PREFIX
+
+    def __init__(self) -> None:
+        self._heads: dict[str, tuple[int, _SessionHead]] = {}
+
+    def find_stored_conversations(
+        self, workspace: Workspace, only: str | None = None
+    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+        """Find every session of a workspace, or the one with the id `only`."""
+        unusable: list[UnusableConversationDirectory] = []
+        files = list(_iterate_session_files(ProjectDirectories(workspace), unusable))
+        if only is not None:
+            # The name of a file has at least the first 8 characters of the id.
+            start = only.removeprefix(ID_PREFIX)[:8]
+            named = [one for one in files if start in os.path.basename(one.path)]  # noqa: PTH119
+            found = self._collect_sessions(named, only, unusable)
+            if found:
+                return list(found.values()), unusable
+        return list(self._collect_sessions(files, only, unusable).values()), unusable
+
+    def list_watched_directories(self, workspace: Workspace) -> list[Path]:
+        """Return the directory of all projects, if it exists."""
+        directory = Path(find_gemini_directory(), "tmp")
+        return [directory] if directory.is_dir() else []
+
+    def load_conversation(self, info: ConversationInfo) -> Conversation:
+        """Load a conversation. Never raises; `problems` says what is wrong."""
+        replay = _replay_file(info)
+        builder, compactions = _build_turns(replay)
+        problems = [*replay.problems, *builder.problems]
+        if builder.more_problems:
+            noun = "problem" if builder.more_problems == 1 else "problems"
+            problems.append(f"{builder.more_problems} more {noun}")
+        return Conversation(
+            replace(info, events_count=builder.count, last_event_at=builder.last_time),
+            builder.turns,
+            compactions=compactions,
+            problems=problems,
+            model=builder.model,
+            leading=builder.leading,
+            more_problems=builder.more_problems,
+        )
+
+    def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
+        """Return `info` with `events_count` and `last_event_at`."""
+        if info.events_count is not None:
+            return info
+        conversation = self.load_conversation(info)
+        problem = info.problem or next(iter(conversation.problems), None)
+        return replace(conversation.info, problem=problem)
+
+    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
+        """Return what a conversation used, rewound turns included. Never raises."""
+        used: dict[str, int] = {}
+        messages = {
+            one.record["id"]: one for one in _replay_file(info).messages if one.kind == "message"
+        }
+        for message in messages.values():
+            tokens = message.record.get("tokens")
+            if type(tokens) is dict:
+                for name, value in tokens.items():
+                    if type(value) is int:
+                        used[name] = used.get(name, 0) + value
+        if not used:
+            return None
+        read = used.get("cached", 0)
+        return ConversationUsage(
+            input_tokens=max(0, used.get("input", 0) + used.get("tool", 0) - read),
+            output_tokens=used.get("output", 0) + used.get("thoughts", 0),
+            cache_read_tokens=read,
+            total_tokens=used.get("total", 0),
+        )
+
+    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+        """Return the command that continues a session; subagents cannot be continued."""
+        if info.parent is not None or info.working_directory is None:
+            return None
+        words = ("gemini", "--resume", info.id.removeprefix(ID_PREFIX))
+        return ResumeCommand(words, info.working_directory)
+
+    def _collect_sessions(
+        self,
+        files: list[_FoundFile],
+        only: str | None,
+        unusable: list[UnusableConversationDirectory],
+    ) -> dict[str, SessionFile]:
+        """Return the sessions by id; add files that cannot be used to `unusable`."""
+        found: dict[str, SessionFile] = {}
+        for path, project, directory, parent in files:
+            status = stat_session_file(path)
+            if status is None:
+                continue
+            try:
+                head = self._read_session_head(path, status)
+            except (WorkspaceError, ValueError) as error:
+                if only is None and project is not None:
+                    reason = getattr(error, "message", None) or str(error)
+                    unusable.append(UnusableConversationDirectory(Path(path), reason))
+                continue
+            owner = project or directory.get(head.project_hash)
+            conversation_id = _make_id(head.id)
+            if owner is None or (only is not None and conversation_id != only):
+                continue
+            session = SessionFile(
+                conversation_id,
+                self.name,
+                path,
+                status,
+                owner.project,
+                owner.path,
+                _read_facts,
+                parent=_make_id(parent) if parent else None,
+            )
+            other = found.get(conversation_id)
+            if other is not None:
+                newer, older = sorted((session, other), key=_get_age_key, reverse=True)
+                session = newer
+                # Gemini CLI itself copies a `.json` to a `.jsonl` when it resumes a session.
+                if older.path.endswith(".jsonl") or newer.path != f"{older.path}l":
+                    reason = f"it has the same id as {newer.path}"
+                    unusable.append(UnusableConversationDirectory(Path(older.path), reason))
+            found[conversation_id] = session
+        return found
+
+    def _read_session_head(self, path: str, status: os.stat_result) -> _SessionHead:
+        """Read which session a file is, which never changes once it is written."""
+        known = self._heads.get(path)
+        if known is not None and known[0] == status.st_ino:
+            return known[1]
+        head = _read_session_head(path)
+        self._heads[path] = (status.st_ino, head)
+        return head
+
+
+class _SessionHead(NamedTuple):
+    """What the beginning of a file says about its session."""
+
+    id: str
+    project_hash: str
+
+
+class _Owner(NamedTuple):
+    """A directory in which Gemini CLI ran, and the project to which it belongs."""
+
+    path: str
+    project: ProjectDirectory
+
+
+class _FoundFile(NamedTuple):
+    """A file of a session; `owner` is None if only the file says where it belongs."""
+
+    path: str
+    owner: _Owner | None
+    owners: dict[str, _Owner]
+    parent: str | None
+
+
+@dataclass(slots=True, eq=False)
+class _Message:
+    """A record of a session, in the order of the conversation.
+
+    `kind` is `message`, `unknown` or `compaction`; `last` is the last message that a compaction hides.
+    `is_undone` says that the message is not in the history any more, without having been rewound.
+    """
+
+    kind: str
+    record: dict[str, Any]
+    is_rewound: bool = False
+    is_undone: bool = False
+    last: _Message | None = None
+
+
+def find_gemini_directory() -> str:
+    """Return the directory of Gemini CLI: `.gemini` in `$GEMINI_CLI_HOME` or the user's home."""
+    home = os.environ.get("GEMINI_CLI_HOME") or os.path.expanduser("~")  # noqa: PTH111
+    return f"{home}/.gemini"
+
+
+def hash_project_path(path: str) -> str:
+    """Return the hash by which Gemini CLI names the directory of a project."""
+    return sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _iterate_session_files(
+    projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
+) -> Iterator[_FoundFile]:
+    home = find_gemini_directory()
+    owners: dict[str, _Owner] = {}
+    for project in projects.directories:
+        # Gemini CLI follows links before it hashes a path.
+        for path in (project.path, os.path.realpath(project.path)):
+            owners.setdefault(hash_project_path(path), _Owner(project.path, project))
+    paths_by_name = _read_project_registry(f"{home}/projects.json")
+    for directory in _list_directory(f"{home}/tmp", unusable):
+        name = directory.name
+        owner = owners.get(name)
+        if owner is None:
+            root = _read_project_root(directory.path) or paths_by_name.get(name)
+            found = projects.find_directory_of(root) if root else None
+            if root and found:
+                owner = _Owner(root, found)
+            elif root or _HASH.fullmatch(name):
+                continue
+        for entry in _list_directory(f"{directory.path}/chats", unusable):
+            if entry.name.endswith((".json", ".jsonl")):
+                yield _FoundFile(entry.path, owner, owners, None)
+            elif entry.is_dir():
+                # A subagent's session is in a directory with the id of the session that started it.
+                for one in _list_directory(entry.path, unusable):
+                    if one.name.endswith(".jsonl"):
+                        yield _FoundFile(one.path, owner, owners, entry.name)
+
+
+def _list_directory(
+    path: str, unusable: list[UnusableConversationDirectory]
+) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        unusable.append(UnusableConversationDirectory(Path(path), reason, True))
+        return []
+
+
+def _read_project_root(directory: str) -> str | None:
+    """Return the path that newer versions write into the directory of a project."""
+    try:
+        path = read_file(f"{directory}/.project_root", HEAD_BYTES).decode().strip()
+    except (WorkspaceError, ValueError):
+        return None
+    return path or None
+
+
+def _read_project_registry(path: str) -> dict[str, str]:
+    """Return the path of each project by the name of its directory."""
+    try:
+        value = orjson.loads(read_file(path, REGISTRY_BYTES_MAX))
+        projects = value["projects"]
+        return {name: path for path, name in projects.items() if type(name) is str}
+    except (WorkspaceError, *_ERRORS):
+        return {}
+
+
+def _read_session_head(path: str) -> _SessionHead:
+    """Read which session a file is; raises `WorkspaceError` or `ValueError`."""
+    with open_regular_file(path) as (file, size):
+        if not size:
+            raise ValueError("it is empty")
+        data = os.pread(file, HEAD_BYTES, 0)
+    if path.endswith(".jsonl"):
+        data = data.partition(b"\n")[0]
+    head = data.partition(b'"messages"')[0]
+    match, project = _SESSION_ID.search(head), _PROJECT_HASH.search(head)
+    if match is not None:
+        return _SessionHead(
+            match[1].decode("utf-8", "replace"), project[1].decode() if project else ""
+        )
+    metadata = _replay_path(path).metadata
+    if type(metadata.get("sessionId")) is not str or not metadata["sessionId"]:
+        raise ValueError("it does not say which session it is")
+    return _SessionHead(metadata["sessionId"], str(metadata.get("projectHash")))
+
+
+def _make_id(session_id: str) -> str:
+    return ID_PREFIX + re.sub(r"[^0-9A-Za-z._-]", "_", session_id)[:100]
+
+
+def _get_age_key(session: SessionFile) -> tuple[bool, int, str]:
+    return session.path.endswith(".jsonl"), session.status.st_mtime_ns, session.path
+
+
+def _read_facts(session: SessionFile) -> dict[str, Any]:
+    """Return the title and the creation time of a session."""
+    replay = _replay_path(session.path)
+    facts: dict[str, Any] = {}
+    if replay.problems:
+        facts["problem"] = replay.problems[0]
+    times = [
+        replay.metadata.get("startTime"),
+        *(one.record.get("timestamp") for one in replay.messages),
+    ]
+    created_at = next((time for one in times if (time := parse_timestamp(one))), None)
+    if created_at is not None:
+        facts["created_at"] = created_at
+    summary = replay.metadata.get("summary")
+    title = make_title_from_request(summary) if type(summary) is str else None
+    facts["title"] = title or make_title_from_request(_find_first_request(replay))
+    return facts
+
+
+def _find_first_request(replay: _Replay) -> str:
+    for message in replay.messages:
+        if message.record.get("type") == "user":
+            try:
+                text = _read_request(message.record)[0]
+            except _ERRORS:
+                continue
+            if text.strip() and not _INSTRUCTIONS.match(text) and not _SUMMARY.match(text):
+                return text
+    return ""
+
+
+class _Replay:
+    """The state of a session after the records so far."""
+
+    def __init__(self) -> None:
+        self.metadata: dict[str, Any] = {}
+        self.messages: list[_Message] = []
+        self.problems: list[str] = []
+        self._by_id: dict[str, _Message] = {}
+
+    def add_problem(self, problem: str) -> None:
+        """Record what cannot be read."""
+        self.problems.append(problem)
+
+    def apply_record(self, record: Any) -> None:
+        """Apply the next record of a log."""
+        if type(record) is not dict:
+            self.add_problem("a record is not an object")
+        elif type(record.get("$rewindTo")) is str:
+            self._rewind(record["$rewindTo"])
+        elif type(record.get("id")) is str:
+            self._add_message(record, len(self.messages))
+        elif type(record.get("$set")) is dict:
+            self._set_metadata(record["$set"])
+        elif "sessionId" in record:
+            self._set_metadata(record)
+        else:
+            self.messages.append(_Message("unknown", record))
+
+    def _set_metadata(self, values: dict[str, Any]) -> None:
+        self.metadata |= {name: value for name, value in values.items() if name != "messages"}
+        if type(values.get("messages")) is list:
+            self._set_history(values["messages"], values.get("lastUpdated"))
+
+    def _add_message(self, record: dict[str, Any], position: int) -> None:
+        """Add a message, or replace the one with its id."""
+        known = self._by_id.get(record["id"])
+        if known is not None and not known.is_rewound:
+            known.record, known.is_undone = record, False
+        else:
+            self._by_id[record["id"]] = message = _Message("message", record)
+            self.messages.insert(position, message)
+
+    def _rewind(self, message_id: str) -> None:
+        """Mark a message and all after it as rewound, or all messages if there is none with that id."""
+        target = self._by_id.get(message_id)
+        found = target is None
+        for message in self.messages:
+            found = found or message is target
+            message.is_rewound = message.is_rewound or found
+
+    def _set_history(self, records: list[Any], time: Any) -> None:
+        """Set what the model sees: after a compression, an undone request or shortened outputs.
+
+        Known messages stay as they are, because Gemini CLI shortens their outputs.
+        """
+        positions = {id(one): at for at, one in enumerate(self.messages)}
+        seen = [
+            one
+            for one in self.messages
+            if one.record.get("type") in {"user", "gemini"}
+            and not (one.is_rewound or one.is_undone)
+        ]
+        kept = set()
+        summary = None
+        position = len(self.messages)
+        for record in reversed(records):
+            if type(record) is not dict or type(record.get("id")) is not str:
+                self.messages.insert(position, _Message("unknown", {"message": record}))
+                continue
+            kept.add(record["id"])
+            known = self._by_id.get(record["id"])
+            if known is not None and not known.is_rewound:
+                position = positions.get(id(known), position)
+                known.is_undone = False
+            elif (text := _find_summary(record)) is not None:
+                summary = text
+            else:
+                self._add_message(record, position)
+        hidden = [one for one in seen if one.record.get("id") not in kept]
+        if summary is not None and hidden:
+            record = {"timestamp": time, "text": summary}
+            self.messages.append(_Message("compaction", record, last=hidden[-1]))
+        elif summary is None and hidden and hidden == seen[-len(hidden) :]:
+            for message in hidden:
+                message.is_undone = True
+
+
+def _find_summary(record: dict[str, Any]) -> str | None:
+    """Return the summary that a message of the user contains, None if it is another message."""
+    if record.get("type") != "user":
+        return None
+    try:
+        text = _read_parts(record.get("content")).text
+    except _ERRORS:
+        return None
+    return text if _SUMMARY.match(text) else None
+
+
+def _replay_file(info: ConversationInfo) -> _Replay:
+    """Read the file of a conversation. Never raises; `problems` says what is wrong."""
+    try:
+        return _replay_path(str(info.events_path))
+    except WorkspaceError as error:
+        replay = _Replay()
+        replay.add_problem(error.message)
+        return replay
+
+
+def _replay_path(path: str) -> _Replay:
+    """Read a file as far as it goes; raises `WorkspaceError`."""
+    replay = _Replay()
+    if path.endswith(".jsonl"):
+        with open_regular_file(path) as (file, _):
+            for number, record in enumerate(iterate_jsonl_records(file)):
+                if record.problem is not None:
+                    replay.add_problem(f"record {number} {record.problem}")
+                else:
+                    replay.apply_record(record.value)
+        return replay
+    data = read_file(path, MAX_EVENTS_BYTES)
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        replay.add_problem(f"it is not JSON: {error.msg}")
+        value = _recover_session(data.decode("utf-8", "replace"))
+    if type(value) is not dict:
+        replay.add_problem("it is not an object")
+        return replay
+    messages = value.pop("messages", [])
+    replay.apply_record({"$set": value})
+    if type(messages) is not list:
+        replay.add_problem("its messages are not a list")
+        messages = []
+    for message in messages:
+        if type(message) is dict and type(message.get("id")) is str:
+            replay.apply_record(message)
+        else:
+            replay.messages.append(_Message("unknown", {"message": message}))
+    return replay
+
+
+def _recover_session(text: str) -> dict[str, Any]:
+    """Return what can be read of a damaged or truncated object: the first values and the messages."""
+    from json import JSONDecoder, dumps, loads
+
+    decoder = JSONDecoder()
+    match = _MESSAGES.search(text)
+    value: dict[str, Any] = {}
+    for name, word in re.findall(
+        r'"(\w+)"\s*:\s*"([^"\\]*)"', text[: match.start() if match else 4096]
+    ):
+        value.setdefault(name, word)
+    messages = value["messages"] = []
+    if match is None:
+        return value
+    start = _FIRST_MESSAGE.match(text, match.end())
+    while start is not None:
+        position = start.end()
+        try:
+            message, position = decoder.raw_decode(text, position - 1)
+            # Unpaired surrogates can neither be stored nor printed.
+            whole = dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+            messages.append(loads(whole))
+        except (ValueError, RecursionError):
+            pass
+        start = _FIRST_MESSAGE.match(text, position)
+        if start is None and not _END.match(text, position):
+            start = _NEXT_MESSAGE.search(text, position)
+    return value
+
+
+def _build_turns(replay: _Replay) -> tuple[TurnBuilder, list[ConversationCompaction]]:
+    builder = TurnBuilder()
+    compactions = []
+    turns: dict[int, int] = {}
+    parser = _MessageParser(builder)
+    for message in replay.messages:
+        record = message.record
+        try:
+            if message.kind == "message":
+                parser.parse_message(message)
+            elif message.kind == "unknown":
+                builder.add_unknown_event("record", record)
+            elif last := turns.get(id(message.last)):
+                time = parse_timestamp(record["timestamp"])
+                compactions.append(ConversationCompaction(1, last, time, record["text"]))
+        except _ERRORS as error:
+            kind = record.get("type")
+            event = builder.add_unknown_event(kind if type(kind) is str else "record", record)
+            builder.add_event_problem(event, f"cannot be read: {error}")
+        turns[id(message)] = builder.turn_count
+        builder.count += 1
+    return builder, compactions
+
+
+class _MessageParser:
+    """Parses the messages of a session into turns."""
+
+    def __init__(self, builder: TurnBuilder) -> None:
+        self.builder = builder
+        self._has_answer = False
+        self._call_ids: set[str] = set()
+
+    def parse_message(self, message: _Message) -> None:
+        """Parse the next message; a value of the wrong type may raise any error."""
+        record = message.record
+        kind = record.get("type")
+        time = parse_timestamp(record.get("timestamp"))
+        if kind == "user":
+            self._parse_user_message(message, time)
+        elif kind == "gemini":
+            self._parse_model_message(record, time)
+        elif kind in _NOTICES:
+            text = _read_parts(record.get("content")).text
+            self.builder.add_event("message", f"[{kind}: {text}]", time, metadata={"notice": kind})
+        else:
+            self.builder.add_unknown_event(str(kind), record, time)
+
+    def _parse_user_message(self, message: _Message, time: datetime | None) -> None:
+        record = message.record
+        parts = _read_parts(record.get("content"))
+        if parts.responses and not parts.text:
+            # The history repeats the results that the calls have.
+            for response in parts.responses:
+                if response.get("id") in self.builder.open_call_ids:
+                    self._add_result(response["id"], [{"functionResponse": response}], None, time)
+                elif response.get("id") not in self._call_ids:
+                    self.builder.add_unknown_event("functionResponse", response, time)
+            return
+        if _INSTRUCTIONS.match(parts.text) or _SUMMARY.match(parts.text):
+            return
+        text, context = _read_request(record)
+        turn = self.builder.start_turn(time)
+        turn.is_rewound = message.is_rewound or message.is_undone
+        self._has_answer = False
+        metadata = {"context": context} if context else None
+        self.builder.add_event("chat_request", text, time, metadata=metadata)
+
+    def _parse_model_message(self, record: dict[str, Any], time: datetime | None) -> None:
+        parts = _read_parts(record.get("content"))
+        if parts.text in _ACKNOWLEDGEMENTS and not record.get("toolCalls"):
+            return
+        model = record.get("model")
+        if type(model) is str and model:
+            self.builder.set_model(model)
+            if self.builder.turns and not self._has_answer:
+                self.builder.turns[-1].model = model
+        self._has_answer = True
+        for thought in record.get("thoughts") or []:
+            texts = [thought.get("subject"), thought.get("description")]
+            text = "\n\n".join(
+                f"**{one}**" if not at else one for at, one in enumerate(texts) if one
+            )
+            self.builder.add_event(
+                "reasoning", text, parse_timestamp(thought.get("timestamp")) or time
+            )
+        for text in parts.thoughts:
+            self.builder.add_event("reasoning", text, time)
+        if parts.text.strip():
+            self.builder.add_event("message", parts.text, time)
+        calls = record.get("toolCalls") or []
+        ids = {call["id"] for call in calls if type(call.get("id")) is str}
+        for call in parts.calls:
+            if call.get("id") not in ids:
+                self._add_call(call.get("name"), call.get("args"), call.get("id"), time)
+        for number, call in enumerate(calls):
+            self._parse_call(call, f"{record['id']}.{number}", time)
+
+    def _parse_call(self, call: dict[str, Any], fallback: str, time: datetime | None) -> None:
+        call_id = call["id"] if type(call.get("id")) is str else fallback
+        time = parse_timestamp(call.get("timestamp")) or time
+        self._add_call(call.get("name"), call.get("args"), call_id, time)
+        if call.get("result") or call.get("resultDisplay") is not None:
+            is_error = call.get("status") in {"error", "cancelled"}
+            result = call.get("result") or call["resultDisplay"]
+            self._add_result(call_id, result, is_error, time)
+
+    def _add_call(self, name: Any, arguments: Any, call_id: Any, time: datetime | None) -> None:
+        if type(call_id) is str:
+            self._call_ids.add(call_id)
+        name = name if type(name) is str else None
+        call_id = call_id if type(call_id) is str else None
+        self.builder.add_call(name, arguments, call_id, time)
+
+    def _add_result(
+        self, call_id: str, result: Any, is_error: bool | None, time: datetime | None
+    ) -> None:
+        text, has_error = read_tool_result(result)
+        self.builder.add_result(
+            call_id, text, time, is_error=has_error if is_error is None else is_error or has_error
+        )
+
+
+class _Parts(NamedTuple):
+    """What the parts of a message contain; `text` has a line for each file."""
+
+    text: str
+    thoughts: list[str]
+    calls: list[dict[str, Any]]
+    responses: list[dict[str, Any]]
+
+
+def _read_parts(content: Any) -> _Parts:
+    parts = content if type(content) is list else [] if content is None else [content]
+    texts: list[str] = []
+    files: list[str] = []
+    found = _Parts("", [], [], [])
+    for part in parts:
+        if type(part) is str:
+            texts.append(part)
+        elif type(part.get("text")) is str:
+            (found.thoughts if part.get("thought") is True else texts).append(part["text"])
+        elif type(part.get("functionCall")) is dict:
+            found.calls.append(part["functionCall"])
+        elif type(part.get("functionResponse")) is dict:
+            found.responses.append(part["functionResponse"])
+        elif type(part.get("inlineData")) is dict or type(part.get("fileData")) is dict:
+            files.append(_describe_file(part.get("inlineData") or part["fileData"]))
+        elif part.keys() - {"thoughtSignature", "thought"}:
+            files.append(format_json(part))
+    # Parts are pieces of one text, which has its own line ends.
+    text = "".join(texts)
+    return found._replace(text="\n".join([*([text] if text else []), *files]))
+
+
+def _read_request(record: dict[str, Any]) -> tuple[str, str | None]:
+    """Return what a person typed, and what Gemini CLI sent instead, None if that is the same."""
+    sent = _read_parts(record.get("content")).text
+    shown = _read_parts(record.get("displayContent")).text
+    return (shown, sent) if shown and shown != sent else (sent, None)
+
+
+def _describe_file(data: dict[str, Any]) -> str:
+    """Return the line that stands for an image or another file."""
+    kind = data.get("mimeType")
+    kind = kind if type(kind) is str else "unknown type"
+    noun = "image" if kind.startswith("image/") else "file"
+    source = data.get("fileUri")
+    name = data.get("displayName") or (source if type(source) is str else "pasted")
+    if type(data.get("data")) is not str:
+        return f"[{noun}: {name}, {kind}]"
+    size = len(data["data"]) * 3 // 4 - data["data"][-2:].count("=")
+    return f"[{noun}: {name}, {kind}, {size:,} bytes]"
+
+
+def read_tool_result(result: Any) -> tuple[str, bool]:
+    """Return the text of a tool's result, and whether the tool failed."""
+    if type(result) is dict and "functionResponse" not in result and "text" not in result:
+        diff = result.get("fileDiff")
+        return (diff if type(diff) is str else format_json(result)), False
+    parts = _read_parts(result)
+    texts, is_error = [], False
+    for one in parts.responses:
+        response = one.get("response")
+        if type(response) is dict and "error" in response:
+            is_error = True
+            texts.append(_format_text(response["error"]))
+        elif type(response) is dict and "output" in response:
+            texts.append(_format_text(response["output"]))
+        else:
+            texts.append(_format_text(response))
+        if type(one.get("parts")) is list:
+            texts.append(_read_parts(one["parts"]).text)
+    if parts.text:
+        texts.append(parts.text)
+    return "\n".join(text for text in texts if text), is_error
+
+
+def _format_text(value: Any) -> str:
+    return value if type(value) is str else format_json(value)
