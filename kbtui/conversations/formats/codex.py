@@ -11,6 +11,8 @@ import mimetypes
 import os
 import re
 from collections import Counter
+from dataclasses import replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,6 +40,7 @@ from kbtui.conversations.models import (
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
+from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -179,8 +182,6 @@ class CodexFormat(JsonlConversationFormat):
 
     def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
         """Return `info` with `last_event_at`, which is in the last records."""
-        from dataclasses import replace
-
         if info.last_event_at is not None or info.events_path is None:
             return info
         try:
@@ -196,6 +197,14 @@ class CodexFormat(JsonlConversationFormat):
             if type(record) is dict and (time := parse_timestamp(record.get("timestamp"))):
                 return replace(info, last_event_at=time)
         return info
+
+    def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
+        """Return `info` with `events_count`, the number of records, and `last_event_at`."""
+        if info.events_count is not None:
+            return info
+        conversation = self.load_conversation(info)
+        problem = info.problem or next(iter(conversation.problems), None)
+        return replace(conversation.info, problem=problem)
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
         """Return the command that continues a live session."""
@@ -313,7 +322,10 @@ class CodexSessionFile(SessionFile):
     def signature(self) -> str:
         """A digest of the file's state and the name, which is in another file."""
         own = super().signature
-        return own if self.thread_name is None else f"{own}-{self.thread_name}"
+        if self.thread_name is None:
+            return own
+        name = self.thread_name.encode("utf-8", "surrogatepass")
+        return f"{own}-{blake2b(name, digest_size=8).hexdigest()}"
 
 
 class _SessionHead(NamedTuple):
@@ -816,7 +828,7 @@ def read_tool_output(output: Any) -> tuple[str, bool]:
     if type(output) is not str:
         if output is None:
             return "", is_error
-        return orjson.dumps(output, option=orjson.OPT_INDENT_2).decode(), is_error
+        return format_json(output), is_error
     if output.startswith("{"):
         try:
             value = orjson.loads(output)
@@ -881,9 +893,10 @@ def _read_content(content: Any) -> tuple[str, list[str]]:
             if not re.fullmatch(r"</?image\b[^>]*>", part["text"].strip()):
                 texts.append(part["text"])
         elif part.get("type") == "input_image":
-            images.append(_describe_image(part["image_url"]))
+            url = part["image_url"]
+            images.append(_describe_image(url["url"] if type(url) is dict else url))
         else:
-            texts.append(orjson.dumps(part).decode())
+            texts.append(format_json(part))
     return "\n".join(texts), images
 
 

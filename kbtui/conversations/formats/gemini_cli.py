@@ -212,7 +212,8 @@ class GeminiCliFormat(ConversationFormat):
         if known is not None and known[0] == status.st_ino:
             return known[1]
         head = _read_session_head(path)
-        self._heads[path] = (status.st_ino, head)
+        if head.project_hash:
+            self._heads[path] = (status.st_ino, head)
         return head
 
 
