@@ -671,6 +671,18 @@ def test_usage_is_summed_over_resets(codex: Path, workspace: Workspace) -> None:
     assert CodexFormat().read_usage(conversation.info) == expected
 
 
+def test_usage_of_a_fork_excludes_what_was_copied(codex: Path, workspace: Workspace) -> None:
+    session = Session(workspace.root, id=OTHER_UUID, forked_from_id=UUID)
+    session.add("session_meta", id=UUID, cwd="/elsewhere").ask("copied")
+    count(session, 100, 40, 10, 110)
+    for record in session.records:
+        record["timestamp"] = "2026-05-01T10:00:00.100Z"
+    count(session.ask("new"), 150, 60, 15, 165)
+    session.write(codex, OTHER_UUID)
+    (info,) = list_infos(workspace)
+    assert CodexFormat().read_usage(info) == ConversationUsage(30, 5, 20, None, 55)
+
+
 def test_usage_of_single_calls(codex: Path, workspace: Workspace) -> None:
     session = Session(workspace.root)
     count(session, 100, 40, 10, 110, last=True)

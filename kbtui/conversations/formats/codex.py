@@ -58,6 +58,8 @@ FIRST_REQUEST_BYTES = 8 << 20
 INDEX_BYTES_MAX = 32 << 20
 """The maximum number of bytes, from its end, of the file of names that is read."""
 TAIL_BYTES = 64 << 10
+COPY_SECONDS = 1.0
+"""How long copying a session to a fork takes at most, in seconds."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -504,6 +506,8 @@ class CodexParser(JsonlConversationParser):
         self._compaction_event_expected = False
         self._usage: dict[str, int] | None = None
         self._counters: dict[str, int] = {}
+        self._has_meta = False
+        self._forked_at: datetime | None = None
         if type(state.get("model")) is str:
             builder.model = state["model"]
 
@@ -555,7 +559,9 @@ class CodexParser(JsonlConversationParser):
         elif kind == "compacted":
             self._add_compaction(_text_or_none(payload.get("message")), time)
             self._compaction_event_expected = True
-        elif kind not in {"session_meta", "world_state", "state"}:
+        elif kind == "session_meta":
+            self._note_fork(payload, time)
+        elif kind not in {"world_state", "state"}:
             self.builder.add_unknown_event(kind, record, time)
 
     # Events of the screen.
@@ -572,7 +578,7 @@ class CodexParser(JsonlConversationParser):
         elif kind in {"agent_reasoning", "agent_reasoning_raw_content"}:
             self._add_reasoning(payload["text"], "event", time)
         elif kind == "token_count":
-            self._count_tokens(payload.get("info"))
+            self._count_tokens(payload.get("info"), self._is_copied(time))
         elif kind == "thread_name_updated":
             self.title = _text_or_none(payload.get("thread_name"))
         elif kind == "context_compacted":
@@ -642,18 +648,38 @@ class CodexParser(JsonlConversationParser):
         if last:
             self.compactions.append(ConversationCompaction(1, last, time, summary))
 
-    def _count_tokens(self, info: Any) -> None:
-        """Add the tokens of a call. The counter starts again when Codex resumes a session."""
+    def _note_fork(self, meta: dict[str, Any], time: datetime | None) -> None:
+        # A fork begins with a copy of the other session, including that one's first record.
+        if not self._has_meta and _is_id(meta.get("forked_from_id")):
+            self._forked_at = time
+        self._has_meta = True
+
+    def _is_copied(self, time: datetime | None) -> bool:
+        """Return whether a record is from the session of which this is a fork.
+
+        Codex copies the records at once, with the time of the fork; no call is as fast.
+        """
+        if self._forked_at is None or time is None:
+            return False
+        return (time - self._forked_at).total_seconds() < COPY_SECONDS
+
+    def _count_tokens(self, info: Any, is_copied: bool) -> None:
+        """Add the tokens of a call. The counter starts again when Codex resumes a session.
+
+        What was copied counts for the other session alone.
+        """
         if type(info) is not dict:
             return
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
         if type(total) is dict:
             counters = {name: value for name, value in total.items() if type(value) is int}
             used = self._usage or {}
-            if counters.get("total_tokens", 0) < self._counters.get("total_tokens", 0):
+            if is_copied:
+                used = {name: -value for name, value in counters.items()}
+            elif counters.get("total_tokens", 0) < self._counters.get("total_tokens", 0):
                 used = _add_counters(used, self._counters)
             self._usage, self._counters = used, counters
-        elif type(last) is dict:
+        elif type(last) is dict and not is_copied:
             self._usage = _add_counters(self._usage or {}, last)
 
     # Items of the model's history.

@@ -447,7 +447,8 @@ class _Replay:
         seen = [
             one
             for one in self.messages
-            if one.record.get("type") in {"user", "gemini"}
+            if one.kind == "message"
+            and one.record.get("type") in ("user", "gemini")
             and not (one.is_rewound or one.is_undone)
         ]
         kept = set()
@@ -466,7 +467,7 @@ class _Replay:
                 summary = text
             else:
                 self._add_message(record, position)
-        hidden = [one for one in seen if one.record.get("id") not in kept]
+        hidden = [one for one in seen if one.record["id"] not in kept]
         if summary is not None and hidden:
             record = {"timestamp": time, "text": summary}
             self.messages.append(_Message("compaction", record, last=hidden[-1]))
