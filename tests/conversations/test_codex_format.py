@@ -410,6 +410,18 @@ def test_messages_that_nobody_typed(codex: Path, workspace: Workspace) -> None:
     assert "Injected" in conversation.unknown_events[0].text
 
 
+def test_what_a_person_typed_is_always_a_request(codex: Path, workspace: Workspace) -> None:
+    session = Session(workspace.root).ask("<environment_context> what is this?").reply("A tag.")
+    conversation = read(session, codex, workspace)
+    assert list_texts(conversation, "chat_request") == ["<environment_context> what is this?"]
+
+
+def test_directory_that_links_to_itself(codex: Path, workspace: Workspace) -> None:
+    Session(workspace.root).write(codex)
+    (codex / "sessions/2026/06").symlink_to(codex / "sessions")
+    assert [info.id for info in list_infos(workspace)] == [ID]
+
+
 def test_ide_context() -> None:
     text = (
         "# Context from my IDE setup:\n\n## Open tabs:\n- a\n\n## My request for Codex:\nFix\nit\n"

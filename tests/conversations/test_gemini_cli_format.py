@@ -526,6 +526,19 @@ def test_hostile_text_stays(chats: Path, workspace: Workspace) -> None:
     assert load(workspace).turns[0].events[0].text == text
 
 
+def test_half_characters(chats: Path, workspace: Workspace) -> None:
+    path = write_log(chats, user("a", "cut \ud83d"), gemini("b", "ok"))
+    conversation = load(workspace)
+    assert list_texts(conversation, "chat_request") == ["cut \ufffd"]
+    assert conversation.problems == []
+    path.rename(chats / "session-old.json")
+    whole = HEAD | {"messages": [user("a", "cut \ud83d")]}
+    (chats / "session-old.json").write_text(json.dumps(whole))
+    conversation = load(workspace)
+    assert list_texts(conversation, "chat_request") == ["cut \ufffd"]
+    assert conversation.problems == []
+
+
 def test_log_cut_anywhere(chats: Path, workspace: Workspace) -> None:
     path = write_log(chats, user("a", "one"), gemini("b", "1"), user("c", "two"))
     data = path.read_bytes()

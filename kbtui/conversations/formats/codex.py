@@ -58,6 +58,8 @@ FIRST_REQUEST_BYTES = 8 << 20
 INDEX_BYTES_MAX = 32 << 20
 """The maximum number of bytes, from its end, of the file of names that is read."""
 TAIL_BYTES = 64 << 10
+DATE_DEPTH = 3
+"""How deep the directories of years, months and days are."""
 COPY_SECONDS = 1.0
 """How long copying a session to a fork takes at most, in seconds."""
 
@@ -354,10 +356,10 @@ def _iterate_session_files(
 ) -> Iterator[tuple[str, bool]]:
     """Yield the path of every session, newest directory first, and whether it is archived."""
     for name, is_archived in _ROOTS:
-        pending = [f"{home}/{name}"]
+        pending = [(f"{home}/{name}", 0)]
         compressed = 0
         while pending:
-            directory = pending.pop()
+            directory, depth = pending.pop()
             try:
                 with os.scandir(directory) as listing:
                     entries = sorted(listing, key=lambda entry: entry.name)
@@ -372,8 +374,8 @@ def _iterate_session_files(
                     yield entry.path, is_archived
                 elif entry.name.endswith(".jsonl.zst"):
                     compressed += not os.path.exists(entry.path.removesuffix(".zst"))  # noqa: PTH110
-                elif entry.name.isdecimal() and entry.is_dir():
-                    pending.append(entry.path)
+                elif depth < DATE_DEPTH and entry.name.isdecimal() and entry.is_dir():
+                    pending.append((entry.path, depth + 1))
         if compressed:
             noun = "session is" if compressed == 1 else "sessions are"
             reason = f"{compressed} {noun} compressed, which kbtui cannot read"
@@ -887,12 +889,10 @@ def _open_envelope(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _is_typed(payload: dict[str, Any]) -> bool:
     """Return whether an event `user_message` is what a person typed."""
-    if payload.get("kind") not in (None, "plain"):
-        return False
-    message = payload["message"]
-    if type(message) is not str:
+    if type(payload["message"]) is not str:
         raise TypeError("the message is not a text")
-    return _is_request(message)
+    # Some versions also report their own messages, but they say so.
+    return payload.get("kind") not in ("environment_context", "user_instructions")
 
 
 def _is_request(text: str) -> bool:

@@ -26,7 +26,7 @@ from kbtui.conversations.formats.jp.json_reader import (
     open_regular_file,
     read_file,
 )
-from kbtui.conversations.formats.jsonl_format import iterate_jsonl_records
+from kbtui.conversations.formats.jsonl_format import iterate_jsonl_records, parse_agent_json
 from kbtui.conversations.formats.session_file import (
     SessionFile,
     make_title_from_request,
@@ -510,9 +510,9 @@ def _replay_path(path: str) -> _Replay:
         return replay
     data = read_file(path, MAX_EVENTS_BYTES)
     try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        replay.add_problem(f"it is not JSON: {error.msg}")
+        value = parse_agent_json(data)
+    except ValueError as error:
+        replay.add_problem(f"it is not JSON: {error}")
         value = _recover_session(data.decode("utf-8", "replace"))
     if type(value) is not dict:
         replay.add_problem("it is not an object")
@@ -532,7 +532,7 @@ def _replay_path(path: str) -> _Replay:
 
 def _recover_session(text: str) -> dict[str, Any]:
     """Return what can be read of a damaged or truncated object: the first values and the messages."""
-    from json import JSONDecoder, dumps, loads
+    from json import JSONDecoder, dumps
 
     decoder = JSONDecoder()
     match = _MESSAGES.search(text)
@@ -549,9 +549,8 @@ def _recover_session(text: str) -> dict[str, Any]:
         position = start.end()
         try:
             message, position = decoder.raw_decode(text, position - 1)
-            # Unpaired surrogates can neither be stored nor printed.
-            whole = dumps(message, ensure_ascii=False).encode("utf-8", "replace")
-            messages.append(loads(whole))
+            # This also replaces halves of characters.
+            messages.append(parse_agent_json(dumps(message).encode()))
         except (ValueError, RecursionError):
             pass
         start = _FIRST_MESSAGE.match(text, position)

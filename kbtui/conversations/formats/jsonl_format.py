@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,6 +41,9 @@ BLOCK_BYTES = 1 << 20
 BEGINNING_BYTES = 1 << 20
 PARTS_FROM = 128 << 10
 """The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
+
+
+_HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
 class JsonlRecord(NamedTuple):
@@ -99,14 +103,29 @@ def _make_too_long_record(start: int, end: int) -> JsonlRecord:
 def _parse_jsonl_line(start: int, line: bytes, line_end: bytes) -> JsonlRecord:
     end = start + len(line) + len(line_end)
     try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        try:
-            value = orjson.loads(line.decode("utf-8", "replace"))
-        except orjson.JSONDecodeError:
-            return JsonlRecord(start, end, line + line_end, None, f"is not JSON: {error.msg}")
-        return JsonlRecord(start, end, line + line_end, value)
+        value = parse_agent_json(line)
+    except ValueError as error:
+        return JsonlRecord(start, end, line + line_end, None, f"is not JSON: {error}")
     return JsonlRecord(start, end, line + line_end, value)
+
+
+def parse_agent_json(data: bytes) -> Any:
+    """Parse JSON that may have bytes that are not UTF-8, and characters that were cut in half.
+
+    Agents in JavaScript cut texts between the two halves of a character. What is damaged becomes a
+    replacement character. Raises `ValueError`.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        message = error.msg
+    from json import dumps, loads
+
+    try:
+        value = loads(data.decode("utf-8", "replace"))
+        return loads(_HALF_CHARACTER.sub("\ufffd", dumps(value, ensure_ascii=False)))
+    except (ValueError, RecursionError):
+        raise ValueError(message) from None
 
 
 class JsonlConversationParser:
