@@ -161,7 +161,7 @@ def test_real_session(
     assert all(result.request and result.request.result is result for result in results)
     assert sum(result.is_error for result in results) == failed
     reasoning = list_texts(conversation, "reasoning")
-    assert len(reasoning) == 17 if sample is SHORT else 57
+    assert len(reasoning) == (17 if sample is SHORT else 57)
     usage = formats.read_usage(info)
     assert usage is not None
     assert usage.total_tokens == total
