@@ -1,4 +1,4 @@
-"""kbtui: browse, search and read what a JP workspace knows and remembers.
+"""kbtui: browse, search and read what a workspace knows and remembers.
 
 The public Python API is `open_workspace` and, for coroutines, `create_memory_client`, with the
 classes and errors that they use. Each name is imported on first use, so that `import kbtui` takes

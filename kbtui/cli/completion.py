@@ -168,8 +168,9 @@ def list_conversation_id_completions(path: str | None, topic_name: str, current:
 
 def list_source_name_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     from kbtui.workspace.jp_config import load_config_file
+    from kbtui.workspace.paths import SOURCES_FILE
 
-    file = _find_workspace(path).jp_directory / "kb-sources.toml"
+    file = _find_workspace(path).config_directory / SOURCES_FILE
     found = load_config_file(file).get("source") if file.exists() else None
     return [(name, "") for name in found] if isinstance(found, dict) else []
 

@@ -87,6 +87,7 @@ def run_paths_command(args: Namespace) -> int:
     else:
         places = {
             "workspace": workspace.root,
+            "configuration": workspace.config_directory,
             "user_local": workspace.jp_user_directory,
             "index": workspace.cache_dir,
             "journal": workspace.data_dir,

@@ -53,7 +53,7 @@ def run_topics_command(args: Namespace) -> int:
     if topics or fragments:
         return 0
     if not args.json:
-        print_to_stderr("no topics are configured; declare one in .jp/kb.toml as [kb.topic.ID]")
+        print_to_stderr(f"no topics are configured; {knowledge.hint_to_declare_topic}")
     return 2 if knowledge.problems else 1
 
 

@@ -239,7 +239,7 @@ def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
 
 def _format_command_overview() -> str:
     lines = [
-        "kbtui: browse, search and read what a JP workspace knows and remembers",
+        "kbtui: browse, search and read what a workspace knows and remembers",
         "",
         "usage: kbtui [-w PATH] [COMMAND] [ARGUMENTS]",
         "",

@@ -47,14 +47,16 @@ def format_man_page() -> str:
         f'.TH KBTUI 1 "" "kbtui {__version__}" "User Commands"',
         ".ad l",
         ".SH NAME",
-        r"kbtui \- browse, search and read what a JP workspace knows and remembers",
+        r"kbtui \- browse, search and read what a workspace knows and remembers",
         ".SH SYNOPSIS",
         r".B kbtui",
         r"[\fB\-w\fR \fIPATH\fR] [\fICOMMAND\fR] [\fIARGUMENTS\fR]",
         ".SH DESCRIPTION",
         *_format_man_paragraphs(
             "Without a command, kbtui opens the nearest workspace: the directory at or above "
-            "the current one that contains a directory named .jp. `kbtui demo` opens an example, "
+            "the current one that contains a directory named .jp or .kbtui. Without such a directory, "
+            "it opens the Git repository around the current directory, else the current directory. "
+            "`kbtui demo` opens an example, "
             "which has the user guide as its first topic.\n\nResults go to standard output, "
             "everything else to standard error."
         ),

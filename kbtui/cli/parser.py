@@ -42,7 +42,7 @@ class CommandParser(argparse.ArgumentParser):
             "--workspace",
             metavar="PATH",
             default=argparse.SUPPRESS,
-            help="the workspace (default: the nearest one)",
+            help="the workspace (default: the one around the current directory)",
         )
 
     def error(self, message: str) -> NoReturn:

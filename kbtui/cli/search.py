@@ -101,8 +101,9 @@ def _search_with_running_engine(
     from kbtui.workspace import paths
 
     try:
-        root = paths.find_workspace_root(os.path.realpath(start or os.getcwd()))  # noqa: PTH109
-        if root is None or not os.access(f"{root}/.jp", os.R_OK | os.X_OK):
+        here = os.path.realpath(start or os.getcwd(), strict=True)  # noqa: PTH109
+        root = paths.find_workspace_root(here)
+        if not paths.is_config_readable(root):
             return None
         place = paths.make_engine_socket_path(root)
         folder = os.lstat(os.path.dirname(place))  # noqa: PTH120

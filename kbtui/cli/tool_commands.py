@@ -13,6 +13,7 @@ from kbtui.cli.output import (
     print_text_or_json,
     print_to_stderr,
 )
+from kbtui.errors import WorkspaceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,9 +47,19 @@ def run_tools_command(args: Namespace) -> int:
     if args.action == "install":
         from kbtui.assistant.jp_tool_installer import plan_tool_installation
 
+        _check_is_jp_workspace(library.workspace)
         changes = plan_tool_installation(library.workspace, library.load_knowledge())
         return _install_tools(library.workspace, changes, yes=args.yes, as_json=args.json)
     return _uninstall_tools(library.workspace, as_json=args.json)
+
+
+def _check_is_jp_workspace(workspace: Workspace) -> None:
+    if not workspace.is_jp_workspace:
+        raise WorkspaceError(
+            "no JP workspace here: there is no .jp directory to install the tools in",
+            where=str(workspace.root),
+            hint="create one with `jp init`; other assistants can start `kbtui mcp`",
+        )
 
 
 def _print_tool_schemas(tools: list[ToolDefinition], *, as_json: bool) -> int:

@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbtui.workspace import paths
+
 if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
@@ -25,11 +27,13 @@ class ProjectDirectories:
     """The directories whose conversations belong to one workspace.
 
     They are the workspace itself and the same directory in the other worktrees of its Git repository.
-    A directory inside that has a `.jp` of its own is another workspace.
+    A directory inside that has a configuration of its own is another workspace. If the workspace is a
+    repository without a configuration, so is a repository inside.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         root = str(workspace.root)
+        self._excludes_repositories = not paths.contains_configuration(root) and is_git_root(root)
         worktrees = find_other_worktrees(root)
         self.directories = [
             ProjectDirectory(root, None),
@@ -49,7 +53,9 @@ class ProjectDirectories:
             return None
         found = max(containing, key=lambda one: len(one.path))
         while path != found.path:
-            if os.path.isdir(f"{path}/.jp"):  # noqa: PTH112
+            if paths.contains_configuration(path):
+                return None
+            if self._excludes_repositories and is_git_root(path):
                 return None
             path = os.path.dirname(path)  # noqa: PTH120
         return found
@@ -88,10 +94,15 @@ def find_repository_root(directory: str) -> str | None:
     return _find_git_root(directory)
 
 
+def is_git_root(directory: str) -> bool:
+    """Return whether a directory is the root of a Git repository or worktree."""
+    return os.path.exists(f"{directory}/.git")  # noqa: PTH110
+
+
 def _find_git_root(directory: str) -> str | None:
     below = ""
     while directory != below:
-        if os.path.exists(f"{directory}/.git"):  # noqa: PTH110
+        if is_git_root(directory):
             return directory
         directory, below = os.path.dirname(directory), directory  # noqa: PTH120
     return None

@@ -241,13 +241,14 @@ class FileWatcher:
             os.eventfd_write(self._alarm, 1)
 
     def _find_directories_to_watch(self) -> list[Path]:
-        """Return the directories to watch: JP's own, the topics', and the targets of links.
+        """Return the directories to watch: of the configuration, JP, topics, agents; targets of links.
 
         No directory in the list is inside another one.
         """
         root = self._workspace.root
         # A topic directory outside the workspace must not be read.
-        wanted = [self._workspace.jp_directory]
+        # Both are watched: if a `.jp` appears, it replaces `.kbtui` as the place of the configuration.
+        wanted = [self._workspace.jp_directory, self._workspace.kbtui_directory]
         wanted += [path for path in self._topics if _resolve_path_links(path).is_relative_to(root)]
         if self._workspace.jp_user_directory:
             wanted.append(self._workspace.jp_user_directory / "conversations")

@@ -18,7 +18,7 @@ from kbtui.knowledge.subject_visibility import (
     find_topic_directory,
     resolve_topic_slugs,
 )
-from kbtui.workspace.paths import format_path_relative_to_root
+from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -207,7 +207,7 @@ def build_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]:
 
 def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None] | None:
     """Return what is wrong with a value of `subjects`, and a hint; None if it is valid."""
-    path_hint = "a path such as .jp/kb/project"
+    path_hint = "a path such as docs/project"
     if not subjects:
         hint = 'add subjects = "DIRECTORY", relative to the root'
         return "missing: the topic has no directory", hint
@@ -266,6 +266,7 @@ def load_knowledge(
             format_path_relative_to_root(workspace.root, Path(error.where)) if error.where else None
         )
         problems.append(KnowledgeProblem(error.message, where=place, hint=error.hint))
+    problems += find_superseded_file_problems(workspace, TOPICS_FILE)
     assigned: dict[str, str] = {}
     for value in cfg:
         if "=" in value:
@@ -286,6 +287,21 @@ def load_knowledge(
     for value in knowledge:
         apply_preload_option(topics, value)
     return KnowledgeBase(workspace, topics, problems + declared.problems, found.files)
+
+
+def find_superseded_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
+    """Return the problem that the file `name` in `.kbtui` is not read because there is a `.jp`."""
+    path = workspace.find_superseded_config_file(name)
+    if path is None:
+        return []
+    target = workspace.format_config_path(name)
+    return [
+        KnowledgeProblem(
+            "not read, because this is a JP workspace now",
+            where=format_path_relative_to_root(workspace.root, path),
+            hint=f"move what you need to {target}, then delete the file",
+        )
+    ]
 
 
 def parse_ref_in_workspace(workspace: Workspace, text: str) -> Ref:
@@ -327,6 +343,11 @@ class KnowledgeBase:
         for topic in topics.values():
             if topic.enable and (problem := find_topic_directory(self._root, topic)[1]):
                 self._add_problems([problem])
+
+    @property
+    def hint_to_declare_topic(self) -> str:
+        """What to do if there is no topic."""
+        return f"declare one in {self.workspace.format_config_path(TOPICS_FILE)} as [kb.topic.ID]"
 
     def list_subjects(self, topic: str) -> list[Subject]:
         """Return a topic's subjects sorted by slug, with hidden and disabled ones; raises `NothingFound`."""

@@ -76,7 +76,7 @@ def get_named_or_only_topic(knowledge: KnowledgeBase, name: str | None) -> Topic
     if len(topics) == 1:
         return topics[0]
     known = ", ".join(topic.id for topic in topics)
-    hint = f"topics: {known}" if known else "declare one in .jp/kb.toml as [kb.topic.ID]"
+    hint = f"topics: {known}" if known else knowledge.hint_to_declare_topic
     raise UsageError("choose a topic", where="--topic", hint=hint)
 
 

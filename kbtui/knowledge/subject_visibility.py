@@ -238,7 +238,7 @@ def apply_mark_to_topic(
     raise UsageError(
         f"{slug} matches the pattern {pattern!r} in `{field}`",
         where=f"kb.topic.{topic.id}.{field}",
-        hint="change that pattern in .jp/kb.toml",
+        hint="change that pattern in kb.toml",
     )
 
 

@@ -1,4 +1,4 @@
-"""Edits `.jp/kb.toml` and `.jp/kb-sources.toml`, keeping their comments and order."""
+"""Edits `kb.toml` and `kb-sources.toml`, keeping their comments and order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.files import parse_toml, read_regular_file, write_file_atomically
-from kbtui.knowledge.knowledge_loader import TOPIC_FIELDS, KnowledgeBase, load_knowledge
+from kbtui.knowledge.knowledge_loader import (
+    TOPIC_FIELDS,
+    KnowledgeBase,
+    load_knowledge,
+)
+from kbtui.workspace.paths import KBTUI_DIRECTORY, TOPICS_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -176,15 +181,19 @@ class TomlFileChange:
         return self.old == self.new
 
     @property
+    def name(self) -> str:
+        """The path as messages show it: relative to the workspace's root."""
+        return f"{self.path.parent.name}/{self.path.name}"
+
+    @property
     def diff(self) -> str:
         """The change as a unified diff, empty if there is none."""
         from difflib import unified_diff
 
-        name = f".jp/{self.path.name}"
         before = (self.old or "").splitlines(keepends=True)
         after = (self.new or "").splitlines(keepends=True)
-        source = name if self.old is not None else "/dev/null"
-        target = name if self.new is not None else "/dev/null"
+        source = self.name if self.old is not None else "/dev/null"
+        target = self.name if self.new is not None else "/dev/null"
         lines = unified_diff(before, after, source, target)
         return "".join(
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
@@ -195,7 +204,7 @@ class TomlFileChange:
 def propose_preload_or_disable_marks(
     knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableMark]
 ) -> TomlFileChange:
-    """Return the change to `.jp/kb.toml` that applies marks; options such as `-k` are ignored.
+    """Return the change to `kb.toml` that applies marks; options such as `-k` are ignored.
 
     Raises `NothingFound`, `UsageError` or `ConfigError` if a mark cannot be applied.
     """
@@ -207,7 +216,7 @@ def propose_preload_or_disable_marks(
 
 
 def propose_topic_declaration(knowledge: KnowledgeBase, topic: Topic) -> TomlFileChange:
-    """Return the change to `.jp/kb.toml` that declares a topic; raises `UsageError` or `ConfigError`."""
+    """Return the change to `kb.toml` that declares a topic; raises `UsageError` or `ConfigError`."""
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("the topic already exists", where=topic.id)
     return _make_topic_toml_change(knowledge, {topic.id: (type(topic)(topic.id, ""), topic)})
@@ -216,7 +225,7 @@ def propose_topic_declaration(knowledge: KnowledgeBase, topic: Topic) -> TomlFil
 def _make_topic_toml_change(
     knowledge: KnowledgeBase, topics: dict[str, tuple[Topic, Topic]]
 ) -> TomlFileChange:
-    """Return the change to `.jp/kb.toml` that turns the first topic of each pair into the second."""
+    """Return the change to `kb.toml` that turns the first topic of each pair into the second."""
     edits: dict[str, dict[str, Any] | None] = {}
     for name, (before, after) in topics.items():
         changed = [key for key in TOPIC_FIELDS if getattr(before, key) != getattr(after, key)]
@@ -226,14 +235,17 @@ def _make_topic_toml_change(
                 key: list(value) if isinstance(value, tuple) else value
                 for key, value in values.items()
             }
-    path = knowledge.workspace.jp_directory / "kb.toml"
+    path = knowledge.workspace.config_directory / TOPICS_FILE
     old = read_toml_text(path)
     new = edit_toml_tables(old, ["kb", "topic"], edits, path) if edits else old
     return TomlFileChange(path, old, new)
 
 
 def apply_toml_change(change: TomlFileChange) -> None:
-    """Write a change in one step; raises `KbtuiError` if another program has changed the file since."""
+    """Write a change in one step; raises `KbtuiError` if another program has changed the file since.
+
+    Creates kbtui's own directory `.kbtui` with its first file, and removes it with its last one.
+    """
     if read_toml_text(change.path) != change.old:
         raise KbtuiError(
             "the file was changed by another program; nothing was written",
@@ -243,9 +255,16 @@ def apply_toml_change(change: TomlFileChange) -> None:
     if change.has_no_changes:
         return
     try:
+        directory = change.path.parent
+        is_own_directory = directory.name == KBTUI_DIRECTORY
         if change.new is None:
             change.path.unlink()
+            if is_own_directory:
+                with suppress(OSError):
+                    directory.rmdir()
         else:
+            if is_own_directory:
+                directory.mkdir(exist_ok=True)
             write_file_atomically(change.path, change.new.encode("utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)

@@ -152,11 +152,15 @@ def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.workspace import paths
 
     workspace = library.workspace
-    if not workspace.jp_directory.is_dir():
+    if not workspace.root.is_dir():
         yield "wrong", f"{workspace.root} was moved or deleted"
         return
-    yield "ok", str(workspace.root)
-    if workspace.id is None:
+    if not workspace.is_jp_workspace:
+        config = f"topics and sources are declared in {workspace.kbtui_directory.name}"
+        yield "ok", f"{workspace.root}, no JP workspace; {config}"
+    else:
+        yield "ok", str(workspace.root)
+    if workspace.is_jp_workspace and workspace.id is None:
         text = "so conversations in JP's user directory are not found"
         yield "note", f".jp/.id is missing or invalid, {text}"
     directories = {

@@ -45,7 +45,7 @@ UPDATE_SECONDS = 10.0
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
-    """Open the workspace at or above `path` (default: the current directory).
+    """Open the workspace around `path` (default: the current directory).
 
     Reads only the settings. Raises `WorkspaceError` or `ConfigError`.
     """
@@ -110,6 +110,13 @@ class Library(ReferenceReader):
         return conversation_repository.get_conversation_format(
             info
         ).read_conversation_tools_and_models(info)
+
+    def list_agents_except_jp(self) -> list[str]:
+        """Return the names of the other agents whose conversations the settings choose."""
+        from kbtui.conversations import conversation_repository
+
+        formats = conversation_repository.list_enabled_formats()
+        return [one.label for one in formats if one.name != "jp"]
 
     def find_conversation(self, conversation: str) -> ConversationInfo:
         """Return a conversation's metadata, without its events; raises `NothingFound`."""

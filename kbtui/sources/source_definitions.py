@@ -1,4 +1,4 @@
-"""Reads, edits and approves the sources that `.jp/kb-sources.toml` declares."""
+"""Reads, edits and approves the sources that `kb-sources.toml` declares."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
+from kbtui.knowledge.knowledge_loader import find_superseded_file_problems
 from kbtui.knowledge.models import KnowledgeProblem
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
@@ -19,6 +20,7 @@ from kbtui.knowledge.toml_config_editor import (
     edit_toml_tables,
     read_toml_text,
 )
+from kbtui.workspace.paths import SOURCES_FILE
 
 if TYPE_CHECKING:
     from kbtui.userdata import UserData
@@ -30,7 +32,7 @@ SourceKind = Literal["url_crawl", "file_upload", "mcp"]
 
 @dataclass(frozen=True)
 class SourceDefinition:
-    """One `[source.NAME]` table of `.jp/kb-sources.toml`; `name` is also its directory in the topic.
+    """One `[source.NAME]` table of `kb-sources.toml`; `name` is also its directory in the topic.
 
     `depth` is how many links a crawl may follow from `url`. The hosts in `allow_hosts` may be in a
     private network. `file` is a file or a directory. `server` is the command of an MCP server, and `env`
@@ -143,19 +145,21 @@ class SourceDefinitions:
 
 def get_sources_file_path(workspace: Workspace) -> Path:
     """Return the path of the file that declares the sources; kbtui owns and writes it."""
-    return workspace.jp_directory / "kb-sources.toml"
+    return workspace.config_directory / SOURCES_FILE
 
 
 def load_source_definitions(workspace: Workspace) -> SourceDefinitions:
     """Read the sources; mistakes in the file are returned as problems, not raised."""
     from kbtui.workspace.jp_config import load_config_file
 
-    found = SourceDefinitions()
+    found = SourceDefinitions(problems=find_superseded_file_problems(workspace, SOURCES_FILE))
     path = get_sources_file_path(workspace)
 
     def add_problem(message: str, key: str | None = None, hint: str | None = None) -> None:
         found.problems.append(
-            KnowledgeProblem(message, where=f".jp/{path.name}", key=key, hint=hint)
+            KnowledgeProblem(
+                message, where=workspace.format_config_path(path.name), key=key, hint=hint
+            )
         )
 
     if not path.is_symlink() and not path.exists():

@@ -32,7 +32,7 @@ from kbtui.sources.source_document_directory import (
 )
 from kbtui.userdata import UserData
 from kbtui.userdata.user_data_store import SkippedDocument, SourceRunRecord
-from kbtui.workspace.paths import make_private_directory
+from kbtui.workspace.paths import SOURCES_FILE, make_private_directory
 from kbtui.workspace.settings import load_settings
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def run_source(
     if find_source_approval_time(workspace, userdata, source) is None:
         raise SourceNotApproved(
             "the source is not approved, or has changed since its approval",
-            where=f".jp/kb-sources.toml: source.{name}",
+            where=f"{workspace.format_config_path(SOURCES_FILE)}: source.{name}",
             hint=f"review it with `kbtui source approve {name}`",
         )
     with lock_source(workspace, name):

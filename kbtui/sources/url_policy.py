@@ -99,7 +99,7 @@ def make_private_host_error(host: str, address: str | None = None) -> ConfigErro
     return ConfigError(
         f"the host {host}{leads} is in a private or loopback network",
         hint=f"if this is intended, allow the host with --allow-host {normalize_host_name(host)} of "
-        "`kbtui source`, or with allow_hosts in .jp/kb-sources.toml",
+        "`kbtui source`, or with allow_hosts in kb-sources.toml",
     )
 
 

@@ -163,7 +163,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("learn", "space,l", "pre-load", "Pre-load the subject, or stop pre-loading it.", 9, action="mark_subject('learned')"),
         define_command("disable", "x", "disable", "Disable the subject, or enable it again.", 8, action="mark_subject('disabled')"),
         define_command("switch", "e", "topic on/off", "Switch the topic on or off.", 5, action="toggle_topic"),
-        define_command("write", "w", "write", "Review the changes; press again to write them to .jp/kb.toml.", 10, action="review_or_write_marks"),
+        define_command("write", "w", "write", "Review the changes; press again to write them to kb.toml.", 10, action="review_or_write_marks"),
         define_command("undo", "u", "undo", "Undo the last write.", 4, needs="written", action="undo_written_change"),
         define_command("drop", "U", "discard", "Discard all changes that are not written yet.", 3, needs="marks", action="discard_marks"),
         define_command("try", "slash", "try pattern", "Try a pattern: TOPIC/GLOB, such as rfd/03*.", 7, action="focus_pattern_input"),

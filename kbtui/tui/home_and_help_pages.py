@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Facts = list[tuple[str, Spans]]
 
 FIRST_TOPIC = """\
-A topic is a directory of text files. `.jp/kb.toml` declares it, in a few lines:
+A topic is a directory of text files. `{file}` declares it, in a few lines:
 
 ```toml
 [kb.topic.project]
@@ -91,6 +91,9 @@ def build_home_document(
     if contents is None:
         blocks.append(_make_paragraph("loading", "Reading the workspace …", "dim", above=1))
         return ReaderDocument("home", "Home", blocks)
+    if not contents.is_jp_workspace:
+        about = _describe_project_without_jp(contents)
+        blocks.insert(1, _make_paragraph("without-jp", about, "dim"))
     if contents.listings:
         blocks += _make_topic_blocks(contents)
     else:
@@ -98,6 +101,14 @@ def build_home_document(
     blocks += _make_conversation_blocks(contents, now)
     blocks += _make_problem_blocks([*contents.failures, *contents.problems, *notices])
     return ReaderDocument("home", "Home", blocks)
+
+
+def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
+    """Return a sentence that says what is shown of a project that is no JP workspace."""
+    shown = "No JP workspace here. kbtui shows the topics that you declare"
+    if not contents.agents:
+        return f"{shown}."
+    return f"{shown} and the sessions of other agents: {', '.join(contents.agents)}."
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
@@ -136,7 +147,10 @@ def _make_missing_topics_blocks(contents: LibrarySnapshot, key: str) -> list[Doc
     if _has_unreadable_topics(contents):
         heading = _make_heading("topics", "No topic can be read")
         return [heading, _make_paragraph("why", UNREADABLE_TOPICS, "dim")]
-    blocks = [_make_heading("topics", "No topics yet"), MarkdownBlock("first", FIRST_TOPIC)]
+    blocks = [
+        _make_heading("topics", "No topics yet"),
+        MarkdownBlock("first", FIRST_TOPIC.format(file=contents.topics_file)),
+    ]
     if key:
         offer: Spans = [("Press ", ""), (key, "key"), (" to create it (shows the file first).", "")]
         blocks.append(ParagraphBlock("offer", offer, above=1))
@@ -146,6 +160,12 @@ def _make_missing_topics_blocks(contents: LibrarySnapshot, key: str) -> list[Doc
 def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[DocumentBlock]:
     if not contents.conversations:
         hint = "They appear after your first `jp query`."
+        if not contents.is_jp_workspace:
+            hint = (
+                "They appear after your first session with one of these agents in this directory."
+            )
+            if not contents.agents:
+                hint = "The setting `conversations.agents` chooses no agent but JP."
         heading = _make_heading("talks", "No conversations yet")
         return [heading, _make_paragraph("no-talks", hint, "dim")]
     count = format_counted_noun(len(contents.conversations), "conversation")

@@ -7,9 +7,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError
+from kbtui.workspace.paths import TOPICS_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from kbtui.conversations.models import (
@@ -67,6 +68,11 @@ class LibrarySnapshot:
     """(Topic, slug) -> why the subject cannot be read, for the unreadable subjects found so far."""
     unchecked: int = 0
     """How many subjects have not been checked for readability yet."""
+    is_jp_workspace: bool = True
+    topics_file: str = ""
+    """The file that declares topics, relative to the workspace."""
+    agents: Sequence[str] = ()
+    """The names of the agents other than JP whose conversations are listed."""
 
     @property
     def has_unread_details(self) -> bool:
@@ -129,12 +135,24 @@ class LibrarySnapshotReader:
         except (KbtuiError, OSError) as error:
             failures.append(f"topics: {error}")
         conversations: list[ConversationInfo] = []
+        agents: list[str] = []
         try:
+            agents = self._library.list_agents_except_jp()
             conversations = self._library.list_conversations_without_counts(self._infos)
             self._infos = {info.id: info for info in conversations}
         except (KbtuiError, OSError) as error:
             failures.append(f"conversations: {error}")
-        return self._add_known_details(LibrarySnapshot(listings, conversations, problems, failures))
+        workspace = self._library.workspace
+        snapshot = LibrarySnapshot(
+            listings,
+            conversations,
+            problems,
+            failures,
+            is_jp_workspace=workspace.is_jp_workspace,
+            topics_file=workspace.format_config_path(TOPICS_FILE),
+            agents=agents,
+        )
+        return self._add_known_details(snapshot)
 
     def read_snapshot_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
         """Return the snapshot with more details, as many as can be read in `READ_SECONDS`."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, UsageError
 from kbtui.files import parse_toml, read_regular_file
-from kbtui.workspace.paths import get_jp_config_home
+from kbtui.workspace.paths import TOPICS_FILE, get_jp_config_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,19 +63,20 @@ class ConfigLayerList:
 
 
 def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayerList:
-    """Return the workspace's layers: those of JP, then `.jp/kb.toml`.
+    """Return the workspace's layers: those of JP if it is a JP workspace, then `kb.toml`.
 
     `.jp.{ext}` files are searched from the root down to `cwd`, by default the current directory. A
     `cwd` outside the workspace is ignored. Never raises; errors are in `ConfigLayerList.errors`.
     """
     found = ConfigLayerList()
-    for stem in _list_layer_paths_without_extension(workspace, cwd):
+    stems = _list_layer_paths_without_extension(workspace, cwd) if workspace.is_jp_workspace else ()
+    for stem in stems:
         path = _find_config_layer_file(stem, found.files)
         if path is not None:
             _load_config_layer(path, found)
         if not found.inherit:
             break
-    kb = workspace.jp_directory / "kb.toml"
+    kb = workspace.config_directory / TOPICS_FILE
     found.files.append(kb)
     if _does_path_exist(kb):
         _load_config_layer(kb, found)

@@ -156,14 +156,48 @@ def _normalize_path(path: str) -> str:
     return ("/" if path.startswith("/") else "") + "/".join(steps)
 
 
-def find_workspace_root(start: str) -> str | None:
-    """Return the nearest directory at or above the real path `start` that contains `.jp`, or None."""
+JP_DIRECTORY = ".jp"
+"""The directory that makes a directory a JP workspace; kbtui's configuration is in it, too."""
+KBTUI_DIRECTORY = ".kbtui"
+"""The directory of kbtui's configuration where there is no `.jp`."""
+TOPICS_FILE, SOURCES_FILE = "kb.toml", "kb-sources.toml"
+"""The names of the files that declare topics and sources."""
+
+
+def find_workspace_root(start: str) -> str:
+    """Return the root of the workspace around the real path `start`, which exists.
+
+    It is the nearest directory at or above that contains `.jp` or `.kbtui`; if there is none, the root
+    of the Git repository or worktree; outside of a repository, the directory itself.
+    """
+    if not os.path.isdir(start):  # noqa: PTH112
+        start = os.path.dirname(start)  # noqa: PTH120
+    git_root = None
     folder, below = start, ""
     while folder != below:
-        if os.path.isdir(os.path.join(folder, ".jp")):  # noqa: PTH112, PTH118
+        if contains_configuration(folder):
             return folder
+        if git_root is None and os.path.exists(os.path.join(folder, ".git")):  # noqa: PTH110, PTH118
+            git_root = folder
         folder, below = os.path.dirname(folder), folder  # noqa: PTH120
-    return None
+    return git_root or start
+
+
+def contains_configuration(folder: str) -> bool:
+    """Return whether a directory contains `.jp` or `.kbtui`, which make it the root of a workspace."""
+    return os.path.isdir(find_config_directory(folder))  # noqa: PTH112
+
+
+def find_config_directory(root: str) -> str:
+    """Return the directory of kbtui's configuration below `root`: `.jp` if it exists, else `.kbtui`."""
+    jp = os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
+    return jp if os.path.isdir(jp) else os.path.join(root, KBTUI_DIRECTORY)  # noqa: PTH112, PTH118
+
+
+def is_config_readable(root: str) -> bool:
+    """Return whether the directory of kbtui's configuration can be read; a missing one can."""
+    config = find_config_directory(root)
+    return not os.path.isdir(config) or os.access(config, os.R_OK | os.X_OK)  # noqa: PTH112
 
 
 def get_time_zone_variable() -> str:

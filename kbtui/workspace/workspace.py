@@ -1,4 +1,4 @@
-"""Finds the workspace: the nearest directory, at or above a given one, that contains `.jp`."""
+"""One workspace: its root, and the directories that belong to it; how it is found."""
 
 import os
 import re
@@ -13,10 +13,15 @@ _WORKSPACE_ID = re.compile(r"[0-9a-z]{5}")
 
 
 class Workspace:
-    """One JP workspace; `root` is the real path of the directory that contains `.jp`."""
+    """One workspace; `root` is the real path of its directory.
+
+    It is a JP workspace if it contains `.jp`. That may change while kbtui runs: `jp init` makes one.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._id: str | None = None
+        self._jp_user_directory: Path | None = None
 
     @property
     def name(self) -> str:
@@ -24,23 +29,55 @@ class Workspace:
         return self.root.name or str(self.root)
 
     @property
-    def jp_directory(self) -> Path:
-        """The directory `.jp`."""
-        return self.root / ".jp"
+    def is_jp_workspace(self) -> bool:
+        """Whether it contains `.jp`."""
+        return self.jp_directory.is_dir()
 
-    @cached_property
+    @property
+    def jp_directory(self) -> Path:
+        """The directory `.jp`, where JP keeps its conversations and configuration; it may not exist."""
+        return self.root / paths.JP_DIRECTORY
+
+    @property
+    def kbtui_directory(self) -> Path:
+        """The directory `.kbtui`, where kbtui's configuration is if there is no `.jp`; it may not exist.
+
+        kbtui creates it when the user first writes something into it.
+        """
+        return self.root / paths.KBTUI_DIRECTORY
+
+    @property
+    def config_directory(self) -> Path:
+        """The directory of `kb.toml` and `kb-sources.toml`: `.jp` if it exists, else `.kbtui`."""
+        return Path(paths.find_config_directory(str(self.root)))
+
+    def format_config_path(self, name: str) -> str:
+        """Return the path of a file in `config_directory` as messages show it: relative to the root."""
+        return f"{self.config_directory.name}/{name}"
+
+    def find_superseded_config_file(self, name: str) -> Path | None:
+        """Return the file in `.kbtui` that kbtui no longer reads because there is a `.jp`, or None."""
+        path = self.kbtui_directory / name
+        return path if self.is_jp_workspace and path.is_file() else None
+
+    @property
     def id(self) -> str | None:
         """JP's id of the workspace, five characters of `[0-9a-z]`; None if `.jp/.id` has none."""
-        try:
-            lines = read_regular_file(self.jp_directory / ".id").decode("utf-8", "replace").split()
-        except OSError:
-            return None
-        return lines[-1] if lines and _WORKSPACE_ID.fullmatch(lines[-1]) else None
+        if self._id is None:
+            try:
+                text = read_regular_file(self.jp_directory / ".id").decode("utf-8", "replace")
+            except OSError:
+                return None
+            lines = text.split()
+            self._id = lines[-1] if lines and _WORKSPACE_ID.fullmatch(lines[-1]) else None
+        return self._id
 
-    @cached_property
+    @property
     def jp_user_directory(self) -> Path | None:
         """JP's user-local directory of this workspace, or None if there is none."""
-        return paths.find_jp_user_directory(self.root, self.id)
+        if self._jp_user_directory is None:
+            self._jp_user_directory = paths.find_jp_user_directory(self.root, self.id)
+        return self._jp_user_directory
 
     @cached_property
     def storage_key(self) -> str:
@@ -64,28 +101,26 @@ class Workspace:
 
 
 def open_workspace_at_root(root: Path) -> Workspace:
-    """Return the workspace whose `.jp` directory is in `root` itself."""
+    """Return the workspace with exactly this root."""
     return Workspace(root.resolve())
 
 
 def find_workspace(start: Path | None = None) -> Workspace:
-    """Return the workspace at or above `start`; raises `WorkspaceError` if there is none."""
+    """Return the workspace around `start`, by default the current directory.
+
+    `paths.find_workspace_root` says which directory that is. Raises `WorkspaceError` if `start` does
+    not exist or the configuration cannot be read.
+    """
     try:
         here = (start or Path.cwd()).resolve()
     except (OSError, RuntimeError) as error:
         raise WorkspaceError(f"cannot read the path: {error}", where=str(start or ".")) from error
     if not here.exists():
         raise WorkspaceError("no such directory", where=str(start), hint="check the path after -w")
-    if root := paths.find_workspace_root(str(here)):
-        if not os.access(f"{root}/.jp", os.R_OK | os.X_OK):
-            raise WorkspaceError("permission denied", where=str(Path(root) / ".jp"))
-        return Workspace(Path(root))
-    raise WorkspaceError(
-        "no JP workspace here: neither this directory nor one above it contains a .jp directory",
-        where=str(here),
-        hint="go to a workspace, name one with -w PATH, create one with `jp init`, "
-        "or try `kbtui demo`",
-    )
+    root = paths.find_workspace_root(str(here))
+    if not paths.is_config_readable(root):
+        raise WorkspaceError("permission denied", where=paths.find_config_directory(root))
+    return Workspace(Path(root))
 
 
 def write_export_file(workspace: Workspace, path: Path, text: str) -> None:

@@ -77,11 +77,13 @@ def test_the_doctor_works_where_settings_are_broken(
 def test_the_doctor_works_where_there_is_no_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    told = found(capsys)
-    assert "no JP workspace here" in told["workspace", "wrong"]
+    assert main(["-w", str(tmp_path / "none"), "doctor", "--json"]) == 1
+    told = {
+        (finding["area"], finding["state"]): finding["message"]
+        for finding in json.loads(capsys.readouterr().out)
+    }
+    assert "no such directory" in told["workspace", "wrong"]
     assert ("settings", "ok") in told
-    assert main(["doctor"]) == 1
 
 
 def test_a_cache_that_cannot_be_written_is_found(

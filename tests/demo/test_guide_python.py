@@ -117,8 +117,7 @@ def test_mistakes_are_clear_errors(demo: Path, tmp_path: Path) -> None:
             library.read("chunk:nosuch")
         with pytest.raises(kbtui.UsageError, match="is not a reference"):
             library.read("two words")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(kbtui.WorkspaceError, match="no JP workspace"):
-        kbtui.open_workspace(tmp_path / "empty")
+    with pytest.raises(kbtui.WorkspaceError, match="no such directory"):
+        kbtui.open_workspace(tmp_path / "nowhere")
     with pytest.raises(kbtui.WorkspaceError):
         kbtui.create_memory_client(tmp_path / "nowhere")

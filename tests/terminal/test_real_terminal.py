@@ -94,14 +94,12 @@ def test_a_pipe_instead_of_a_terminal_is_told_what_to_use(built: Builder) -> Non
     assert "kbtui search" in done.stderr
 
 
-def test_no_workspace_is_said_before_anything_is_drawn(tmp_path: Path) -> None:
-    empty = tmp_path / "none"
-    empty.mkdir()
-    terminal = Terminal(["-w", str(empty)])
+def test_a_missing_workspace_is_said_before_anything_is_drawn(tmp_path: Path) -> None:
+    terminal = Terminal(["-w", str(tmp_path / "none")])
     terminal.child.wait()
     terminal.read()
     # As it was written: where the terminal wraps it depends on the length of the path before it.
-    assert "no JP workspace here" in terminal.raw.decode()
+    assert "no such directory" in terminal.raw.decode()
     assert b"\x1b[?1049h" not in terminal.raw
     terminal.child.close()
     assert terminal.child.exitstatus == 3

@@ -188,14 +188,17 @@ def test_a_mistake_of_our_own_is_said_after_the_screen_and_kept_in_the_log(
     end_engine(book)
 
 
-def test_no_workspace_is_said_before_the_screen_is_taken(tmp_path: Path) -> None:
+def test_a_missing_workspace_is_said_before_the_screen_is_taken(tmp_path: Path) -> None:
     child = pexpect.spawn(
-        sys.executable, ["-m", "kbtui.cli.main", "-w", str(tmp_path)], timeout=30, encoding="utf-8"
+        sys.executable,
+        ["-m", "kbtui.cli.main", "-w", str(tmp_path / "none")],
+        timeout=30,
+        encoding="utf-8",
     )
     shown = child.read()
     child.close()
     assert child.exitstatus == 3
-    assert "no JP workspace here" in shown
+    assert "no such directory" in shown
     assert "hint" in shown
     assert "\x1b[?1049h" not in shown
 

@@ -63,7 +63,7 @@ class SubjectFileActions:
     ) -> None:
         topics = tuple(name for name, found in knowledge.topics.items() if found.enable)
         if not topics:
-            hint = "declare one in .jp/kb.toml as [kb.topic.ID]"
+            hint = knowledge.hint_to_declare_topic
             self._show_error(UsageError("there is no topic to add the entry to", hint=hint))
             return
         title_help = "Title of the entry; the file name is made from it."

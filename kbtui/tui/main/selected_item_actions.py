@@ -39,6 +39,7 @@ from kbtui.tui.reader.document_links import (
 )
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
+from kbtui.workspace.paths import TOPICS_FILE, get_user_home
 from kbtui.workspace.workspace import check_export_path, write_export_file
 
 if TYPE_CHECKING:
@@ -328,7 +329,7 @@ class SelectedItemActions:
         app.push_screen(dialog, export_after_confirmation)
 
     def propose_first_topic(self, on_written: Callable[[], None]) -> None:
-        """Show the lines of `.jp/kb.toml` that declare a first topic, and write them if the user agrees."""
+        """Show the lines of `kb.toml` that declare a first topic, and write them if the user agrees."""
         main = self._main
         contents = main.navigator.contents
         reason = ""
@@ -337,9 +338,10 @@ class SelectedItemActions:
         elif contents.listings:
             reason = "there are topics already"
         elif contents.problems:
-            reason = ".jp/kb.toml cannot be read"
+            reason = f"{contents.topics_file} cannot be read"
         if reason:
-            message = f"{reason}; topics are declared in .jp/kb.toml (guide/topics)"
+            file = contents.topics_file if contents else TOPICS_FILE
+            message = f"{reason}; topics are declared in {file} (guide/topics)"
             main.status.flash_message(message)
             return
 
@@ -354,10 +356,10 @@ class SelectedItemActions:
             screen = DocumentOverlayScreen("A first topic", page, confirm_label="write it")
             main.screen.app.push_screen(screen, write_topic_if_confirmed)
 
-        def report_written_topic(_: None) -> None:
+        def report_written_topic(file: str) -> None:
             workshop = find_key_label_of_command("workshop", main.screen.configured_keys)
             hint = f"; {workshop} opens the prompt workshop" if workshop else ""
-            main.status.flash_message(f"wrote .jp/kb.toml, which declares a topic{hint}")
+            main.status.flash_message(f"wrote {file}, which declares a topic{hint}")
             on_written()
 
         self.run_with_activity_shown(
@@ -389,15 +391,18 @@ def prepare_conversation_export(
 
 
 class FirstTopicProposal(NamedTuple):
-    """A change of `.jp/kb.toml` that declares a directory as a topic."""
+    """A change of `kb.toml` that declares a directory as a topic."""
 
     change: TomlFileChange
     directory: Path
     text_files: int
     """How many text files the directory contains."""
 
-    def write_topic(self) -> None:
-        """Create the directory if it is missing, and write the change; raise `KbtuiError` on failure."""
+    def write_topic(self) -> str:
+        """Create the directory if it is missing, and write the change; return the name of the file.
+
+        Raises `KbtuiError` on failure.
+        """
         from kbtui.knowledge.toml_config_editor import apply_toml_change
 
         try:
@@ -406,6 +411,7 @@ class FirstTopicProposal(NamedTuple):
             reason = f"the directory cannot be created: {error.strerror}"
             raise KbtuiError(reason, where=str(self.directory)) from error
         apply_toml_change(self.change)
+        return self.change.name
 
 
 def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
@@ -429,6 +435,8 @@ def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in the root, each with the number of text files in it.
 
     If a directory with a likely name contains text files, return only directories with likely names.
+    Other directories of `/` and of the home directory are not searched: they are no documents of one
+    project.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
@@ -436,7 +444,10 @@ def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
         return []
     names = sorted(name for name in names if not name.startswith("."))
     likely = [name for name in LIKELY_NAMES if name in names]
-    for group in (likely, [name for name in names if name not in likely]):
+    others = [name for name in names if name not in likely]
+    if str(root) in {"/", os.path.realpath(get_user_home() or "/")}:
+        others = []
+    for group in (likely, others):
         found = [(root / name, _count_text_files(root / name)) for name in group]
         if any(count for _, count in found):
             return found

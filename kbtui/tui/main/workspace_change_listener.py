@@ -65,10 +65,23 @@ class WorkspaceChangeListener:
         # Check it in a background thread, because a file system may be slow to answer.
         if not self._check_worker.has_running_call:
             self._check_worker.submit_call(
-                self._main.library.workspace.jp_directory.is_dir,
-                self._set_workspace_found,
+                self._read_workspace_state,
+                self._show_workspace_state,
                 lambda error: self._set_workspace_found(False),
             )
+
+    def _read_workspace_state(self) -> tuple[bool, bool]:
+        """Return whether the workspace exists, and whether it is a JP workspace."""
+        workspace = self._main.library.workspace
+        return workspace.root.is_dir(), workspace.is_jp_workspace
+
+    def _show_workspace_state(self, state: tuple[bool, bool]) -> None:
+        is_found, is_jp_workspace = state
+        contents = self._main.navigator.contents
+        self._set_workspace_found(is_found)
+        if is_found and contents is not None and contents.is_jp_workspace != is_jp_workspace:
+            # `jp init` was run, or `.jp` was deleted: the configuration is in another directory now.
+            self.read_library_lists()
 
     def _set_workspace_found(self, is_found: bool) -> None:
         if is_found != self._is_workspace_gone:
@@ -107,7 +120,7 @@ class WorkspaceChangeListener:
 
         def read_snapshot_if_possible() -> LibrarySnapshot | None:
             # If the workspace is gone, empty lists would look as if it had no topics.
-            exists = self._main.library.workspace.jp_directory.is_dir()
+            exists = self._main.library.workspace.root.is_dir()
             return self._snapshot_reader.read_snapshot() if exists else None
 
         self._snapshot_worker.submit_call(

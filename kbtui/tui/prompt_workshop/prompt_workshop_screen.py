@@ -1,4 +1,4 @@
-"""The prompt workshop: show what an assistant gets, mark subjects, and write the marks to `.jp/kb.toml`."""
+"""The prompt workshop: show what an assistant gets, mark subjects, and write the marks to `kb.toml`."""
 
 from __future__ import annotations
 
@@ -497,7 +497,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self._written_changes.append(change)
                 self._reload_knowledge_files(marks)
                 undo = self.get_key_label("undo")
-                self.show_message(f"written to .jp/kb.toml · {undo} undo", "inserted")
+                self.show_message(f"written to {change.name} · {undo} undo", "inserted")
 
             self._change_kb_toml_file(
                 lambda: toml_config_editor.apply_toml_change(change), on_written
@@ -522,7 +522,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         def on_undone() -> None:
             self._written_changes.remove(change)
             self._reload_knowledge_files()
-            self.show_message("restored the previous .jp/kb.toml", "inserted")
+            self.show_message(f"restored the previous {change.name}", "inserted")
 
         self._withdraw_proposed_change()
         self._change_kb_toml_file(lambda: toml_config_editor.undo_toml_change(change), on_undone)
@@ -555,7 +555,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         state = self.planned_prompt
         growth = format_cost_growth(state.written_cost, state.cost) if state else ""
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
-        heading = "This will be written to .jp/kb.toml"
+        heading = f"This will be written to {change.name}"
         self._show_preview(make_toml_change_preview(change, heading, note))
         write, enter, back = map(self.get_key_label, ("write", "open", "back"))
         self.show_message(f"{write} or {enter} write · {back} cancel", "key")
@@ -595,7 +595,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def can_close_screen(self) -> bool:
         """Return True if no mark would be lost or the user was asked already; otherwise ask, and return False."""
         if self._is_writing:
-            self.show_key_refusal(".jp/kb.toml is being written; try again in a moment")
+            self.show_key_refusal("kb.toml is being written; try again in a moment")
             return False
         if not self.marks or self._is_asking_to_leave:
             return True
@@ -615,7 +615,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         ]
         write, enter = self.get_key_label("write"), self.get_key_label("open")
         note = (
-            f"Marks have no effect until you write them: {write} shows the change to .jp/kb.toml, then "
+            f"Marks have no effect until you write them: {write} shows the change to kb.toml, then "
             f"{write} or {enter} writes it. In an input, letters are typed as text; press Esc to leave "
             "it and use single-key commands."
         )

@@ -96,8 +96,7 @@ def make_subject_tree_rows(prompt: PlannedPrompt, options: SubjectTreeOptions) -
     for topic in written.topics:
         rows += _make_topic_rows(topic, written.get_topic_slugs(topic).scan, options)
     if not written.topics:
-        text = "none yet; declare one in .jp/kb.toml as [kb.topic.ID]"
-        rows.append(_make_heading_row("none", text))
+        rows.append(_make_heading_row("none", f"none yet; {written.hint_to_declare_topic}"))
     if prompt.fragments:
         rows.append(_make_heading_row("fragments", "JP'S PROMPT FRAGMENTS, read-only"))
     for number, fragment in enumerate(prompt.fragments):

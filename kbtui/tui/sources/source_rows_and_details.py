@@ -25,6 +25,7 @@ from kbtui.tui.reader.document_blocks import (
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.userdata import UserData
+from kbtui.workspace.paths import SOURCES_FILE
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import KnowledgeProblem
@@ -54,11 +55,12 @@ class SourceStatus(NamedTuple):
     """A source with its last run, the time of its approval, and the time of its next run.
 
     Times are Unix seconds, or None without an approval or a schedule. `folder` is the directory of its
-    documents, relative to the workspace.
+    documents and `file` the file with its declaration, both relative to the workspace.
     """
 
     source: SourceDefinition
     folder: str
+    file: str
     run: SourceRunRecord | None
     approved: float | None
     due: float | None
@@ -77,13 +79,14 @@ def read_source_statuses(library: Library) -> SourceStatuses:
     userdata = UserData(workspace)
     found, runs = load_source_definitions(workspace), userdata.load_last_source_runs()
     topics = library.load_knowledge().topics
+    file = workspace.format_config_path(SOURCES_FILE)
     states = []
     for name, source in found.sources.items():
         topic = topics.get(source.topic)
         folder = f"{topic.subjects}/{name}/" if topic else f"(unknown topic {source.topic!r})"
         approved = find_source_approval_time(workspace, userdata, source)
         due = find_source_due_time(workspace, userdata, source)
-        states.append(SourceStatus(source, folder, runs.get(name), approved, due))
+        states.append(SourceStatus(source, folder, file, runs.get(name), approved, due))
     return SourceStatuses(states, found.problems)
 
 
@@ -153,9 +156,8 @@ def _format_progress_bar(progress: SourceRunProgress | None) -> Spans:
 
 def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
     """Return the details of a declaration that cannot be read."""
-    hint = (
-        "Correct .jp/kb-sources.toml in your editor; this screen cannot change an invalid source."
-    )
+    file = problem.where or SOURCES_FILE
+    hint = f"Correct {one_line(file)} in your editor; this screen cannot change an invalid source."
     blocks: list[DocumentBlock] = [
         HeadingBlock("head", [("Cannot be read", "h2")]),
         ParagraphBlock("what", [(one_line(str(problem)), "error")]),
@@ -189,7 +191,7 @@ def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
         FactTableBlock("facts", facts),
         HeadingBlock("run", [("Last run", "h2")], above=1),
         *_make_last_run_blocks(state.run, now),
-        *_make_declaration_blocks(source),
+        *_make_declaration_blocks(state),
     ]
     return ReaderDocument(f"source:{source.name}", source.name, blocks)
 
@@ -220,9 +222,9 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Do
     return blocks
 
 
-def _make_declaration_blocks(source: SourceDefinition) -> list[DocumentBlock]:
-    heading, file = [("Declaration", "h2")], [(".jp/kb-sources.toml", "dim")]
-    toml = format_source_as_toml(source)
+def _make_declaration_blocks(state: SourceStatus) -> list[DocumentBlock]:
+    heading, file = [("Declaration", "h2")], [(state.file, "dim")]
+    toml = format_source_as_toml(state.source)
     return [
         HeadingBlock("block", heading, file, above=1),
         SourceTextBlock("toml", toml, language="toml", panel=True, first_line=1),
@@ -244,7 +246,7 @@ def make_source_approval_details(
     ]
     for number, line in enumerate(describe_source_actions(state)):
         blocks.append(BulletItemBlock(f"action:{number}", [(line, "strong")]))
-    blocks += _make_declaration_blocks(source)
+    blocks += _make_declaration_blocks(state)
     blocks.append(ParagraphBlock("answers", [(answers, "key")], above=1))
     return ReaderDocument(f"approve:{source.name}", f"Approve {source.name}", blocks)
 

@@ -169,7 +169,7 @@ class SourcesScreen(ListDetailScreen):
     NOTES = (
         "✓ ok, ◐ partial (some documents failed), ! error (nothing could be fetched).",
         "Sources that you add here are approved. A source that somebody else wrote into "
-        ".jp/kb-sources.toml runs only after you approve it.",
+        "kb-sources.toml runs only after you approve it.",
     )
 
     def __init__(self, library: Library, clock: Clock) -> None:
@@ -384,10 +384,10 @@ class SourcesScreen(ListDetailScreen):
         self.run_in_thread(self._list_enabled_topic_ids, show_form)
 
     def _list_enabled_topic_ids(self) -> list[str]:
-        topics = self.library.load_knowledge().topics
-        names = [name for name, topic in topics.items() if topic.enable]
+        knowledge = self.library.load_knowledge()
+        names = [name for name, topic in knowledge.topics.items() if topic.enable]
         if not names:
-            hint = "declare one in .jp/kb.toml as [kb.topic.ID]"
+            hint = knowledge.hint_to_declare_topic
             raise UsageError("there is no topic to add documents to", hint=hint)
         return names
 

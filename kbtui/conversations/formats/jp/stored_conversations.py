@@ -377,14 +377,12 @@ def stat_conversation_copy(
 
 
 def list_conversations_for_completion(path: str | None) -> dict[int, str]:
-    """Return the live conversations of the workspace at or above `path` or the current directory.
+    """Return the live conversations of the workspace around `path` or the current directory.
 
     The result maps each id, without prefix, to the rest of the directory's name. No file of a
-    conversation is read or checked. Without a workspace, the result is empty.
+    conversation is read or checked.
     """
     root = paths.find_workspace_root(os.path.realpath("." if path is None else path))
-    if root is None:
-        return {}
     folders = [f"{root}/.jp/conversations"]
     # Finding the user's own directory reads a file, so do this only if JP has such directories.
     if os.path.isdir(paths.get_jp_data_home() + "/workspace"):  # noqa: PTH112
