@@ -9,7 +9,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.formats.claude_code import ClaudeCodeFormat
+from kbtui.conversations.formats.codex import CodexFormat
 from kbtui.conversations.formats.conversation_format import ConversationFormat
+from kbtui.conversations.formats.gemini_cli import GeminiCliFormat
 from kbtui.conversations.formats.jp import JpFormat
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import JP_ID_PREFIX, make_conversation_ref
@@ -29,7 +31,12 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
 
-FORMATS: tuple[ConversationFormat, ...] = (JpFormat(), ClaudeCodeFormat())
+FORMATS: tuple[ConversationFormat, ...] = (
+    JpFormat(),
+    ClaudeCodeFormat(),
+    CodexFormat(),
+    GeminiCliFormat(),
+)
 """The formats that kbtui has."""
 ENTRY_POINT_GROUP = "kbtui.conversation_formats"
 """The group of entry points by which other packages add formats: subclasses of `ConversationFormat`."""

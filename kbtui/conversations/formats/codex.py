@@ -41,6 +41,7 @@ from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.text import format_json
+from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -348,7 +349,7 @@ _ROOTS = (("sessions", False), ("archived_sessions", True))
 
 def find_codex_directory() -> str:
     """Return the directory of Codex: `$CODEX_HOME`, else `~/.codex`."""
-    return os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")  # noqa: PTH111
+    return os.environ.get("CODEX_HOME") or f"{get_user_home()}/.codex"
 
 
 def _iterate_session_files(
@@ -599,7 +600,7 @@ class CodexParser(JsonlConversationParser):
             self._add_image_generation(payload, payload.get("call_id"), time)
         elif kind in _NOTICES:
             notice = _NOTICES[kind](payload)
-            self.builder.add_event("message", notice, time, metadata={"notice": kind})
+            self.builder.add_event("notice", notice, time)
         elif kind not in _IGNORED_EVENTS and payload.get("call_id") not in self._call_ids:
             # The end of a call says the same as the call's result in the history.
             self.builder.add_unknown_event(str(kind), record, time)

@@ -43,6 +43,7 @@ from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.text import format_json
+from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -257,7 +258,7 @@ class _Message:
 
 def find_gemini_directory() -> str:
     """Return the directory of Gemini CLI: `.gemini` in `$GEMINI_CLI_HOME` or the user's home."""
-    home = os.environ.get("GEMINI_CLI_HOME") or os.path.expanduser("~")  # noqa: PTH111
+    home = os.environ.get("GEMINI_CLI_HOME") or get_user_home()
     return f"{home}/.gemini"
 
 
@@ -602,7 +603,7 @@ class _MessageParser:
             self._parse_model_message(record, time)
         elif kind in _NOTICES:
             text = _read_parts(record.get("content")).text
-            self.builder.add_event("message", f"[{kind}: {text}]", time, metadata={"notice": kind})
+            self.builder.add_event("notice", f"[{kind}: {text}]", time)
         else:
             self.builder.add_unknown_event(str(kind), record, time)
 
