@@ -1,0 +1,478 @@
+"""aider's format of conversations: one Markdown file for each repository, with all its sessions.
+
+`# aider chat started at …` begins a session, `#### ` is what a person typed, and `> ` is what aider
+itself wrote; everything else is a reply of the model. aider ends its own lines with two spaces, and
+thereby they differ from headings and quotations in a reply.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbtui.conversations.formats.conversation_format import (
+    ConversationFormat,
+    UnusableConversationDirectory,
+)
+from kbtui.conversations.formats.jp.json_reader import open_regular_file
+from kbtui.conversations.formats.session_file import make_title_from_request
+from kbtui.conversations.formats.stored_session import (
+    StoredSession,
+    make_conversation,
+    make_signature,
+)
+from kbtui.conversations.formats.turn_builder import TurnBuilder
+from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage
+from kbtui.conversations.project_directories import (
+    ProjectDirectories,
+    ProjectDirectory,
+    find_repository_root,
+)
+from kbtui.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kbtui.conversations.formats.conversation_format import StoredConversation
+    from kbtui.workspace import Workspace
+
+HISTORY_FILE = ".aider.chat.history.md"
+MAX_SESSION_BYTES = 256 << 20
+"""How much of a session is read, in bytes."""
+_BLOCK_BYTES = 1 << 20
+_EDGE_BYTES = 4096
+"""How many bytes at the beginning and the end of a session its signature depends on."""
+_TITLE_BYTES = 256 << 10
+_HEADER = re.compile(
+    rb"(?:\A|(?<=\n))# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)[ \t]*\r?(?=\n|\Z)"
+)
+# A session in which no one typed anything and no model replied has only lines of aider's own.
+_CONTENT = re.compile(rb"^(?!>)[ \t]*[^\s>]", re.MULTILINE)
+_QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
+_MODEL = re.compile(r"(?:Main model|Models?): ([^\s,]+)")
+_TOKENS = re.compile(r"Tokens: (.+? received)\b")
+_TOKEN_COUNT = re.compile(r"([\d.,]+)(k|M)? (sent|cache write|cache hit|received)")
+
+
+class AiderFormat(ConversationFormat):
+    """The sessions of aider in the directories of the workspace and at the root of its repository."""
+
+    name = "aider"
+    label = "aider"
+    id_prefix = "aider-"
+
+    def __init__(self) -> None:
+        self._histories: dict[str, _ChatHistory] = {}
+        self._starts: dict[tuple[str, str], int] = {}
+
+    def find_stored_conversations(
+        self, workspace: Workspace, only: str | None = None
+    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+        """Find every session of a workspace, or the one with the id `only`."""
+        found: list[StoredSession] = []
+        problems: list[UnusableConversationDirectory] = []
+        counts: dict[str, int] = {}
+        for path, project in _list_history_files(workspace):
+            if not os.path.lexists(path):
+                continue
+            try:
+                history = self._read_history(path)
+            except WorkspaceError as error:
+                problems.append(UnusableConversationDirectory(Path(path), error.message, True))
+                continue
+            if not history.sessions and history.is_text:
+                reason = "it has text, but no session begins in it"
+                problems.append(UnusableConversationDirectory(Path(path), reason, True))
+            for session in history.sessions:
+                counts[session.started] = count = counts.get(session.started, 0) + 1
+                suffix = f"-{count}" if count > 1 else ""
+                conversation_id = f"{self.id_prefix}{session.started}{suffix}"
+                self._starts[path, conversation_id] = session.start
+                if session.has_content and only in (None, conversation_id):
+                    found.append(
+                        _make_stored_session(conversation_id, path, project, session, history)
+                    )
+        return found, problems
+
+    def _read_history(self, path: str) -> _ChatHistory:
+        """Find the sessions of a file; if it has only grown, read only what is new."""
+        with open_regular_file(path) as (file, _):
+            state = os.fstat(file)
+            known = self._histories.get(path)
+            if known is not None and known.state == _get_file_state(state):
+                return known
+            history = _find_sessions(file, path, state, known)
+        self._histories[path] = history
+        return history
+
+    def list_watched_directories(self, workspace: Workspace) -> list[Path]:
+        """Return the directories of the files; aider writes into the repository itself."""
+        files = [path for path, _ in _list_history_files(workspace)]
+        return [Path(path) for path in dict.fromkeys(map(os.path.dirname, files))]
+
+    def load_conversation(self, info: ConversationInfo) -> Conversation:
+        """Load a session. Never raises; `problems` says what is wrong."""
+        builder = TurnBuilder()
+        problems: list[str] = []
+        try:
+            text = self._read_session(info, MAX_SESSION_BYTES)
+            if info.size > MAX_SESSION_BYTES:
+                problems.append(f"only its first {MAX_SESSION_BYTES >> 20} MB are read")
+            parse_session(text, builder, info.created_at)
+        except WorkspaceError as error:
+            problems.append(error.message)
+        return make_conversation(info, builder, problems)
+
+    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
+        """Add up the numbers of tokens, which aider rounds. Never raises."""
+        try:
+            return sum_reported_tokens(self._read_session(info, MAX_SESSION_BYTES))
+        except WorkspaceError:
+            return None
+
+    def _read_session(self, info: ConversationInfo, size: int) -> str:
+        """Read the text of a session without its first line; raises `WorkspaceError`."""
+        path = str(info.events_path)
+        history = self._read_history(path)
+        start = self._starts.get((path, info.id))
+        for session in history.sessions:
+            is_same = session.start == start and info.id.startswith(
+                f"{self.id_prefix}{session.started}"
+            )
+            if is_same:
+                return _read_session_text(path, session, size)
+        raise WorkspaceError("the session is no longer in this file", where=path)
+
+
+class _Session(NamedTuple):
+    """One session: its bytes without white space at the end, and the time in its first line.
+
+    `started` is that time as a part of an id. `has_content` says whether there is a request or a reply.
+    """
+
+    start: int
+    end: int
+    started: str
+    signature: str
+    has_content: bool
+
+
+class _ChatHistory(NamedTuple):
+    """The sessions of a file in a certain state. `tail` are the last bytes, to recognize growth."""
+
+    state: tuple[int, int, int]
+    sessions: list[_Session]
+    tail: bytes
+    is_text: bool
+
+
+def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDirectory]]:
+    """Yield the path of each file that may exist, and the project's directory it belongs to."""
+    projects = ProjectDirectories(workspace)
+    chosen = os.environ.get("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
+    seen: set[str] = set()
+    for project in projects.directories:
+        root = find_repository_root(project.path)
+        for directory in (project.path, root):
+            if directory is None:
+                continue
+            path = os.path.normpath(os.path.join(directory, os.path.expanduser(chosen)))  # noqa: PTH111, PTH118
+            is_elsewhere = not path.startswith(f"{directory.rstrip('/')}/")
+            # One file for several projects does not say to which of them a session belongs.
+            if path in seen or (is_elsewhere and not projects.find_directory_of(path)):
+                continue
+            seen.add(path)
+            yield path, project
+
+
+def _get_file_state(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+# finding sessions
+
+
+def _find_sessions(
+    file: int, path: str, status: os.stat_result, known: _ChatHistory | None
+) -> _ChatHistory:
+    """Find the sessions of an open file; `known` is what an earlier call found."""
+    state = _get_file_state(status)
+    sessions: list[_Session] = []
+    start = 0
+    if known is not None and known.sessions and _has_grown(file, state, known):
+        # The last session may have grown, so it is found again.
+        sessions = known.sessions[:-1]
+        start = known.sessions[-1].start
+    headers, is_text = _find_headers(file, start, state[1])
+    ends = [header[0] for header in headers[1:]] + [state[1]]
+    for (begin, started), limit in zip(headers, ends, strict=True):
+        end = _find_end_of_text(file, begin, limit)
+        sessions.append(_make_session(file, path, begin, end, started))
+    size = min(_EDGE_BYTES, state[1])
+    return _ChatHistory(state, sessions, os.pread(file, size, state[1] - size), is_text)
+
+
+def _has_grown(file: int, state: tuple[int, int, int], known: _ChatHistory) -> bool:
+    """Return whether the file still has what it had, followed by more."""
+    inode, size, _ = known.state
+    at = size - len(known.tail)
+    return (
+        state[0] == inode and state[1] > size and os.pread(file, len(known.tail), at) == known.tail
+    )
+
+
+def _find_headers(file: int, start: int, end: int) -> tuple[list[tuple[int, str]], bool]:
+    """Return the offset and the time of each first line of a session, and whether there is text."""
+    headers: list[tuple[int, str]] = []
+    is_text = False
+    position, rest, was_blank = start, b"", True
+    while position < end or rest:
+        block = (
+            os.pread(file, min(_BLOCK_BYTES, end - position), position) if position < end else b""
+        )
+        data = rest + block
+        at = position - len(rest)
+        position += len(block)
+        if block:
+            # Keep the last line for the next block, which may have the rest of it.
+            cut = data.rfind(b"\n") + 1 or (len(data) if len(data) > _BLOCK_BYTES else 0)
+            data, rest = data[:cut], data[cut:]
+        else:
+            rest, position = b"", end
+        is_text = is_text or bool(data.strip())
+        for match in _HEADER.finditer(data):
+            before = data[: match.start()].rsplit(b"\n", 2)
+            is_after_blank = was_blank if match.start() == 0 else not before[-2].strip()
+            if is_after_blank:
+                time = f"{match[1].decode()}T{match[2].decode().replace(':', '-')}"
+                headers.append((at + match.start(), time))
+        if data:
+            was_blank = not data.rstrip(b"\n").rpartition(b"\n")[2].strip() or data.endswith(
+                (b"\n\n", b"\n\r\n")
+            )
+        if not block:
+            break
+    return headers, is_text
+
+
+def _find_end_of_text(file: int, start: int, end: int) -> int:
+    """Return the end of the text before `end`, so that a later session does not change this one."""
+    while end > start:
+        begin = max(start, end - _EDGE_BYTES)
+        text = os.pread(file, end - begin, begin).rstrip()
+        if text:
+            return begin + len(text)
+        end = begin
+    return end
+
+
+def _make_session(file: int, path: str, start: int, end: int, started: str) -> _Session:
+    size = min(_EDGE_BYTES, end - start)
+    first, last = os.pread(file, size, start), os.pread(file, size, end - size)
+    signature = make_signature(path, start, end, first, last)
+    position = start
+    rest = b""
+    has_content = False
+    while position < end and not has_content:
+        block = os.pread(file, min(_BLOCK_BYTES, end - position), position)
+        if not block:
+            break
+        position += len(block)
+        lines, _, rest = (rest + block).rpartition(b"\n")
+        if position >= end:
+            lines = lines + b"\n" + rest
+        # The first line is the one that begins the session.
+        text = lines.partition(b"\n")[2] if position - len(block) == start else lines
+        has_content = _CONTENT.search(text) is not None
+    return _Session(start, end, started, signature, has_content)
+
+
+def _make_stored_session(
+    conversation_id: str,
+    path: str,
+    project: ProjectDirectory,
+    session: _Session,
+    history: _ChatHistory,
+) -> StoredSession:
+    modified = datetime.fromtimestamp(history.state[2] / 1e9, UTC)
+    created = _parse_local_time(session.started) or modified
+    # Only the last session can have been written at the file's modification time.
+    is_last = session is history.sessions[-1]
+    return StoredSession(
+        conversation_id,
+        AiderFormat.name,
+        path,
+        session.signature,
+        created,
+        max(modified, created) if is_last else created,
+        partial(_read_facts, path, session),
+        working_directory=os.path.dirname(path),  # noqa: PTH120
+        worktree=project.worktree,
+    )
+
+
+def _parse_local_time(started: str) -> datetime | None:
+    """Return the time in UTC; aider writes local time without a zone."""
+    try:
+        return datetime.strptime(started, "%Y-%m-%dT%H-%M-%S").astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _read_facts(path: str, session: _Session) -> dict[str, Any]:
+    """Read the title and the size of a session."""
+    builder = TurnBuilder()
+    parse_session(_read_session_text(path, session, _TITLE_BYTES), builder, None)
+    requests = [
+        event.text
+        for turn in builder.turns
+        for event in turn.events
+        if event.kind == "chat_request"
+    ]
+    # A command such as `/add` does not say what a session is about.
+    chosen = [text for text in requests if not text.startswith(("/", "!"))] or requests
+    title = make_title_from_request(chosen[0]) if chosen else None
+    return {"title": title, "size": session.end - session.start}
+
+
+def _read_session_text(path: str, session: _Session, size: int) -> str:
+    """Return the text of a session after its first line; raises `WorkspaceError`."""
+    with open_regular_file(path) as (file, _):
+        length = min(session.end - session.start, size)
+        data = bytearray()
+        while len(data) < length:
+            block = os.pread(file, length - len(data), session.start + len(data))
+            if not block:
+                break
+            data += block
+    return data.decode("utf-8", "replace").partition("\n")[2]
+
+
+# parsing a session
+
+
+class _Block(NamedTuple):
+    """Consecutive lines of one kind: `request`, `aider` or `reply`."""
+
+    kind: str
+    lines: list[str]
+
+
+def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> None:
+    """Parse the text of a session after its first line into turns. Never raises."""
+    opening: list[_Block] = []
+    for block in _split_into_blocks(text):
+        if block.kind == "request":
+            builder.start_turn(None if builder.turns else started)
+            builder.add_event("chat_request", "\n".join(block.lines))
+            builder.count += 1
+            # What aider writes when it starts belongs to no request; a turn begins with a request.
+            _add_blocks(builder, opening)
+            opening = []
+        elif block.kind == "aider" and not builder.turns:
+            opening.append(block)
+        else:
+            if not builder.turns:
+                builder.start_turn(started)
+                _add_blocks(builder, opening)
+                opening = []
+            _add_blocks(builder, [block])
+    if opening:
+        builder.start_turn(started)
+        _add_blocks(builder, opening)
+
+
+def _split_into_blocks(text: str) -> list[_Block]:
+    lines = text.split("\n")
+    # An editor may have removed the spaces at the ends of lines. Then every such line counts.
+    is_marked = re.search(r"^(?:####|>).*  \r?$", text, re.MULTILINE) is not None
+    blocks: list[_Block] = []
+    is_after_blank = True
+    for number, line in enumerate(lines):
+        line = line.removesuffix("\r")
+        is_own = not is_marked or line.endswith("  ") or number == len(lines) - 1
+        if is_own and (line.startswith("#### ") or line.rstrip() == "####"):
+            kind, content = "request", line[5:].rstrip()
+        elif is_own and (line.startswith("> ") or line.rstrip() == ">"):
+            kind, content = "aider", line[2:].rstrip()
+        else:
+            kind, content = "reply", line
+        last = blocks[-1] if blocks else None
+        # A blank line ends a request, so that two requests without a reply stay two.
+        if last is not None and last.kind == kind and (kind != "request" or not is_after_blank):
+            last.lines.append(content)
+        elif kind == "reply" and not content.strip():
+            pass
+        else:
+            blocks.append(_Block(kind, [content]))
+        is_after_blank = not line.strip()
+    return blocks
+
+
+def _add_blocks(builder: TurnBuilder, blocks: list[_Block]) -> None:
+    for block in blocks:
+        if block.kind == "reply":
+            builder.add_event("message", "\n".join(block.lines).strip("\n"))
+            builder.count += 1
+            continue
+        pending: list[str] = []
+        for line in block.lines:
+            if match := _MODEL.match(line):
+                builder.set_model(match[1])
+            if question := _QUESTION.fullmatch(line):
+                _add_output(builder, pending)
+                pending = []
+                _add_question(builder, question[1], question[2])
+            else:
+                pending.append(line)
+        _add_output(builder, pending)
+
+
+def _add_output(builder: TurnBuilder, lines: list[str]) -> None:
+    """Add what aider wrote about its own work; no call belongs to it."""
+    if any(line.strip() for line in lines):
+        builder.add_event("tool_call_response", "\n".join(lines).strip("\n"), name="aider")
+        builder.count += 1
+
+
+def _add_question(builder: TurnBuilder, question: str, answer: str) -> None:
+    request = builder.add_event("inquiry_request", question, name="aider")
+    builder.count += 1
+    response = builder.add_event("inquiry_response", answer, name="aider")
+    builder.count += 1
+    request.result, response.request = response, request
+
+
+def sum_reported_tokens(text: str) -> ConversationUsage | None:
+    """Add up the reports such as `Tokens: 2.1k sent, 300 received`; None if there is none."""
+    totals: dict[str, int] = {}
+    for block in _split_into_blocks(text):
+        if block.kind != "aider":
+            continue
+        for line in block.lines:
+            report = _TOKENS.match(line)
+            for number, unit, name in _TOKEN_COUNT.findall(report[1]) if report else ():
+                totals[name] = totals.get(name, 0) + _parse_token_count(number, unit)
+    if not totals:
+        return None
+    sent, received = totals.get("sent", 0), totals.get("received", 0)
+    read, written = totals.get("cache hit"), totals.get("cache write")
+    return ConversationUsage(
+        input_tokens=max(0, sent - (read or 0) - (written or 0)),
+        output_tokens=received,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        total_tokens=sent + received,
+        is_estimate=True,
+    )
+
+
+def _parse_token_count(number: str, unit: str) -> int:
+    try:
+        return round(float(number.replace(",", "")) * {"": 1, "k": 1000, "M": 1_000_000}[unit])
+    except (ValueError, OverflowError):
+        return 0

@@ -1,0 +1,858 @@
+"""opencode's format of conversations: an SQLite database, or the JSON files of older versions.
+
+A session has messages, and a message has parts: texts, reasoning, tool calls with their results.
+Version 1.2 moved the JSON files to the database and left them where they were; a session that is in
+both is read from the database.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from kbtui.conversations.formats.conversation_format import (
+    ConversationFormat,
+    UnusableConversationDirectory,
+)
+from kbtui.conversations.formats.jp.json_reader import read_file
+from kbtui.conversations.formats.session_file import make_title_from_request
+from kbtui.conversations.formats.sqlite_reader import (
+    DatabaseState,
+    format_columns,
+    get_count,
+    get_text,
+    list_columns,
+    open_database,
+    read_database_state,
+)
+from kbtui.conversations.formats.stored_session import (
+    READ_ERRORS,
+    StoredSession,
+    convert_milliseconds_to_time,
+    describe_media,
+    make_conversation,
+    make_conversation_id,
+    make_signature,
+    parse_own_id,
+)
+from kbtui.conversations.formats.turn_builder import TurnBuilder
+from kbtui.conversations.models import (
+    Conversation,
+    ConversationCompaction,
+    ConversationInfo,
+    ConversationUsage,
+    ResumeCommand,
+)
+from kbtui.conversations.project_directories import ProjectDirectories
+from kbtui.errors import WorkspaceError
+from kbtui.workspace import paths
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kbtui.conversations.formats.conversation_format import StoredConversation
+    from kbtui.conversations.models import ConversationEvent
+    from kbtui.workspace import Workspace
+
+MAX_FILE_BYTES = 64 << 20
+"""The maximum size in bytes of a JSON file that is read."""
+_SESSION_COLUMNS = (
+    "id",
+    "parent_id",
+    "title",
+    "directory",
+    "revert",
+    "time_created",
+    "time_updated",
+    "time_archived",
+)
+_DEFAULT_TITLES = ("New session - ", "Child session - ")
+_BOOKKEEPING = frozenset(
+    {"step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction"}
+)
+"""The types of parts that have nothing to read in them."""
+
+
+class OpencodeFormat(ConversationFormat):
+    """The sessions of opencode whose directory belongs to the workspace."""
+
+    name = "opencode"
+    label = "opencode"
+    id_prefix = "opencode-"
+
+    def __init__(self) -> None:
+        self._listings: dict[str, _DatabaseListing] = {}
+        self._session_files: dict[str, tuple[os.stat_result, dict[str, Any]]] = {}
+
+    def find_stored_conversations(
+        self, workspace: Workspace, only: str | None = None
+    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+        """Find every session of a workspace, or the one with the id `only`."""
+        projects = ProjectDirectories(workspace)
+        own_id = None if only is None else parse_own_id(self.id_prefix, only)
+        found: dict[str, StoredSession] = {}
+        problems: list[UnusableConversationDirectory] = []
+        for path in _list_databases():
+            try:
+                for session in self._find_in_database(path, projects, own_id):
+                    found.setdefault(session.id, session)
+            except WorkspaceError as error:
+                problems.append(UnusableConversationDirectory(Path(path), error.message, True))
+        if only is None or only not in found:
+            for session in self._find_in_files(projects, own_id, problems):
+                found.setdefault(session.id, session)
+        return list(found.values()), problems
+
+    def _find_in_database(
+        self, path: str, projects: ProjectDirectories, own_id: str | None
+    ) -> list[StoredSession]:
+        """Find the sessions of a database; it is opened only if it has changed."""
+        state = read_database_state(path)
+        if state[0] is None:
+            return []
+        listing = self._listings.get(path)
+        if listing is None or listing.state != state:
+            listing = _DatabaseListing(state, _read_session_rows(path), {})
+            self._listings[path] = listing
+        rows = [
+            row
+            for row in listing.rows
+            if (own_id is None or row["id"] == own_id)
+            and projects.find_directory_of(row["directory"])
+        ]
+        if new := [row["id"] for row in rows if row["id"] not in listing.contents]:
+            listing.contents.update(_read_content_states(path, new))
+        return [
+            self._make_stored_session(
+                row,
+                path,
+                projects,
+                make_signature(path, *row.values(), *listing.contents[row["id"]]),
+                lambda row=row: _read_database_facts(path, row),
+            )
+            for row in rows
+        ]
+
+    def _find_in_files(
+        self,
+        projects: ProjectDirectories,
+        own_id: str | None,
+        problems: list[UnusableConversationDirectory],
+    ) -> Iterator[StoredSession]:
+        """Find the sessions that are JSON files."""
+        for path, session_id in _list_session_files(own_id):
+            try:
+                row = self._read_session_file(path, session_id)
+            except (WorkspaceError, ValueError) as error:
+                reason = getattr(error, "message", None) or str(error)
+                problems.append(UnusableConversationDirectory(Path(path), reason, True))
+                continue
+            if projects.find_directory_of(row["directory"]):
+                files = _FileStorage(path, session_id)
+                yield self._make_stored_session(
+                    row,
+                    path,
+                    projects,
+                    make_signature(path, *row.values(), *files.list_states()),
+                    lambda files=files, row=row: _read_file_facts(files, row),
+                )
+
+    def _read_session_file(self, path: str, session_id: str) -> dict[str, Any]:
+        """Read the file of a session, unless it has not changed; its row is like the database's."""
+        try:
+            status = os.stat(path)  # noqa: PTH116
+        except OSError as error:
+            raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
+        known = self._session_files.get(path)
+        if known is not None and _is_same_file(known[0], status):
+            return known[1]
+        row = _parse_session(read_file(path, MAX_FILE_BYTES), session_id)
+        self._session_files[path] = status, row
+        return row
+
+    def _make_stored_session(
+        self,
+        row: dict[str, Any],
+        path: str,
+        projects: ProjectDirectories,
+        signature: str,
+        read_facts: Any,
+    ) -> StoredSession:
+        project = projects.find_directory_of(row["directory"])
+        created = convert_milliseconds_to_time(row["time_created"])
+        updated = convert_milliseconds_to_time(row["time_updated"])
+        modified = _read_modification_time(path)
+        parent = get_text(row["parent_id"])
+        return StoredSession(
+            make_conversation_id(self.id_prefix, row["id"]),
+            self.name,
+            path,
+            signature,
+            created or updated or modified,
+            updated or created or modified,
+            read_facts,
+            is_archived=convert_milliseconds_to_time(row["time_archived"]) is not None,
+            parent=make_conversation_id(self.id_prefix, parent) if parent else None,
+            working_directory=row["directory"],
+            worktree=project.worktree if project else None,
+        )
+
+    def list_watched_directories(self, workspace: Workspace) -> list[Path]:
+        """Return opencode's directory, and that of a database elsewhere."""
+        return [Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_databases()))]
+
+    def load_conversation(self, info: ConversationInfo) -> Conversation:
+        """Load a session. Never raises; `problems` says what is wrong."""
+        builder = TurnBuilder()
+        parser = _MessageParser(builder)
+        problem = self._read_messages(info, parser)
+        return make_conversation(
+            info, builder, [problem] if problem else [], compactions=parser.compactions
+        )
+
+    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
+        """Return the tokens of all messages. Never raises."""
+        parser = _MessageParser(TurnBuilder())
+        self._read_messages(info, parser, with_parts=False)
+        return parser.usage
+
+    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+        """Return `opencode --session …`."""
+        own_id = parse_own_id(self.id_prefix, info.id)
+        return ResumeCommand(("opencode", "--session", own_id), info.working_directory or ".")
+
+    def _read_messages(
+        self, info: ConversationInfo, parser: _MessageParser, *, with_parts: bool = True
+    ) -> str | None:
+        """Parse all messages of a session; return what prevents reading further, or None."""
+        own_id = parse_own_id(self.id_prefix, info.id)
+        path = str(info.events_path)
+        try:
+            if path.endswith(".json"):
+                files = _FileStorage(path, own_id)
+                row = _parse_session(read_file(path, MAX_FILE_BYTES), own_id)
+                parser.parse_messages(files.iterate_messages(with_parts), row["revert"])
+                return None
+            with open_database(path) as database:
+                columns = list_columns(database, "session")
+                revert = database.execute(
+                    f"SELECT {format_columns('session', ('revert',), columns)}"
+                    " FROM session WHERE id = ?",
+                    (own_id,),
+                ).fetchone()
+                parser.parse_messages(
+                    _iterate_database_messages(database, own_id, with_parts),
+                    _parse_revert(revert["revert"] if revert else None),
+                )
+        except (WorkspaceError, ValueError) as error:
+            return getattr(error, "message", None) or str(error)
+        return None
+
+
+class _DatabaseListing(NamedTuple):
+    """All sessions of a database, and the state of the contents of those that were asked for."""
+
+    state: DatabaseState
+    rows: list[dict[str, Any]]
+    contents: dict[str, tuple[Any, ...]]
+
+
+class _StoredMessage(NamedTuple):
+    """A message as it is stored, with the JSON of its parts in order.
+
+    An error stands for JSON that cannot be read.
+    """
+
+    id: str
+    data: Any
+    parts: Iterable[Any]
+
+
+# where the sessions are
+
+
+def _get_data_directory() -> str:
+    return paths.get_xdg_directory("XDG_DATA_HOME", ".local/share") + "/opencode"
+
+
+def _list_databases() -> list[str]:
+    """Return the paths of the databases; the first may not exist."""
+    directory = _get_data_directory()
+    if chosen := os.environ.get("OPENCODE_DB"):
+        return [] if chosen == ":memory:" else [os.path.join(directory, chosen)]  # noqa: PTH118
+    try:
+        names = sorted(os.listdir(directory))  # noqa: PTH208
+    except OSError:
+        names = []
+    # Versions that are not released have a database each, named after their channel.
+    others = [name for name in names if name.startswith("opencode-") and name.endswith(".db")]
+    return [f"{directory}/{name}" for name in ("opencode.db", *others)]
+
+
+def _list_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the path and the id of each session that is a file, or of the one with the id `own_id`."""
+    root = f"{_get_data_directory()}/storage/session"
+    for project in _list_names(root):
+        if own_id is None:
+            for name in _list_names(f"{root}/{project}"):
+                if name.endswith(".json"):
+                    yield f"{root}/{project}/{name}", name.removesuffix(".json")
+        elif "/" not in own_id and "\0" not in own_id:
+            path = f"{root}/{project}/{own_id}.json"
+            if os.path.isfile(path):  # noqa: PTH113
+                yield path, own_id
+
+
+def _list_names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def _is_same_file(one: os.stat_result, other: os.stat_result) -> bool:
+    return (one.st_ino, one.st_size, one.st_mtime_ns) == (
+        other.st_ino,
+        other.st_size,
+        other.st_mtime_ns,
+    )
+
+
+def _read_modification_time(path: str) -> datetime:
+    try:
+        return datetime.fromtimestamp(os.stat(path).st_mtime, UTC)  # noqa: PTH116
+    except OSError:
+        return datetime.fromtimestamp(0, UTC)
+
+
+# the database
+
+
+def _read_session_rows(path: str) -> list[dict[str, Any]]:
+    """Read the sessions of a database; raises `WorkspaceError`."""
+    with open_database(path) as database:
+        columns = list_columns(database, "session")
+        if not {"id", "directory"} <= columns:
+            raise WorkspaceError("it has no table of sessions", where=path)
+        rows = database.execute(
+            f"SELECT {format_columns('session', _SESSION_COLUMNS, columns)} FROM session"
+        )
+        # Without an id or a directory, a session belongs nowhere.
+        return [dict(row) for row in rows if get_text(row["id"]) and get_text(row["directory"])]
+
+
+def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
+    """Return numbers for each session that change with its messages and parts."""
+    states: dict[str, list[Any]] = {own_id: [] for own_id in ids}
+    with open_database(path) as database:
+        for table in ("message", "part", "session_message"):
+            columns = list_columns(database, table)
+            if "session_id" not in columns:
+                continue
+            time = "max(time_updated)" if "time_updated" in columns else "NULL"
+            query = f"SELECT count(*), {time} FROM {table} WHERE session_id = ?"
+            for own_id, state in states.items():
+                state += tuple(database.execute(query, (own_id,)).fetchone())
+    return {own_id: tuple(state) for own_id, state in states.items()}
+
+
+def _read_database_facts(path: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Read the size of a session, and its title if it has none of its own."""
+    with open_database(path) as database:
+        size = 0
+        for table in ("message", "part", "session_message"):
+            if {"session_id", "data"} <= list_columns(database, table):
+                query = f"SELECT sum(length(data)) FROM {table} WHERE session_id = ?"
+                size += database.execute(query, (row["id"],)).fetchone()[0] or 0
+        messages = _iterate_database_messages(database, row["id"], with_parts=True)
+        return {"title": _choose_title(row, messages), "size": int(size)}
+
+
+def _iterate_database_messages(
+    database: sqlite3.Connection, own_id: str, with_parts: bool
+) -> Iterator[_StoredMessage]:
+    columns = list_columns(database, "message")
+    is_empty = True
+    if {"id", "session_id", "data"} <= columns:
+        has_parts = with_parts and {"id", "message_id", "data"} <= list_columns(database, "part")
+        order = "time_created, id" if "time_created" in columns else "id"
+        query = f"SELECT id, data FROM message WHERE session_id = ? ORDER BY {order}"
+        for message in database.execute(query, (own_id,)):
+            is_empty = False
+            parts = database.execute(
+                "SELECT data FROM part WHERE message_id = ? ORDER BY id", (message["id"],)
+            )
+            rows = (part["data"] for part in parts) if has_parts else ()
+            yield _StoredMessage(str(message["id"]), message["data"], rows)
+    if is_empty and {"session_id", "type", "data"} <= list_columns(database, "session_message"):
+        yield from _iterate_flat_messages(database, own_id)
+
+
+def _iterate_flat_messages(database: sqlite3.Connection, own_id: str) -> Iterator[_StoredMessage]:
+    """Yield the messages of the table that replaces `message` and `part` in version 2."""
+    columns = list_columns(database, "session_message")
+    order = "seq" if "seq" in columns else "time_created, id"
+    query = f"SELECT id, type, data FROM session_message WHERE session_id = ? ORDER BY {order}"
+    for row in database.execute(query, (own_id,)):
+        data = row["data"]
+        try:
+            value = orjson.loads(data)
+            if type(value) is dict:
+                data = orjson.dumps({**value, "type": row["type"]})
+        except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+            pass
+        yield _StoredMessage(str(row["id"]), data, ())
+
+
+# the JSON files
+
+
+class _FileStorage:
+    """The files of one session below `storage`: those of its messages and of their parts."""
+
+    def __init__(self, session_path: str, own_id: str) -> None:
+        root = os.path.normpath(f"{session_path}/../../..")
+        self.messages = f"{root}/message/{own_id}"
+        self.parts = f"{root}/part"
+
+    def list_states(self) -> list[str]:
+        """Return texts that change with the messages and parts.
+
+        Of a message with an unchanged file, only the number of parts may change.
+        """
+        states = []
+        names = _list_json_names(self.messages)
+        for name in names:
+            parts = f"{self.parts}/{name.removesuffix('.json')}"
+            states.append(f"{name}{_format_state(f'{self.messages}/{name}')}{_format_state(parts)}")
+        if names:
+            # The last message may still be written, one part after another.
+            parts = f"{self.parts}/{names[-1].removesuffix('.json')}"
+            states += [_format_state(f"{parts}/{part}") for part in _list_json_names(parts)]
+        return states
+
+    def iterate_messages(self, with_parts: bool = True) -> Iterator[_StoredMessage]:
+        """Yield the messages in order; ids are in the order of time."""
+        for name in _list_json_names(self.messages):
+            own_id = name.removesuffix(".json")
+            data = _read_json_file(f"{self.messages}/{name}")
+            yield _StoredMessage(own_id, data, self._iterate_parts(own_id) if with_parts else ())
+
+    def _iterate_parts(self, message_id: str) -> Iterator[Any]:
+        directory = f"{self.parts}/{message_id}"
+        for name in _list_json_names(directory):
+            yield _read_json_file(f"{directory}/{name}")
+
+    def measure_size(self) -> int:
+        """Return the size of all files of messages and parts, in bytes."""
+        size = 0
+        for name in _list_json_names(self.messages):
+            size += _measure_file(f"{self.messages}/{name}")
+            directory = f"{self.parts}/{name.removesuffix('.json')}"
+            size += sum(
+                _measure_file(f"{directory}/{part}") for part in _list_json_names(directory)
+            )
+        return size
+
+
+def _list_json_names(directory: str) -> list[str]:
+    return [name for name in _list_names(directory) if name.endswith(".json")]
+
+
+def _read_json_file(path: str) -> bytes | WorkspaceError:
+    """Return the content of a file, or why it cannot be read."""
+    try:
+        return read_file(path, MAX_FILE_BYTES)
+    except WorkspaceError as error:
+        return error
+
+
+def _format_state(path: str) -> str:
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return "-"
+    return f" {status.st_ino} {status.st_size} {status.st_mtime_ns}"
+
+
+def _measure_file(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116
+    except OSError:
+        return 0
+
+
+def _parse_session(data: bytes, session_id: str) -> dict[str, Any]:
+    """Return the file of a session as a row of the database; raises `ValueError`."""
+    session = orjson.loads(data)
+    if type(session) is not dict:
+        raise ValueError("it is not an object")
+    if get_text(session.get("directory")) is None:
+        raise ValueError("it has no directory")
+    time = session.get("time")
+    times = time if type(time) is dict else {}
+    return {
+        "id": session_id,
+        "parent_id": session.get("parentID"),
+        "title": session.get("title"),
+        "directory": session["directory"],
+        "revert": _parse_revert(session.get("revert")),
+        "time_created": times.get("created"),
+        "time_updated": times.get("updated"),
+        "time_archived": times.get("archived"),
+    }
+
+
+def _read_file_facts(files: _FileStorage, row: dict[str, Any]) -> dict[str, Any]:
+    return {"title": _choose_title(row, files.iterate_messages()), "size": files.measure_size()}
+
+
+# both
+
+
+def _parse_revert(value: Any) -> str | None:
+    """Return the id of the first message that was undone, or None."""
+    if type(value) is str:
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return None
+    return get_text(value.get("messageID")) if type(value) is dict else None
+
+
+def _choose_title(row: dict[str, Any], messages: Iterable[_StoredMessage]) -> str | None:
+    """Return the title of a session, or one made from its first request."""
+    title = get_text(row["title"])
+    if title is not None and title.strip() and not title.startswith(_DEFAULT_TITLES):
+        return title
+    builder = TurnBuilder()
+    parser = _MessageParser(builder)
+    for message in messages:
+        parser.parse_message(message)
+        for turn in builder.turns:
+            for event in turn.events:
+                if event.kind == "chat_request" and event.text.strip():
+                    return make_title_from_request(event.text)
+    return title
+
+
+class _MessageParser:
+    """Parses the messages of one session in order."""
+
+    def __init__(self, builder: TurnBuilder) -> None:
+        self.builder = builder
+        self.compactions: list[ConversationCompaction] = []
+        self._request: ConversationEvent | None = None
+        self._totals: dict[str, int] = {}
+
+    @property
+    def usage(self) -> ConversationUsage | None:
+        """The tokens of all messages so far; None if none says how many it took."""
+        if not self._totals:
+            return None
+        total = self._totals.get
+        return ConversationUsage(
+            input_tokens=total("input"),
+            output_tokens=total("output"),
+            cache_read_tokens=total("read"),
+            cache_write_tokens=total("write"),
+            total_tokens=sum(self._totals.values()),
+        )
+
+    def parse_messages(self, messages: Iterable[_StoredMessage], reverted: str | None) -> None:
+        """Parse all messages; the turns from the message `reverted` on were undone."""
+        is_undone = False
+        for message in messages:
+            is_undone = is_undone or message.id == reverted
+            before = len(self.builder.turns)
+            self.parse_message(message)
+            if is_undone:
+                for turn in self.builder.turns[before:]:
+                    turn.is_rewound = True
+
+    def parse_message(self, stored: _StoredMessage) -> None:
+        """Parse one message; if it is damaged, report it, and show what can be read of it."""
+        builder = self.builder
+        message = self._parse_object(stored.data, "message")
+        if message is not None:
+            try:
+                self._parse_message(message, stored.parts)
+            except READ_ERRORS as error:
+                event = builder.add_unknown_event("message", message)
+                builder.add_event_problem(event, f"cannot be read: {error}")
+        builder.count += 1
+
+    def _parse_object(self, data: Any, name: str) -> dict[str, Any] | None:
+        """Parse a JSON object; report any other value."""
+        builder = self.builder
+        if isinstance(data, WorkspaceError):
+            builder.add_problem(f"{data.where}: {data.message}")
+            return None
+        try:
+            value = orjson.loads(data)
+        except (orjson.JSONDecodeError, TypeError) as error:
+            builder.add_problem(f"record {builder.count}: a {name} is not JSON: {error}")
+            return None
+        if type(value) is not dict:
+            builder.add_problem(f"record {builder.count}: a {name} is not an object")
+            return None
+        return value
+
+    def _parse_message(self, message: dict[str, Any], stored_parts: Iterable[Any]) -> None:
+        role = message.get("role", message.get("type"))
+        time = _get_time(message, "created")
+        parts = []
+        for data in stored_parts:
+            if (part := self._parse_object(data, "part")) is not None:
+                parts.append(part)
+        if "role" not in message and role in _FLAT_TYPES:
+            parts = self._make_parts_of_flat_message(message)
+            role = _FLAT_TYPES[role]
+        if role == "user":
+            self._parse_user_message(message, parts, time)
+        elif role == "assistant":
+            self._parse_assistant_message(message, parts, time)
+        elif role != "bookkeeping":
+            name = role if type(role) is str else "message"
+            self.builder.add_unknown_event(name, {**message, "parts": parts}, time)
+
+    def _make_parts_of_flat_message(self, message: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the content of a message of version 2 as the parts of earlier versions."""
+        kind = message["type"]
+        if kind == "assistant":
+            content = message.get("content")
+            return [part for part in content if type(part) is dict] if type(content) is list else []
+        if kind == "compaction":
+            summary = get_text(message.get("summary"))
+            return [{"type": "text", "text": summary}] if summary else []
+        if kind == "shell":
+            output = message.get("output")
+            text = output.get("output") if type(output) is dict else output
+            status = "running" if message.get("status") == "running" else "completed"
+            state = {"status": status, "input": {"command": message.get("command")}}
+            call = {"type": "tool", "tool": "shell", "callID": message.get("shellID")}
+            return [{**call, "state": {**state, "output": text}}]
+        parts: list[dict[str, Any]] = []
+        if kind != "user":
+            return [{"type": "text", "text": message.get("text"), "synthetic": True}]
+        parts.append({"type": "text", "text": message.get("text")})
+        files = message.get("files")
+        parts += [
+            {"filename": file.get("name"), "type": "file", "mime": file.get("mime")}
+            for file in (files if type(files) is list else [])
+            if type(file) is dict
+        ]
+        return parts
+
+    def _parse_user_message(
+        self, message: dict[str, Any], parts: list[dict[str, Any]], time: datetime | None
+    ) -> None:
+        builder = self.builder
+        texts, contexts, media = [], [], []
+        unknown = []
+        for part in parts:
+            kind = part.get("type")
+            if kind == "text":
+                text = part.get("text")
+                if type(text) is not str:
+                    unknown.append(part)
+                elif part.get("synthetic") is True:
+                    # opencode adds such texts: the content of named files, and reminders.
+                    contexts.append(text)
+                else:
+                    texts.append(text)
+            elif kind == "file":
+                media.append(_describe_file(part))
+            elif kind == "subtask":
+                texts.append(_get_string(part, "prompt"))
+            elif kind not in _BOOKKEEPING:
+                unknown.append(part)
+        context = "\n\n".join(contexts)
+        if texts or media or (context and self._request is None):
+            builder.model = _get_model(message) or builder.model
+            builder.start_turn(time)
+            self._request = builder.add_event(
+                "chat_request",
+                "\n\n".join([*texts, *media]) or context,
+                time,
+                metadata={"context": context} if context else None,
+            )
+        elif context and self._request is not None:
+            # opencode continues by itself, for example after a compaction.
+            known = (self._request.metadata or {}).get("context")
+            self._request.metadata = {"context": f"{known}\n\n{context}" if known else context}
+        for part in unknown:
+            self._add_unknown_part(part, time)
+
+    def _parse_assistant_message(
+        self, message: dict[str, Any], parts: list[dict[str, Any]], time: datetime | None
+    ) -> None:
+        builder = self.builder
+        self._add_tokens(message.get("tokens"))
+        if message.get("summary") is True or message.get("type") == "compaction":
+            texts = [part["text"] for part in parts if type(part.get("text")) is str]
+            if builder.turns and texts:
+                self.compactions.append(
+                    ConversationCompaction(1, builder.turn_count, time, summary="\n\n".join(texts))
+                )
+                return
+        if model := _get_model(message):
+            builder.set_model(model)
+            if builder.turns and not any(
+                event.kind == "message" for event in builder.turns[-1].events
+            ):
+                builder.turns[-1].model = model
+        for part in parts:
+            try:
+                self._parse_part(part, time)
+            except READ_ERRORS as error:
+                event = self._add_unknown_part(part, time)
+                builder.add_event_problem(event, f"cannot be read: {error}")
+        if (error_text := _describe_error(message.get("error"))) is not None:
+            builder.add_event("message", f"[{error_text}]", time)
+
+    def _parse_part(self, part: dict[str, Any], time: datetime | None) -> None:
+        builder = self.builder
+        kind = part.get("type")
+        time = _get_time(part, "start") or _get_time(part, "created") or time
+        if kind == "text":
+            builder.add_event("message", _get_string(part, "text"), time)
+        elif kind == "reasoning":
+            text = _get_string(part, "text")
+            if text.strip():  # some models encrypt their reasoning, and leave an empty text
+                builder.add_event("reasoning", text, time)
+        elif kind == "tool":
+            self._parse_tool_part(part, time)
+        elif kind == "file":
+            builder.add_event("message", _describe_file(part), time)
+        elif kind not in _BOOKKEEPING:
+            self._add_unknown_part(part, time)
+
+    def _parse_tool_part(self, part: dict[str, Any], time: datetime | None) -> None:
+        builder = self.builder
+        state = part.get("state")
+        if type(state) is not dict:
+            raise TypeError("its state is not an object")
+        call_id = get_text(part.get("callID")) or get_text(part.get("id"))
+        name = get_text(part.get("tool")) or get_text(part.get("name"))
+        started = _get_time(state, "start") or time
+        call = builder.add_call(name, state.get("input"), call_id, started)
+        if name is None:
+            builder.add_event_problem(call, "it has no name")
+        status = state.get("status")
+        if status not in ("completed", "error"):
+            return
+        ended = _get_time(state, "end") or _get_time(part, "completed") or started
+        if status == "error":
+            text = _describe_error(state.get("error")) or ""
+        else:
+            output = state["output"] if "output" in state else _join_content(state.get("content"))
+            text = "" if output is None else output
+        attachments = state.get("attachments")
+        lines = [
+            _describe_file(one)
+            for one in (attachments if type(attachments) is list else [])
+            if type(one) is dict
+        ]
+        is_text = type(text) is str
+        shown = text if is_text else orjson.dumps(text, option=orjson.OPT_INDENT_2).decode()
+        result = builder.add_result(
+            call_id,
+            "\n".join([*([shown] if shown else []), *lines]),
+            ended,
+            is_error=status == "error",
+        )
+        if not is_text:
+            builder.add_event_problem(result, "its output is not a text")
+
+    def _add_unknown_part(self, part: dict[str, Any], time: datetime | None) -> ConversationEvent:
+        kind = part.get("type")
+        return self.builder.add_unknown_event(kind if type(kind) is str else "part", part, time)
+
+    def _add_tokens(self, tokens: Any) -> None:
+        if type(tokens) is not dict:
+            return
+        cache = tokens.get("cache")
+        cached = cache if type(cache) is dict else {}
+        # `input` excludes the cached tokens, and `output` excludes those of the reasoning.
+        for name, value in (
+            ("input", tokens.get("input")),
+            ("output", tokens.get("output")),
+            ("output", tokens.get("reasoning")),
+            ("read", cached.get("read")),
+            ("write", cached.get("write")),
+        ):
+            if (count := get_count(value)) is not None:
+                self._totals[name] = self._totals.get(name, 0) + count
+
+
+_FLAT_TYPES = {
+    "user": "user",
+    "synthetic": "user",
+    "system": "user",
+    "skill": "user",
+    "assistant": "assistant",
+    "shell": "assistant",
+    "compaction": "assistant",
+    "agent-switched": "bookkeeping",
+    "model-switched": "bookkeeping",
+    "location-switched": "bookkeeping",
+    "idle": "bookkeeping",
+}
+"""The types of messages of version 2, and the roles that they have."""
+
+
+def _get_string(part: dict[str, Any], key: str) -> str:
+    value = part.get(key)
+    if type(value) is not str:
+        raise TypeError(f"its {key} is not a string")
+    return value
+
+
+def _get_time(record: dict[str, Any], key: str) -> datetime | None:
+    time = record.get("time")
+    return convert_milliseconds_to_time(time.get(key)) if type(time) is dict else None
+
+
+def _get_model(message: dict[str, Any]) -> str | None:
+    """Return the model of a message with its provider, such as `anthropic/claude-sonnet-4`."""
+    nested = message.get("model")
+    source = nested if type(nested) is dict else message
+    name = get_text(source.get("modelID")) or get_text(source.get("id") if nested else None)
+    provider = get_text(source.get("providerID"))
+    return f"{provider}/{name}" if provider and name else name
+
+
+def _describe_file(part: dict[str, Any]) -> str:
+    url = part.get("url")
+    size = None
+    if type(url) is str and url.startswith("data:"):
+        encoded = url.partition(",")[2]
+        size = len(encoded) * 3 // 4 - encoded[-2:].count("=")
+    name = get_text(part.get("filename"))
+    if name is None and type(url) is str and size is None:
+        name = url[:200]
+    return describe_media(name, get_text(part.get("mime")), size)
+
+
+def _describe_error(error: Any) -> str | None:
+    """Return the text of an error, None if there is none."""
+    if type(error) is not dict:
+        return get_text(error)
+    data = error.get("data")
+    message = get_text(data.get("message")) if type(data) is dict else None
+    texts = [get_text(error.get("name")), message or get_text(error.get("message"))]
+    return ": ".join(text for text in texts if text) or "error"
+
+
+def _join_content(content: Any) -> str | None:
+    """Return the texts of a tool's result in version 2."""
+    if type(content) is not list:
+        return None
+    items = [item for item in content if type(item) is dict]
+    return "\n".join(get_text(item.get("text")) or _describe_file(item) for item in items)

@@ -1,0 +1,113 @@
+"""Reads the SQLite databases of agents, which may be in use, without writing to them."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbtui.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOCK_SECONDS = 1.0
+"""How long a query waits for an agent that is writing."""
+_MAGIC = b"SQLite format 3\0"
+_WAL_VERSION = 2
+
+DatabaseState = tuple[tuple[int, int, int] | None, ...]
+"""Inode, size and modification time of a database and its write-ahead log; None if there is no file."""
+
+
+def read_database_state(path: str) -> DatabaseState:
+    """Return the state of a database's files, which changes when the database does."""
+    return tuple(_read_file_state(f"{path}{suffix}") for suffix in ("", "-wal"))
+
+
+def _read_file_state(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def open_database(path: str) -> Iterator[sqlite3.Connection]:
+    """Open a database for reading; yield a connection whose rows have names.
+
+    All failures raise `WorkspaceError`, including an error of a query within the block.
+    """
+    try:
+        with closing(sqlite3.connect(_make_uri(path), timeout=LOCK_SECONDS, uri=True)) as database:
+            database.row_factory = sqlite3.Row
+            # An agent may store bytes that are not UTF-8; the default raises an error for them.
+            database.text_factory = _decode_text
+            yield database
+    except sqlite3.Error as error:
+        raise WorkspaceError(str(error), where=path) from error
+    except FileNotFoundError:
+        raise WorkspaceError("there is no such file", where=path) from None
+    except OSError as error:
+        raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
+
+
+def _decode_text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _make_uri(path: str) -> str:
+    """Return the URI that opens a database without creating a file beside it."""
+    status = os.stat(path)  # noqa: PTH116
+    if not stat.S_ISREG(status.st_mode):
+        raise WorkspaceError("it is not a file", where=path)
+    with Path(path).open("rb") as file:
+        header = file.read(20)
+    if not header:
+        raise WorkspaceError("it is empty", where=path)
+    if not header.startswith(_MAGIC) or len(header) < 20:
+        raise WorkspaceError("it is not an SQLite database", where=path)
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro"
+    if header[18] != _WAL_VERSION:
+        return uri
+    log = _read_file_state(f"{path}-wal")
+    if log is not None and _read_file_state(f"{path}-shm") is not None:
+        return uri
+    if log is not None and log[1]:
+        raise WorkspaceError(
+            "its last changes are in a log that only the agent can recover",
+            where=path,
+            hint="start the agent once",
+        )
+    # No process has the database open, and everything is in this one file. Without `immutable`,
+    # SQLite would create the two other files, and would leave them there.
+    return f"{uri}&immutable=1"
+
+
+def list_columns(database: sqlite3.Connection, table: str) -> set[str]:
+    """Return the names of a table's columns; the set is empty if there is no such table."""
+    return {row["name"] for row in database.execute(f'PRAGMA table_info("{table}")')}
+
+
+def format_columns(table: str, wanted: tuple[str, ...], existing: set[str]) -> str:
+    """Format columns for a SELECT; those that do not exist in this version are NULL."""
+    return ", ".join(
+        f'"{table}"."{name}" AS "{name}"' if name in existing else f'NULL AS "{name}"'
+        for name in wanted
+    )
+
+
+def get_text(value: Any) -> str | None:
+    """Return a value if it is a text that is not empty, otherwise None."""
+    return value if type(value) is str and value else None
+
+
+def get_count(value: Any) -> int | None:
+    """Return a number of tokens or bytes; None if the value is not a number from 0 on."""
+    if type(value) is float and 0 <= value < 1 << 62:
+        return int(value)
+    return value if type(value) is int and value >= 0 else None
