@@ -11,6 +11,7 @@ import os
 import re
 from datetime import UTC, datetime
 from functools import partial
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,11 +48,7 @@ _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
 """How many bytes at the beginning and the end of a session its signature depends on."""
 _TITLE_BYTES = 256 << 10
-_HEADER = re.compile(
-    rb"(?:\A|(?<=\n))# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)[ \t]*\r?(?=\n|\Z)"
-)
-# A session in which no one typed anything and no model replied has only lines of aider's own.
-_CONTENT = re.compile(rb"^(?!>)[ \t]*[^\s>]", re.MULTILINE)
+_HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
 _MODEL = re.compile(r"(?:Main model|Models?): ([^\s,]+)")
 _TOKENS = re.compile(r"Tokens: (.+? received)\b")
@@ -207,11 +204,12 @@ def _find_sessions(
         # The last session may have grown, so it is found again.
         sessions = known.sessions[:-1]
         start = known.sessions[-1].start
-    headers, is_text = _find_headers(file, start, state[1])
-    ends = [header[0] for header in headers[1:]] + [state[1]]
-    for (begin, started), limit in zip(headers, ends, strict=True):
-        end = _find_end_of_text(file, begin, limit)
-        sessions.append(_make_session(file, path, begin, end, started))
+    is_text = False
+    for begin, end, started, has_content in _iterate_session_ranges(file, start):
+        is_text = True
+        if started is not None:
+            signature = _make_session_signature(file, path, begin, end)
+            sessions.append(_Session(begin, end, started, signature, has_content))
     size = min(_EDGE_BYTES, state[1])
     return _ChatHistory(state, sessions, os.pread(file, size, state[1] - size), is_text)
 
@@ -225,70 +223,39 @@ def _has_grown(file: int, state: tuple[int, int, int], known: _ChatHistory) -> b
     )
 
 
-def _find_headers(file: int, start: int, end: int) -> tuple[list[tuple[int, str]], bool]:
-    """Return the offset and the time of each first line of a session, and whether there is text."""
-    headers: list[tuple[int, str]] = []
-    is_text = False
-    position, rest, was_blank = start, b"", True
-    while position < end or rest:
-        block = (
-            os.pread(file, min(_BLOCK_BYTES, end - position), position) if position < end else b""
-        )
-        data = rest + block
-        at = position - len(rest)
-        position += len(block)
-        if block:
-            # Keep the last line for the next block, which may have the rest of it.
-            cut = data.rfind(b"\n") + 1 or (len(data) if len(data) > _BLOCK_BYTES else 0)
-            data, rest = data[:cut], data[cut:]
-        else:
-            rest, position = b"", end
-        is_text = is_text or bool(data.strip())
-        for match in _HEADER.finditer(data):
-            before = data[: match.start()].rsplit(b"\n", 2)
-            is_after_blank = was_blank if match.start() == 0 else not before[-2].strip()
-            if is_after_blank:
-                time = f"{match[1].decode()}T{match[2].decode().replace(':', '-')}"
-                headers.append((at + match.start(), time))
-        if data:
-            was_blank = not data.rstrip(b"\n").rpartition(b"\n")[2].strip() or data.endswith(
-                (b"\n\n", b"\n\r\n")
-            )
-        if not block:
-            break
-    return headers, is_text
+def _iterate_session_ranges(file: int, start: int) -> Iterator[tuple[int, int, str | None, bool]]:
+    """Yield the first byte, the end, the time and `has_content` of each session from `start` on.
 
-
-def _find_end_of_text(file: int, start: int, end: int) -> int:
-    """Return the end of the text before `end`, so that a later session does not change this one."""
-    while end > start:
-        begin = max(start, end - _EDGE_BYTES)
-        text = os.pread(file, end - begin, begin).rstrip()
+    The end is before trailing white space, so that a later session does not change this one. Text
+    before the first session has no time.
+    """
+    begin, end, started, has_content = start, start, None, False
+    position, is_after_blank = start, True
+    reader = BufferedReader(FileIO(file, closefd=False), _BLOCK_BYTES)
+    reader.seek(start)
+    for line in reader:
+        text = line.strip()
+        # aider writes a blank line before it; in the code of a reply it may be indented.
+        header = _HEADER.fullmatch(line.rstrip()) if is_after_blank else None
+        if header:
+            if end > begin:
+                yield begin, end, started, has_content
+            begin, has_content = position, False
+            started = f"{header[1].decode()}T{header[2].decode().replace(':', '-')}"
+        elif text and not text.startswith(b">"):
+            has_content = True
         if text:
-            return begin + len(text)
-        end = begin
-    return end
+            end = position + len(line.rstrip())
+        is_after_blank = not text
+        position += len(line)
+    if end > begin:
+        yield begin, end, started, has_content
 
 
-def _make_session(file: int, path: str, start: int, end: int, started: str) -> _Session:
+def _make_session_signature(file: int, path: str, start: int, end: int) -> str:
     size = min(_EDGE_BYTES, end - start)
     first, last = os.pread(file, size, start), os.pread(file, size, end - size)
-    signature = make_signature(path, start, end, first, last)
-    position = start
-    rest = b""
-    has_content = False
-    while position < end and not has_content:
-        block = os.pread(file, min(_BLOCK_BYTES, end - position), position)
-        if not block:
-            break
-        position += len(block)
-        lines, _, rest = (rest + block).rpartition(b"\n")
-        if position >= end:
-            lines = lines + b"\n" + rest
-        # The first line is the one that begins the session.
-        text = lines.partition(b"\n")[2] if position - len(block) == start else lines
-        has_content = _CONTENT.search(text) is not None
-    return _Session(start, end, started, signature, has_content)
+    return make_signature(path, start, end, first, last)
 
 
 def _make_stored_session(

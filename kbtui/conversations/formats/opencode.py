@@ -606,10 +606,8 @@ class _MessageParser:
     def _parse_message(self, message: dict[str, Any], stored_parts: Iterable[Any]) -> None:
         role = message.get("role", message.get("type"))
         time = _get_time(message, "created")
-        parts = []
-        for data in stored_parts:
-            if (part := self._parse_object(data, "part")) is not None:
-                parts.append(part)
+        objects = (self._parse_object(data, "part") for data in stored_parts)
+        parts = [part for part in objects if part is not None]
         if "role" not in message and role in _FLAT_TYPES:
             parts = self._make_parts_of_flat_message(message)
             role = _FLAT_TYPES[role]

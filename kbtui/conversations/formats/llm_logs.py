@@ -1,0 +1,589 @@
+"""The format of the command `llm`: one SQLite database for all conversations of a user.
+
+Up to version 0.31, a response is a row with its prompt. Since version 0.32, messages form chains by
+the hash of their parent, and a turn names the last message of what was asked and of what was answered.
+A database can have both, and so can a conversation that was continued after the change.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from kbtui.conversations.formats.conversation_format import (
+    ConversationFormat,
+    UnusableConversationDirectory,
+)
+from kbtui.conversations.formats.session_file import make_title_from_request
+from kbtui.conversations.formats.sqlite_reader import (
+    DatabaseState,
+    format_columns,
+    get_count,
+    get_text,
+    list_columns,
+    open_database,
+    read_database_state,
+)
+from kbtui.conversations.formats.stored_session import (
+    READ_ERRORS,
+    StoredSession,
+    describe_media,
+    make_conversation,
+    make_conversation_id,
+    make_signature,
+    parse_own_id,
+)
+from kbtui.conversations.formats.turn_builder import TurnBuilder
+from kbtui.conversations.models import (
+    Conversation,
+    ConversationInfo,
+    ConversationUsage,
+    ResumeCommand,
+)
+from kbtui.dates import parse_timestamp
+from kbtui.errors import WorkspaceError
+from kbtui.workspace import paths
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Sequence
+
+    from kbtui.conversations.formats.conversation_format import StoredConversation
+    from kbtui.workspace import Workspace
+
+MAX_CHAIN = 10_000
+"""The maximum number of messages of one turn; only a damaged database has more."""
+_RESPONSE_COLUMNS = (
+    "id",
+    "model",
+    "resolved_model",
+    "prompt",
+    "system",
+    "response",
+    "reasoning",
+    "schema_id",
+    "datetime_utc",
+    "input_tokens",
+    "output_tokens",
+    "token_details",
+)
+_TURN_COLUMNS = (
+    "id",
+    "parent_message_hash",
+    "tip_message_hash",
+    "model",
+    "resolved_model",
+    "schema_id",
+    "datetime_utc",
+    "input_tokens",
+    "output_tokens",
+    "token_details",
+)
+
+
+class LlmFormat(ConversationFormat):
+    """The conversations of the command `llm`.
+
+    `llm` does not record in which directory it ran, so all its conversations belong to every
+    workspace. Therefore this format is off unless a user chooses it.
+    """
+
+    name = "llm"
+    label = "llm"
+    id_prefix = "llm-"
+
+    def __init__(self) -> None:
+        self._listing: tuple[str, DatabaseState, list[_ConversationRow]] | None = None
+
+    def find_stored_conversations(
+        self, workspace: Workspace, only: str | None = None
+    ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
+        """Find every conversation of the user, or the one with the id `only`."""
+        path = get_database_path()
+        state = read_database_state(path)
+        if state[0] is None:
+            return [], []
+        if self._listing is None or self._listing[:2] != (path, state):
+            try:
+                self._listing = (path, state, _read_conversation_rows(path))
+            except WorkspaceError as error:
+                return [], [UnusableConversationDirectory(Path(path), error.message, True)]
+        modified = datetime.fromtimestamp(state[0][2] / 1e9, UTC)
+        found = [
+            StoredSession(
+                make_conversation_id(self.id_prefix, row.id),
+                self.name,
+                path,
+                make_signature(path, *row),
+                parse_timestamp(row.first) or modified,
+                parse_timestamp(row.last) or modified,
+                partial(_read_facts, path, row),
+            )
+            for row in self._listing[2]
+            if only is None or only == make_conversation_id(self.id_prefix, row.id)
+        ]
+        return found, []
+
+    def list_watched_directories(self, workspace: Workspace) -> list[Path]:
+        """Return llm's directory of the user."""
+        return [Path(get_database_path()).parent]
+
+    def load_conversation(self, info: ConversationInfo) -> Conversation:
+        """Load a conversation. Never raises; `problems` says what is wrong."""
+        builder = TurnBuilder()
+        problems: list[str] = []
+        own_id = parse_own_id(self.id_prefix, info.id)
+        try:
+            with open_database(str(info.events_path)) as database:
+                _LogReader(database, builder).read_conversation(own_id)
+        except WorkspaceError as error:
+            problems.append(error.message)
+        return make_conversation(info, builder, problems)
+
+    def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
+        """Add up the tokens of all responses. Never raises."""
+        own_id = parse_own_id(self.id_prefix, info.id)
+        try:
+            with open_database(str(info.events_path)) as database:
+                return _sum_tokens(row for row, _ in _iterate_responses(database, own_id))
+        except WorkspaceError:
+            return None
+
+    def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
+        """Return `llm chat --conversation …`."""
+        own_id = parse_own_id(self.id_prefix, info.id)
+        words = ("llm", "chat", "--conversation", own_id)
+        return ResumeCommand(words, info.working_directory or paths.get_user_home())
+
+
+class _ConversationRow(NamedTuple):
+    """What the database says about a conversation without its texts."""
+
+    id: str
+    name: str | None
+    first: str | None
+    last: str | None
+    responses: int
+    last_id: str | None
+
+
+def get_database_path() -> str:
+    """Return the path of llm's database, which may not exist."""
+    directory = os.environ.get("LLM_USER_PATH")
+    if not directory and sys.platform == "darwin":
+        directory = f"{paths.get_user_home()}/Library/Application Support/io.datasette.llm"
+    elif not directory:
+        directory = f"{paths.get_xdg_directory('XDG_CONFIG_HOME', '.config')}/io.datasette.llm"
+    return f"{directory}/logs.db"
+
+
+def _read_conversation_rows(path: str) -> list[_ConversationRow]:
+    """Read all conversations of a database; raises `WorkspaceError`."""
+    rows: dict[str, _ConversationRow] = {}
+    with open_database(path) as database:
+        if not list_columns(database, "responses") and not list_columns(database, "turns"):
+            raise WorkspaceError("it has no table of responses", where=path)
+        for table, key, names in (
+            ("responses", "conversation_id", "conversations"),
+            ("turns", "thread_id", "threads"),
+        ):
+            if not {"id", key, "datetime_utc"} <= list_columns(database, table):
+                continue
+            has_names = {"id", "name"} <= list_columns(database, names)
+            name = f"(SELECT name FROM {names} WHERE id = {key})" if has_names else "NULL"
+            query = (
+                f"SELECT {key}, {name}, min(datetime_utc), max(datetime_utc), count(*), max(id)"
+                f" FROM {table} GROUP BY {key}"
+            )
+            for row in database.execute(query):
+                if get_text(row[0]) is None:
+                    continue
+                new = _ConversationRow(row[0], get_text(row[1]), *row[2:])
+                rows[new.id] = _merge_rows(rows[new.id], new) if new.id in rows else new
+    return list(rows.values())
+
+
+def _merge_rows(old: _ConversationRow, new: _ConversationRow) -> _ConversationRow:
+    """Return the row of a conversation that began in the tables of version 0.31."""
+    return _ConversationRow(
+        old.id,
+        old.name or new.name,
+        old.first,
+        new.last,
+        old.responses + new.responses,
+        new.last_id,
+    )
+
+
+def _read_facts(path: str, row: _ConversationRow) -> dict[str, Any]:
+    """Read the size of a conversation, and make a title if it has no name."""
+    with open_database(path) as database:
+        builder = TurnBuilder()
+        _LogReader(database, builder).read_conversation(row.id)
+    events = [event for turn in builder.turns for event in turn.events]
+    requests = (event.text for event in events if event.kind == "chat_request")
+    title = row.name or make_title_from_request(next(requests, ""))
+    return {"title": title, "size": sum(len(event.text.encode("utf-8")) for event in events)}
+
+
+def _iterate_responses(
+    database: sqlite3.Connection, own_id: str
+) -> Iterator[tuple[sqlite3.Row, bool]]:
+    """Yield the responses of a conversation, and whether they are in the tables of version 0.32."""
+    for table, key, wanted in (
+        ("responses", "conversation_id", _RESPONSE_COLUMNS),
+        ("turns", "thread_id", _TURN_COLUMNS),
+    ):
+        columns = list_columns(database, table)
+        if {"id", key} <= columns:
+            query = (
+                f"SELECT {format_columns(table, wanted, columns)} FROM {table}"
+                f" WHERE {key} = ? ORDER BY {table}.id"
+            )
+            for row in database.execute(query, (own_id,)):
+                yield row, table == "turns"
+
+
+class _LogReader:
+    """Reads the responses of one conversation into turns."""
+
+    def __init__(self, database: sqlite3.Connection, builder: TurnBuilder) -> None:
+        self._database = database
+        self._builder = builder
+        self._columns: dict[str, set[str]] = {}
+
+    def read_conversation(self, own_id: str) -> None:
+        """Read all responses in order; report those that are damaged."""
+        builder = self._builder
+        for row, is_turn in _iterate_responses(self._database, own_id):
+            try:
+                if is_turn:
+                    self._read_turn(row)
+                else:
+                    self._read_response(row)
+            except READ_ERRORS as error:
+                event = builder.add_unknown_event("response", _make_json(row))
+                builder.add_event_problem(event, f"cannot be read: {error}")
+            builder.count += 1
+
+    def _has(self, table: str, *names: str) -> bool:
+        """Return whether this version of the database has the columns of a table."""
+        if table not in self._columns:
+            self._columns[table] = list_columns(self._database, table)
+        return self._columns[table].issuperset(names)
+
+    def _select(self, query: str, *values: Any) -> list[sqlite3.Row]:
+        return self._database.execute(query, values).fetchall()
+
+    # up to version 0.31
+
+    def _read_response(self, row: sqlite3.Row) -> None:
+        builder = self._builder
+        time = parse_timestamp(row["datetime_utc"])
+        for result in self._list_results(row["id"]):
+            self._add_result(
+                result["tool_call_id"],
+                result["name"],
+                result["output"],
+                result["exception"],
+                [],
+                time,
+            )
+        prompt, system = get_text(row["prompt"]), get_text(row["system"])
+        lines = [
+            *([f"[system: {system}]"] if system else []),
+            *self._describe_fragments(row["id"]),
+            *([prompt] if prompt else []),
+            *self._describe_response_attachments(row["id"]),
+        ]
+        if prompt is None and row["prompt"]:
+            lines.append(str(row["prompt"]))
+        if lines or not builder.turns:
+            self._start_turn(lines, row, time)
+        self._set_model(row)
+        if reasoning := get_text(row["reasoning"]):
+            builder.add_event("reasoning", reasoning, time)
+        if (response := row["response"]) is not None and response != "":
+            kind = "structured" if row["schema_id"] else "message"
+            event = builder.add_event(kind, str(response), time)
+            if type(response) is not str:
+                builder.add_event_problem(event, "it is not a text")
+        if self._has("tool_calls", "response_id", "name", "arguments", "tool_call_id"):
+            query = (
+                "SELECT name, arguments, tool_call_id FROM tool_calls WHERE response_id = ?"
+                " ORDER BY id"
+            )
+            for call in self._select(query, row["id"]):
+                self._add_call(
+                    call["tool_call_id"], call["name"], _parse_json(call["arguments"]), time
+                )
+
+    def _list_results(self, response_id: str) -> list[sqlite3.Row]:
+        if not self._has("tool_results", "response_id", "name", "output", "tool_call_id"):
+            return []
+        wanted = ("name", "output", "tool_call_id", "exception")
+        columns = format_columns("tool_results", wanted, self._columns["tool_results"])
+        query = f"SELECT {columns} FROM tool_results WHERE response_id = ? ORDER BY id"
+        return self._select(query, response_id)
+
+    def _describe_fragments(self, response_id: str) -> list[str]:
+        """Return a line for each fragment, which can be as long as a book."""
+        if not self._has("fragments", "id", "source", "content") or not self._has(
+            "prompt_fragments", "response_id", "fragment_id"
+        ):
+            return []
+        query = (
+            "SELECT id, source, length(content) AS size FROM prompt_fragments"
+            " JOIN fragments ON fragments.id = fragment_id WHERE response_id = ?"
+            ' ORDER BY prompt_fragments."order"'
+        )
+        return [_describe_fragment(row) for row in self._select(query, response_id)]
+
+    def _describe_response_attachments(self, response_id: str) -> list[str]:
+        if not self._has("prompt_attachments", "response_id", "attachment_id"):
+            return []
+        query = (
+            "SELECT attachment_id FROM prompt_attachments WHERE response_id = ?"
+            ' ORDER BY prompt_attachments."order"'
+        )
+        return [self._describe_attachment(row[0]) for row in self._select(query, response_id)]
+
+    # since version 0.32
+
+    def _read_turn(self, row: sqlite3.Row) -> None:
+        builder = self._builder
+        time = parse_timestamp(row["datetime_utc"])
+        parent = row["parent_message_hash"]
+        asked = self._list_messages(parent, None, stop_at_answer=True)
+        answered = self._list_messages(row["tip_message_hash"], parent)
+        for results in (True, False):
+            lines: list[str] = []
+            for message in asked:
+                if (message["role"] == "tool") is results:
+                    lines += self._read_asked_message(message, time)
+            if not results and (lines or not builder.turns):
+                self._start_turn(lines, row, time)
+        self._set_model(row)
+        for message in answered:
+            for part in self._list_parts(message["hash"]):
+                self._read_answered_part(
+                    part, "structured" if row["schema_id"] else "message", time
+                )
+
+    def _list_messages(
+        self, tip: Any, end: Any, *, stop_at_answer: bool = False
+    ) -> list[sqlite3.Row]:
+        """Return the messages from after `end` to `tip`, or only those after the last answer."""
+        messages: list[sqlite3.Row] = []
+        while tip is not None and tip != end and len(messages) < MAX_CHAIN:
+            query = "SELECT hash, parent_hash, role FROM messages WHERE hash = ?"
+            rows = self._select(query, tip)
+            if not rows:
+                self._builder.add_problem(f"record {self._builder.count}: a message is missing")
+                break
+            if stop_at_answer and rows[0]["role"] == "assistant":
+                break
+            messages.append(rows[0])
+            tip = rows[0]["parent_hash"]
+        return messages[::-1]
+
+    def _list_parts(self, message_hash: str) -> list[dict[str, Any]]:
+        """Return the parts of a message as objects, with `type` and `text` like the others' keys."""
+        query = "SELECT type, text, payload FROM parts WHERE message_hash = ? ORDER BY position"
+        parts = []
+        for row in self._select(query, message_hash):
+            payload = _parse_json(row["payload"])
+            part = payload if type(payload) is dict else {}
+            if payload is not None and type(payload) is not dict:
+                part = {"payload": payload}
+            if row["text"] is not None:
+                part = {**part, "text": row["text"]}
+            parts.append({**part, "type": row["type"]})
+        return parts
+
+    def _read_asked_message(self, message: sqlite3.Row, time: datetime | None) -> list[str]:
+        """Add the tool results of a message; return the lines of its request."""
+        lines = []
+        for part in self._list_parts(message["hash"]):
+            kind = part["type"]
+            if kind == "text":
+                text = self._join_text(part)
+                lines.append(f"[system: {text}]" if message["role"] == "system" else text)
+            elif kind == "attachment":
+                lines.append(self._describe_attachment(_get_reference(part.get("attachment"))))
+            elif kind == "tool_result":
+                self._read_result_part(part, time)
+            else:
+                self._builder.add_unknown_event(_get_name(kind), part, time)
+        return lines
+
+    def _read_answered_part(self, part: dict[str, Any], kind: str, time: datetime | None) -> None:
+        builder = self._builder
+        if part["type"] == "text":
+            builder.add_event(kind, self._join_text(part), time)
+        elif part["type"] == "reasoning":
+            # Some providers only say that the model reasoned, not what.
+            if text := self._join_text(part):
+                builder.add_event("reasoning", text, time)
+        elif part["type"] == "tool_call":
+            self._add_call(part.get("tool_call_id"), part.get("name"), part.get("arguments"), time)
+        elif part["type"] == "tool_result":
+            self._read_result_part(part, time)
+        elif part["type"] == "attachment":
+            reference = _get_reference(part.get("attachment"))
+            builder.add_event("message", self._describe_attachment(reference), time)
+        else:
+            builder.add_unknown_event(_get_name(part["type"]), part, time)
+
+    def _read_result_part(self, part: dict[str, Any], time: datetime | None) -> None:
+        attachments = part.get("attachments")
+        references = attachments if type(attachments) is list else []
+        self._add_result(
+            part.get("tool_call_id"),
+            part.get("name"),
+            part.get("output"),
+            part.get("exception"),
+            [self._describe_attachment(_get_reference(one)) for one in references],
+            time,
+        )
+
+    def _join_text(self, part: dict[str, Any]) -> str:
+        """Return the text of a part; a line stands for each fragment in it."""
+        pieces = part.get("text_ref")
+        if type(pieces) is not list:
+            text = part.get("text")
+            return text if type(text) is str else ""
+        texts = []
+        for piece in pieces:
+            if type(piece) is dict and type(piece.get("literal")) is str:
+                texts.append(piece["literal"])
+            elif type(piece) is dict and type(piece.get("fragment")) is int:
+                query = "SELECT id, source, length(content) AS size FROM fragments WHERE id = ?"
+                rows = self._select(query, piece["fragment"])
+                texts += [_describe_fragment(row) for row in rows]
+        return "".join(texts)
+
+    # both
+
+    def _start_turn(self, lines: list[str], row: sqlite3.Row, time: datetime | None) -> None:
+        builder = self._builder
+        builder.model = get_text(row["resolved_model"]) or get_text(row["model"]) or builder.model
+        builder.start_turn(time)
+        if lines:
+            builder.add_event("chat_request", "\n".join(lines), time)
+
+    def _set_model(self, row: sqlite3.Row) -> None:
+        if model := get_text(row["resolved_model"]) or get_text(row["model"]):
+            self._builder.set_model(model)
+
+    def _add_call(self, call_id: Any, name: Any, arguments: Any, time: datetime | None) -> None:
+        builder = self._builder
+        event = builder.add_call(get_text(name), arguments, get_text(call_id), time)
+        if event.name is None:
+            builder.add_event_problem(event, "it has no name")
+
+    def _add_result(
+        self,
+        call_id: Any,
+        name: Any,
+        output: Any,
+        exception: Any,
+        attachments: list[str],
+        time: datetime | None,
+    ) -> None:
+        builder = self._builder
+        text = output if type(output) is str else "" if output is None else str(output)
+        event = builder.add_result(
+            get_text(call_id),
+            "\n".join([*([text] if text else []), *attachments]),
+            time,
+            is_error=bool(exception),
+        )
+        event.name = event.name or get_text(name)
+
+    def _describe_attachment(self, attachment_id: str | None) -> str:
+        if attachment_id is None or not self._has("attachments", "id", "type", "path", "url"):
+            return describe_media(None, None, None)
+        query = "SELECT type, path, url, length(content) AS size FROM attachments WHERE id = ?"
+        for row in self._select(query, attachment_id):
+            path = get_text(row["path"])
+            name = os.path.basename(path) if path else get_text(row["url"])  # noqa: PTH119
+            return describe_media(name or attachment_id[:12], get_text(row["type"]), row["size"])
+        return describe_media(attachment_id[:12], None, None)
+
+
+def _describe_fragment(row: sqlite3.Row) -> str:
+    name = get_text(row["source"]) or str(row["id"])
+    return f"[fragment: {name}, {row['size']:,} characters]"
+
+
+def _get_reference(value: Any) -> str | None:
+    return get_text(value.get("id")) if type(value) is dict else None
+
+
+def _get_name(value: Any) -> str:
+    return get_text(value) or "part"
+
+
+def _parse_json(value: Any) -> Any:
+    """Parse JSON; return None for none, and the value itself if it is not JSON."""
+    if value is None:
+        return None
+    try:
+        return orjson.loads(value)
+    except (orjson.JSONDecodeError, TypeError):
+        return value
+
+
+def _make_json(row: sqlite3.Row) -> dict[str, Any]:
+    """Return a row as an object for people to read; bytes become text."""
+    return {
+        key: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        for key, value in dict(row).items()
+    }
+
+
+def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
+    """Add up the tokens of responses; None if no response says how many it took."""
+    totals: dict[str, int] = {}
+    for row in rows:
+        details = _parse_json(row["token_details"])
+        included, read, written = _read_cached_tokens(details if type(details) is dict else {})
+        prompt = get_count(row["input_tokens"])
+        for name, count in (
+            ("input", None if prompt is None else max(0, prompt - (included or 0))),
+            ("output", get_count(row["output_tokens"])),
+            ("read", included if read is None else read),
+            ("write", written),
+        ):
+            if count is not None:
+                totals[name] = totals.get(name, 0) + count
+    if not totals:
+        return None
+    return ConversationUsage(
+        totals.get("input"),
+        totals.get("output"),
+        totals.get("read"),
+        totals.get("write"),
+        sum(totals.values()),
+    )
+
+
+def _read_cached_tokens(details: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
+    """Return the cached tokens that the number of input tokens includes, and those read and written.
+
+    OpenAI and Google include them, Anthropic does not.
+    """
+    prompt = details.get("prompt_tokens_details", details.get("input_tokens_details"))
+    included = get_count(prompt.get("cached_tokens")) if type(prompt) is dict else None
+    if included is None:
+        included = get_count(details.get("cachedContentTokenCount"))
+    read = get_count(details.get("cache_read_input_tokens"))
+    written = get_count(details.get("cache_creation_input_tokens"))
+    return included, read, written
