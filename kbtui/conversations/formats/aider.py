@@ -316,6 +316,9 @@ def _read_session_text(path: str, session: _Session, size: int) -> str:
             if not block:
                 break
             data += block
+        # The spaces at the end of the last line say whether aider wrote it.
+        rest = os.pread(file, 4, session.start + len(data))
+        data += b"".join(rest.partition(b"\n")[:2])
     return data.decode("utf-8", "replace").partition("\n")[2]
 
 
@@ -361,6 +364,7 @@ def _split_into_blocks(text: str) -> list[_Block]:
     is_after_blank = True
     for number, line in enumerate(lines):
         line = line.removesuffix("\r")
+        # The last line may still be written.
         is_own = not is_marked or line.endswith("  ") or number == len(lines) - 1
         if is_own and (line.startswith("#### ") or line.rstrip() == "####"):
             kind, content = "request", line[5:].rstrip()

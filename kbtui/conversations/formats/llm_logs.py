@@ -244,7 +244,7 @@ def _iterate_responses(
         if {"id", key} <= columns:
             query = (
                 f"SELECT {format_columns(table, wanted, columns)} FROM {table}"
-                f" WHERE {key} = ? ORDER BY {table}.id"
+                f" WHERE {key} = ? ORDER BY {table}.rowid"
             )
             for row in database.execute(query, (own_id,)):
                 yield row, table == "turns"
@@ -304,8 +304,7 @@ class _LogReader:
         ]
         if prompt is None and row["prompt"]:
             lines.append(str(row["prompt"]))
-        if lines or not builder.turns:
-            self._start_turn(lines, row, time)
+        self._start_turn_with(lines, row, time)
         self._set_model(row)
         if reasoning := get_text(row["reasoning"]):
             builder.add_event("reasoning", reasoning, time)
@@ -360,21 +359,29 @@ class _LogReader:
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
         parent = row["parent_message_hash"]
-        asked = self._list_messages(parent, None, stop_at_answer=True)
+        # The first turn may have a history, which is in no earlier turn: that of a fork, for example.
+        asked = self._list_messages(parent, None, stop_at_answer=bool(builder.turns))
         answered = self._list_messages(row["tip_message_hash"], parent)
-        for results in (True, False):
-            lines: list[str] = []
-            for message in asked:
-                if (message["role"] == "tool") is results:
-                    lines += self._read_asked_message(message, time)
-            if not results and (lines or not builder.turns):
-                self._start_turn(lines, row, time)
+        lines: list[str] = []
+        for message in asked:
+            if message["role"] == "assistant":
+                self._start_turn_with(lines, row, time)
+                lines = []
+                self._read_answer(message, "message", time)
+            else:
+                lines += self._read_asked_message(message, time)
+        self._start_turn_with(lines, row, time)
         self._set_model(row)
         for message in answered:
-            for part in self._list_parts(message["hash"]):
-                self._read_answered_part(
-                    part, "structured" if row["schema_id"] else "message", time
-                )
+            self._read_answer(message, "structured" if row["schema_id"] else "message", time)
+
+    def _start_turn_with(self, lines: list[str], row: sqlite3.Row, time: datetime | None) -> None:
+        if lines or not self._builder.turns:
+            self._start_turn(lines, row, time)
+
+    def _read_answer(self, message: sqlite3.Row, kind: str, time: datetime | None) -> None:
+        for part in self._list_parts(message["hash"]):
+            self._read_answered_part(part, kind, time)
 
     def _list_messages(
         self, tip: Any, end: Any, *, stop_at_answer: bool = False
