@@ -384,13 +384,16 @@ def _iterate_database_messages(
         query = f"SELECT id, data FROM message WHERE session_id = ? ORDER BY {order}"
         for message in database.execute(query, (own_id,)):
             is_empty = False
-            parts = database.execute(
-                "SELECT data FROM part WHERE message_id = ? ORDER BY id", (message["id"],)
-            )
-            rows = (part["data"] for part in parts) if has_parts else ()
+            rows = _iterate_part_data(database, message["id"]) if has_parts else ()
             yield _StoredMessage(str(message["id"]), message["data"], rows)
     if is_empty and {"session_id", "type", "data"} <= list_columns(database, "session_message"):
         yield from _iterate_flat_messages(database, own_id)
+
+
+def _iterate_part_data(database: sqlite3.Connection, message_id: Any) -> Iterator[Any]:
+    query = "SELECT data FROM part WHERE message_id = ? ORDER BY id"
+    for part in database.execute(query, (message_id,)):
+        yield part["data"]
 
 
 def _iterate_flat_messages(database: sqlite3.Connection, own_id: str) -> Iterator[_StoredMessage]:
