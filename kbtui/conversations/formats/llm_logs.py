@@ -99,7 +99,7 @@ class LlmFormat(ConversationFormat):
     id_prefix = "llm-"
 
     def __init__(self) -> None:
-        self._listing: tuple[str, DatabaseState, list[_ConversationRow]] | None = None
+        self._listing: tuple[str, DatabaseState, dict[str, StoredSession]] | None = None
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -111,12 +111,22 @@ class LlmFormat(ConversationFormat):
             return [], []
         if self._listing is None or self._listing[:2] != (path, state):
             try:
-                self._listing = (path, state, _read_conversation_rows(path))
+                rows = _read_conversation_rows(path)
             except WorkspaceError as error:
                 return [], [UnusableConversationDirectory(Path(path), error.message, True)]
-        modified = datetime.fromtimestamp(state[0][2] / 1e9, UTC)
-        found = [
-            StoredSession(
+            modified = datetime.fromtimestamp(state[0][2] / 1e9, UTC)
+            found = {one.id: one for one in self._make_stored_sessions(path, rows, modified)}
+            self._listing = (path, state, found)
+        sessions = self._listing[2]
+        if only is not None:
+            return [sessions[only]] if only in sessions else [], []
+        return list(sessions.values()), []
+
+    def _make_stored_sessions(
+        self, path: str, rows: list[_ConversationRow], modified: datetime
+    ) -> Iterator[StoredSession]:
+        for row in rows:
+            yield StoredSession(
                 make_conversation_id(self.id_prefix, row.id),
                 self.name,
                 path,
@@ -125,10 +135,6 @@ class LlmFormat(ConversationFormat):
                 parse_timestamp(row.last) or modified,
                 partial(_read_facts, path, row),
             )
-            for row in self._listing[2]
-            if only is None or only == make_conversation_id(self.id_prefix, row.id)
-        ]
-        return found, []
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return llm's directory of the user."""
