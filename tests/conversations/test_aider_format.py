@@ -207,6 +207,9 @@ def test_sessions_of_the_same_second_have_different_ids(
     conversation = format_.load_conversation(found["aider-2025-11-03T10-00-00-2"])
     assert conversation.turns[0].events[0].text == "world"
     assert load(workspace, "aider-2025-11-03T10-00-00-2").turns[0].events[0].text == "world"
+    # A process that has not listed the sessions finds them by their ids.
+    texts = [AiderFormat().load_conversation(one).turns[0].events[0].text for one in found.values()]
+    assert texts == ["hello", "world"]
 
 
 def test_the_file_at_the_root_of_the_repository_counts(tmp_path: Path) -> None:

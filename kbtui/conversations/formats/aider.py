@@ -135,12 +135,13 @@ class AiderFormat(ConversationFormat):
         """Read the text of a session without its first line; raises `WorkspaceError`."""
         path = str(info.events_path)
         history = self._read_history(path)
+        started, number = _parse_conversation_id(info.id)
+        sessions = [one for one in history.sessions if one.started == started]
         start = self._starts.get((path, info.id))
-        for session in history.sessions:
-            is_same = session.start == start and info.id.startswith(
-                f"{self.id_prefix}{session.started}"
-            )
-            if is_same:
+        if start is None:
+            sessions = sessions[number - 1 : number]
+        for session in sessions:
+            if start in (None, session.start):
                 return _read_session_text(path, session, size)
         raise WorkspaceError("the session is no longer in this file", where=path)
 
@@ -184,6 +185,14 @@ def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDire
                 continue
             seen.add(path)
             yield path, project
+
+
+def _parse_conversation_id(conversation_id: str) -> tuple[str, int]:
+    """Return the time in an id, and the number of the session among those of the same second."""
+    match = re.fullmatch(r"(.*T\d\d-\d\d-\d\d)(?:-(\d{1,9}))?", conversation_id)
+    if match is None:
+        return "", 1
+    return match[1].removeprefix(AiderFormat.id_prefix), int(match[2] or 1)
 
 
 def _get_file_state(status: os.stat_result) -> tuple[int, int, int]:

@@ -103,9 +103,10 @@ class OpencodeFormat(ConversationFormat):
                     found.setdefault(session.id, session)
             except WorkspaceError as error:
                 problems.append(UnusableConversationDirectory(Path(path), error.message, True))
-        if only is None or only not in found:
-            for session in self._find_in_files(projects, own_id, problems):
-                found.setdefault(session.id, session)
+        listings = map(self._listings.get, _list_databases())
+        moved = {row["id"] for listing in listings if listing for row in listing.rows}
+        for session in self._find_in_files(projects, own_id, moved, problems):
+            found.setdefault(session.id, session)
         return list(found.values()), problems
 
     def _find_in_database(
@@ -142,10 +143,13 @@ class OpencodeFormat(ConversationFormat):
         self,
         projects: ProjectDirectories,
         own_id: str | None,
+        moved: set[str],
         problems: list[UnusableConversationDirectory],
     ) -> Iterator[StoredSession]:
-        """Find the sessions that are JSON files."""
+        """Find the sessions that are JSON files and not `moved` to a database."""
         for path, session_id in _list_session_files(own_id):
+            if session_id in moved:
+                continue
             try:
                 row = self._read_session_file(path, session_id)
             except (WorkspaceError, ValueError) as error:
