@@ -112,6 +112,9 @@ def test_one_file_has_many_sessions(workspace: Workspace, history: Path) -> None
     assert first.created_at == datetime(2025, 11, 2, 14, 3, 9).astimezone()
     assert second.updated_at is not None
     assert second.updated_at.timestamp() == pytest.approx(history.stat().st_mtime)
+    loaded = format_.load_conversation(second)
+    assert loaded.info.last_event_at == second.last_event_at == second.updated_at
+    assert first.last_event_at is None  # aider writes no times
     assert first.size == len(FIRST.strip().encode())
     assert first.working_directory == str(workspace.root)
     assert first.problem is None

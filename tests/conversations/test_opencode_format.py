@@ -248,7 +248,8 @@ def test_a_session_is_read_as_turns(store: Store, workspace: Workspace) -> None:
     assert first.events[0].metadata == {"context": "Called the Read tool with foo.py"}
     assert (first.model, second.model) == ("anthropic/claude-sonnet-4", "anthropic/claude-opus-4")
     assert conversation.info.last_event_at is not None
-    assert conversation.info.events_count == 5
+    assert conversation.info.events_count == 10
+    assert OpencodeFormat().add_event_count(info).events_count == 10
 
 
 def test_calls_pair_with_their_results(store: Store, workspace: Workspace) -> None:

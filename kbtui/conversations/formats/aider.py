@@ -277,15 +277,15 @@ def _make_stored_session(
     modified = datetime.fromtimestamp(history.state[2] / 1e9, UTC)
     created = _parse_local_time(session.started) or modified
     # Only the last session can have been written at the file's modification time.
-    is_last = session is history.sessions[-1]
+    last_at = max(modified, created) if session is history.sessions[-1] else None
     return StoredSession(
         conversation_id,
         AiderFormat.name,
         path,
         session.signature,
         created,
-        max(modified, created) if is_last else created,
-        partial(_read_facts, path, session),
+        last_at or created,
+        partial(_read_facts, path, session, last_at),
         working_directory=os.path.dirname(path),  # noqa: PTH120
         worktree=project.worktree,
     )
@@ -299,8 +299,8 @@ def _parse_local_time(started: str) -> datetime | None:
         return None
 
 
-def _read_facts(path: str, session: _Session) -> dict[str, Any]:
-    """Read the title and the size of a session."""
+def _read_facts(path: str, session: _Session, last_at: datetime | None) -> dict[str, Any]:
+    """Read the title and the size of a session; `last_at` is the time of its last event."""
     builder = TurnBuilder()
     parse_session(_read_session_text(path, session, _TITLE_BYTES), builder, None)
     requests = [
@@ -312,7 +312,8 @@ def _read_facts(path: str, session: _Session) -> dict[str, Any]:
     # A command such as `/add` does not say what a session is about.
     chosen = [text for text in requests if not text.startswith(("/", "!"))] or requests
     title = make_title_from_request(chosen[0]) if chosen else None
-    return {"title": title, "size": session.end - session.start}
+    size = session.end - session.start
+    return {"title": title, "size": size, "last_event_at": last_at}
 
 
 def _read_session_text(path: str, session: _Session, size: int) -> str:

@@ -111,8 +111,9 @@ def make_conversation(
         noun = "problem" if builder.more_problems == 1 else "problems"
         problems.append(f"{builder.more_problems} more {noun}")
     last = builder.last_time or info.last_event_at
+    count = sum(len(turn.events) for turn in builder.turns)
     return Conversation(
-        replace(info, events_count=builder.count, last_event_at=last),
+        replace(info, events_count=count, last_event_at=last),
         builder.turns,
         problems=problems,
         model=builder.model,
