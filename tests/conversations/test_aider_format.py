@@ -333,6 +333,23 @@ def test_flipped_bytes_are_read(workspace: Workspace, history: Path) -> None:
             format_.read_usage(info)
 
 
+@pytest.mark.parametrize(
+    ("requests", "title"),
+    [
+        (["/add foo.py", "<blank>", "/ask how fast is it?", "other"], "how fast is it?"),
+        (["/add foo.py", "!ls", "make it fast"], "make it fast"),
+        (["/add foo.py", "/drop"], "/add foo.py"),
+    ],
+)
+def test_a_command_is_no_title(
+    workspace: Workspace, history: Path, requests: list[str], title: str
+) -> None:
+    lines = "".join(f"\n#### {request}  \n" for request in requests)
+    history.write_text(f"# aider chat started at 2025-11-03 10:00:00\n\n{lines}")
+    [info] = infos(workspace, AiderFormat()).values()
+    assert info.title == title
+
+
 def test_hostile_text_stays(workspace: Workspace, history: Path) -> None:
     history.write_text(SECOND.replace("hello", "\x1b[31m../\u202ehello\x00"))
     conversation = load(workspace, "aider-2025-11-03T10-00-00")

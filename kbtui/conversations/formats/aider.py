@@ -50,6 +50,9 @@ _EDGE_BYTES = 4096
 _TITLE_BYTES = 256 << 10
 _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
+_ASKING_COMMAND = re.compile(r"/(?:ask|architect|code|context)\s+")
+_BLANK = "<blank>"
+"""What aider writes if a person typed nothing."""
 _MODEL = re.compile(r"(?:Main model|Models?): ([^\s,]+)")
 _TOKENS = re.compile(r"Tokens: (.+? received)\b")
 _TOKEN_COUNT = re.compile(r"([\d.,]+)(k|M)? (sent|cache write|cache hit|received)")
@@ -309,11 +312,20 @@ def _read_facts(path: str, session: _Session, last_at: datetime | None) -> dict[
         for event in turn.events
         if event.kind == "chat_request"
     ]
-    # A command such as `/add` does not say what a session is about.
-    chosen = [text for text in requests if not text.startswith(("/", "!"))] or requests
-    title = make_title_from_request(chosen[0]) if chosen else None
-    size = session.end - session.start
-    return {"title": title, "size": size, "last_event_at": last_at}
+    return {
+        "title": _choose_title(requests),
+        "size": session.end - session.start,
+        "last_event_at": last_at,
+    }
+
+
+def _choose_title(requests: list[str]) -> str | None:
+    """Return a title made from the first request that is no command such as `/add`, if there is one."""
+    for request in requests:
+        text = _ASKING_COMMAND.sub("", request)
+        if text != _BLANK and not text.startswith(("/", "!")):
+            return make_title_from_request(text)
+    return make_title_from_request(requests[0]) if requests else None
 
 
 def _read_session_text(path: str, session: _Session, size: int) -> str:
