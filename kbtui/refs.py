@@ -1,8 +1,8 @@
-"""References: short names for everything in a workspace, and JP's conversation ids.
+"""References: short names for everything in a workspace, and the ids of conversations.
 
 Forms: `topic/slug`, `topic/slug:12-18` (lines), `jp-c17457886043` (conversation),
 `jp-c17457886043:3` (turn), `jp-c17457886043:3.2` (its second tool call),
-`chunk:<id>`, and a bare `topic`.
+`claude-258c7280:3.2` (in another agent's conversation), `chunk:<id>`, and a bare `topic`.
 """
 
 import re
@@ -71,8 +71,8 @@ class Ref(NamedTuple):
 
     @property
     def jp_link(self) -> str | None:
-        """JP's `jp://` link to the conversation or turn; None for topics, subjects and passages."""
-        if self.kind != "conversation":
+        """JP's `jp://` link to one of its conversations or turns; None for everything else."""
+        if self.conversation is None or not self.conversation.startswith(JP_ID_PREFIX):
             return None
         turn = f"?select=*:{self.turn}" if self.turn is not None else ""
         return f"jp://{self.conversation}{turn}"
@@ -161,6 +161,11 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
         f"{text!r} is not a reference",
         hint="write topic/slug, topic/slug:12-18, jp-c17457886043, jp-c17457886043:3 or chunk:ID",
     )
+
+
+def is_other_agents_conversation_ref(text: str) -> bool:
+    """Return whether a text is a reference to a conversation of another agent than JP."""
+    return re.fullmatch(_OTHER_CONVERSATION, text) is not None
 
 
 def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:

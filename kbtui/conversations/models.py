@@ -61,6 +61,11 @@ class ConversationInfo:
         """The title, or "Untitled"."""
         return self.title or "Untitled"
 
+    @property
+    def short_agent_name(self) -> str:
+        """The agent's name in ids, such as `claude`."""
+        return self.id.partition("-")[0]
+
 
 @dataclass(slots=True)
 class ConversationEvent:

@@ -168,13 +168,16 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
                 hint = "The setting `conversations.agents` chooses no agent but JP."
         heading = _make_heading("talks", "No conversations yet")
         return [heading, _make_paragraph("no-talks", hint, "dim")]
-    count = format_counted_noun(len(contents.conversations), "conversation")
+    found = contents.main_conversations
+    count = format_counted_noun(len(found), "conversation")
     blocks: list[DocumentBlock] = [_make_heading("talks", "Recent conversations", count)]
-    live = [info for info in contents.conversations if not info.archived]
+    live = [info for info in found if not info.archived]
     for info in sorted(live, key=get_activity_sort_key)[:RECENT_CONVERSATIONS]:
         when = get_last_activity_time(info).astimezone(now.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
-        right: Spans = [(format_relative_day(when.date(), now.date()), "dim")]
+        day = format_relative_day(when.date(), now.date())
+        agent = f"{info.short_agent_name}  " if len(contents.agents) > 1 else ""
+        right: Spans = [(f"{agent}{day}", "dim")]
         key = f"talk:{info.id}"
         blocks.append(HeadingBlock(key, left, right, lead=[("  ", "")], link=info.ref))
     return blocks

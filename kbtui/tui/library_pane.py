@@ -16,7 +16,7 @@ from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
 from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
 from kbtui.search.search_request_and_answer import QueryMistake
-from kbtui.text import one_line
+from kbtui.text import cut_to_width, one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -147,8 +147,12 @@ ENTRY_MARKS = {
     "archived": ("▫ ", "dim"),
     "local only": ("⌂ ", "dim"),
     "workspace only": ("⇣ ", "dim"),
+    "held in another worktree": ("⎇ ", "dim"),
 }
 """The state of an entry, in the words of the help page -> the mark for it and the mark's style role."""
+
+WORKTREE_WIDTH = 12
+"""The maximum width of the name of a worktree in a row."""
 
 SORTS = ("activity", "created", "updated", "title", "turns")
 """The sort orders of conversations: titles ascending, times and turns descending."""
@@ -164,7 +168,7 @@ class LibraryPaneState:
     sort: str = "activity"
 
     def is_row_unfolded(self, key: str) -> bool:
-        """Return whether the topic or folder with this key is unfolded; with a filter, all are unfolded."""
+        """Return whether the row with this key is unfolded; with a filter, all rows are unfolded."""
         return key in self.expanded or bool(self.filter)
 
 
@@ -292,11 +296,8 @@ def _make_conversation_section(
     contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
 ) -> Iterator[ListRow]:
     """Yield the rows of conversations: pinned, then live, then archived."""
-    infos = [
-        info
-        for info in contents.conversations
-        if state.filter.matches_conversation(info, contents.summaries.get(info.id))
-    ]
+    rows = _ConversationRowMaker(contents, state, present)
+    infos = [info for info in contents.main_conversations if rows.is_shown(info)]
     infos.sort(key=lambda info: _get_conversation_sort_key(info, state.sort, contents))
     yield _make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
     for number, line in enumerate(contents.failures):
@@ -310,9 +311,6 @@ def _make_conversation_section(
         yield _make_note_row("unread", f"reading {left:,} more conversations …")
     elif contents.conversations and not infos:
         yield _make_note_row("no-talk", "nothing matches")
-    if all(info.presence in {"external", None} for info in contents.conversations):
-        # Without other places, the mark of the workspace would say nothing.
-        infos = [replace(info, presence=info.presence and "projected") for info in infos]
     pinned = [info for info in infos if info.pinned_at and not info.archived]
     live = [info for info in infos if not info.pinned_at and not info.archived]
     archived = [info for info in infos if info.archived]
@@ -324,13 +322,7 @@ def _make_conversation_section(
     ):
         if group and heading:
             yield _make_note_row(key, heading, "day")
-        before = ""
-        for info in group:
-            label = _make_conversation_sort_label(info, state.sort, contents, present)
-            # Of adjacent rows with the same age, only the first shows it.
-            is_repeated = state.sort not in ("title", "turns") and label == before
-            yield _make_conversation_row(info, "" if is_repeated else label)
-            before = label
+        yield from rows.make_conversation_rows(group)
 
 
 def _get_conversation_sort_key(
@@ -364,20 +356,71 @@ def _make_conversation_sort_label(
     return format_age_or_day(_get_conversation_sort_time(info, sort), present)
 
 
-def _make_conversation_row(info: ConversationInfo, label: str) -> ListRow:
-    states = {
-        "local only": info.presence == "user_local",
-        "workspace only": info.presence == "external",
-        "archived": info.archived,
-        "damaged or unreadable": info.problem is not None,
-    }
-    mark = _choose_entry_mark(states, default="")
-    role = "dim" if info.archived or not info.title else ""
-    place = NavigationTarget(info.ref, ref=make_conversation_ref(info.id))
-    row = ListRow(info.ref, [mark, (one_line(info.name), role)], [(label, "dim")], data=place)
-    if info.problem:
-        row.below = [[("  ", ""), (one_line(info.problem), "error")]]
-    return row
+class _ConversationRowMaker:
+    """Makes the rows of conversations. A conversation that is part of another one is folded under it."""
+
+    def __init__(
+        self, contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
+    ) -> None:
+        self._contents, self._state, self._present = contents, state, present
+        self._parts = contents.parts_by_conversation
+        names = {info.short_agent_name for info in contents.conversations}
+        self._agent_width = max(map(len, names)) if len(names) > 1 else 0
+        """How wide the column with the agents is; 0 if all conversations are with the same one."""
+        self._marks_presence = any(
+            info.presence not in {"external", None} for info in contents.conversations
+        )
+        """Whether conversations are in several places; if not, the mark of the place would say nothing."""
+
+    def is_shown(self, info: ConversationInfo) -> bool:
+        """Return whether the filter matches a conversation or a part of it."""
+        summary = self._contents.summaries.get(info.id)
+        return self._state.filter.matches_conversation(info, summary) or any(
+            map(self.is_shown, self._parts.get(info.id, ()))
+        )
+
+    def make_conversation_rows(
+        self, infos: list[ConversationInfo], depth: int = 0, before: str = ""
+    ) -> Iterator[ListRow]:
+        """Yield the rows of conversations, each with its parts if it is unfolded."""
+        sort = self._state.sort
+        for info in infos:
+            label = _make_conversation_sort_label(info, sort, self._contents, self._present)
+            # Of adjacent rows with the same age, only the first shows it.
+            is_repeated = sort not in ("title", "turns") and label == before
+            before = label
+            parts = [part for part in self._parts.get(info.id, ()) if self.is_shown(part)]
+            is_open = bool(parts) and self._state.is_row_unfolded(info.ref)
+            lead: Spans = [("  " * depth, "")] if depth else []
+            if parts:
+                lead.append(("▾ " if is_open else "▸ ", "dim"))
+            yield self._make_conversation_row(info, lead, "" if is_repeated else label)
+            if is_open:
+                parts.sort(key=lambda part: _get_conversation_sort_key(part, sort, self._contents))
+                yield from self.make_conversation_rows(parts, depth + 1, before)
+
+    def _make_conversation_row(self, info: ConversationInfo, lead: Spans, label: str) -> ListRow:
+        states = {
+            "held in another worktree": info.worktree is not None,
+            "local only": info.presence == "user_local",
+            "workspace only": info.presence == "external" and self._marks_presence,
+            "archived": info.archived,
+            "damaged or unreadable": info.problem is not None,
+        }
+        mark = _choose_entry_mark(states, default="")
+        role = "dim" if info.archived or not info.title else ""
+        left: Spans = [*lead, mark, (one_line(info.name), role)]
+        if info.worktree is not None:
+            name = cut_to_width(one_line(info.worktree), WORKTREE_WIDTH)
+            left.insert(-1, (f"{name} ", "dim"))
+        right: Spans = [(label, "dim")]
+        if width := self._agent_width:
+            right.append((f" {info.short_agent_name:<{width}}", "dim"))
+        place = NavigationTarget(info.ref, ref=make_conversation_ref(info.id))
+        row = ListRow(info.ref, left, right, data=place)
+        if info.problem:
+            row.below = [[("  ", ""), (one_line(info.problem), "error")]]
+        return row
 
 
 ROWS_AT_ONCE = 1_000
@@ -442,7 +485,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
     def _unfold_topics_that_fit(self, contents: LibrarySnapshot) -> None:
         """Unfold each topic whose subjects still fit into the pane without scrolling."""
         room = self.list.scrollable_content_region.height
-        if len(contents.conversations) >= room:
+        if len(contents.main_conversations) >= room:
             return
         for listing in contents.listings:
             if listing.visible_subject_count <= ROWS_AT_ONCE:
@@ -476,37 +519,50 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.update_library_rows()
 
     def select_row_of_target(self, place: NavigationTarget) -> None:
-        """Select the row of a target, and unfold the topic and directories that contain it."""
+        """Select the row of a target, and unfold the rows that contain it."""
+        wanted: set[str] = set()
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             topic = place.ref.topic
             parts = place.ref.slug.split("/")
             wanted = {f"topic:{topic}"}
             wanted |= {f"folder:{topic}/" + "/".join(parts[:n]) for n in range(1, len(parts))}
-            if not wanted <= self.state.expanded:
-                self.state.expanded |= wanted
-                self.update_library_rows(select=place.key)
+        elif place.ref and place.ref.conversation:
+            wanted = set(self._list_parents(place.ref.conversation))
+        if not wanted <= self.state.expanded:
+            self.state.expanded |= wanted
+            self.update_library_rows(select=place.key)
         self.list.select_row(place.key)
+
+    def _list_parents(self, conversation: str) -> list[str]:
+        """Return the ids of the conversations that a conversation is part of, innermost first."""
+        parents: list[str] = []
+        while self.contents and (info := self.contents.find_conversation(conversation)):
+            if info.parent is None or info.parent in (info.id, *parents):
+                break
+            parents.append(info.parent)
+            conversation = info.parent
+        return parents
 
     @on(RowList.RowClicked)
     def action_open_selected_row(self) -> None:
-        """Open the selected row; also fold or unfold it if it is a topic or folder."""
+        """Open the selected row; also fold or unfold it if it contains rows."""
         row = self.list.selected_row
         self.action_toggle_selected_fold()
         if row and isinstance(row.data, NavigationTarget):
             self.post_message(OpenTargetRequested(row.data))
 
     def action_toggle_selected_fold(self) -> None:
-        """Fold or unfold the selected topic or folder."""
+        """Fold or unfold the selected row."""
         if row := self.list.selected_row:
             self._set_row_unfolded(row.key, row.key not in self.state.expanded)
 
     def action_unfold_selected_row(self) -> None:
-        """Unfold the selected topic or folder."""
+        """Unfold the selected row."""
         if row := self.list.selected_row:
             self._set_row_unfolded(row.key, True)
 
     def action_fold_row_or_select_parent(self) -> None:
-        """Fold the selected topic or folder; if it is folded already, select its parent."""
+        """Fold the selected row; if it is folded already, select the row that contains it."""
         row = self.list.selected_row
         if row is None:
             return
@@ -518,9 +574,13 @@ class LibraryPane(BorderOnlyPane, Vertical):
             parent = f"folder:{'/'.join(path[:depth])}" if depth > 1 else f"topic:{path[0]}"
             if self.list.select_row(parent):
                 return
+        for conversation in self._list_parents(row.key):
+            if self.list.select_row(conversation):
+                return
 
     def _set_row_unfolded(self, key: str, expanded: bool) -> None:
-        if key.startswith(("topic:", "folder:")):
+        parts = self.contents.parts_by_conversation if self.contents else {}
+        if key.startswith(("topic:", "folder:")) or key in parts:
             (self.state.expanded.add if expanded else self.state.expanded.discard)(key)
             self.update_library_rows()
 

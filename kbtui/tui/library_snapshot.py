@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -83,6 +84,27 @@ class LibrarySnapshot:
     def entry_count(self) -> int:
         """The number of subjects and conversations."""
         return len(self.subjects) + len(self.conversations)
+
+    @cached_property
+    def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
+        """The id of a conversation -> the conversations that are part of it, such as those of its subagents."""
+        ids = {info.id for info in self.conversations}
+        parts: dict[str, list[ConversationInfo]] = {}
+        for info in self.conversations:
+            if info.parent is not None and info.parent in ids and info.parent != info.id:
+                parts.setdefault(info.parent, []).append(info)
+        return parts
+
+    @property
+    def main_conversations(self) -> list[ConversationInfo]:
+        """The conversations that are not part of another one."""
+        parts = {info.id for parts in self.parts_by_conversation.values() for info in parts}
+        return [info for info in self.conversations if info.id not in parts]
+
+    @cached_property
+    def agents(self) -> list[str]:
+        """The names of the agents with which the conversations were held, sorted."""
+        return sorted({info.agent for info in self.conversations})
 
     @property
     def subjects(self) -> list[Subject]:

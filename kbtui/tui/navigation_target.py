@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
 
+from kbtui.refs import is_other_agents_conversation_ref
+
 if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Hit
@@ -22,7 +24,7 @@ class EnteredReference(NamedTuple):
 
 def looks_like_reference(text: str) -> bool:
     """Return whether all of `text` looks like a reference; a topic id alone does not count as one."""
-    return bool(_REFERENCE.fullmatch(text))
+    return bool(_REFERENCE.fullmatch(text)) or is_other_agents_conversation_ref(text)
 
 
 class ScrollAnchor(NamedTuple):
@@ -41,9 +43,10 @@ class ScrollAnchor(NamedTuple):
 class NavigationTarget(NamedTuple):
     """A document to open in the reader, and a position in it.
 
-    `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug` or `jp-c…`. `ref`
-    is its reference, which may also name lines, a turn or a call. `text` is a passage to go to,
-    and `words` are highlighted in it. `mark` is the position at which the user stopped reading.
+    `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug` or the id of a
+    conversation. `ref` is its reference, which may also name lines, a turn or a call. `text` is a
+    passage to go to, and `words` are highlighted in it. `mark` is the position at which the user
+    stopped reading.
     """
 
     key: str
