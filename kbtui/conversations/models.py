@@ -64,7 +64,7 @@ class ConversationInfo:
     @property
     def short_agent_name(self) -> str:
         """The agent's name in ids, such as `claude`."""
-        return self.id.partition("-")[0]
+        return self.id.removeprefix("x-").partition("-")[0]
 
 
 @dataclass(slots=True)

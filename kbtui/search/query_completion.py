@@ -13,8 +13,11 @@ from kbtui.search.filter_definitions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kbtui.index import IndexReader
     from kbtui.knowledge import KnowledgeBase
+    from kbtui.search.filter_definitions import Surface
 
 MAX_COMPLETIONS = 20
 DATE_COMPLETIONS = {
@@ -50,7 +53,25 @@ def list_query_completions(
     Values that begin with the typed text come first. Types, tools and arguments come from the index of
     visible entries, if there is one.
     """
-    known = map_filters_by_key("search")
+    return list_filter_completions(
+        text,
+        cursor,
+        "search",
+        lambda row, part: _list_filter_values(row, part, knowledge, reader),
+    )
+
+
+def list_filter_completions(
+    text: str,
+    cursor: int,
+    surface: Surface,
+    list_values: Callable[[FilterDefinition, str], list[tuple[str, str]]],
+) -> list[QueryCompletion]:
+    """Return up to `MAX_COMPLETIONS` completions of the word before the cursor, for the filters of a surface.
+
+    `list_values(filter, typed)` returns the values of a filter, each with a note.
+    """
+    known = map_filters_by_key(surface)
     match = re.search(_TYPED_PART.format("|".join(known)), text[:cursor], re.IGNORECASE)
     if match is None:
         return []
@@ -60,10 +81,10 @@ def list_query_completions(
             return []
         return [
             QueryCompletion(start, cursor, f"{row.key}:", row.about)
-            for row in list_surface_filters("search")
+            for row in list_surface_filters(surface)
             if f"{row.key}:".startswith(part) and f"{row.key}:" != part
         ]
-    values = _list_filter_values(known[match["key"].lower()], part, knowledge, reader)
+    values = list_values(known[match["key"].lower()], part)
     found = [pair for pair in values if part in f"{pair[0]} {pair[1]}".lower()]
     found.sort(key=lambda pair: not pair[0].lower().startswith(part))
     return [
@@ -82,14 +103,19 @@ def _list_filter_values(
 ) -> list[tuple[str, str]]:
     if row.kind == "topic":
         return [(topic.id, topic.name) for topic in knowledge.topics.values() if topic.enable]
-    if row.kind == "choice":
-        groups = {name: " and ".join(row.choices[name]) for name in row.shown_choices}
-        return [(name, "" if " " not in text else text) for name, text in groups.items()]
-    if row.kind == "date":
-        return list(DATE_COMPLETIONS.items())
     if row.kind in {"term", "argument"} and reader is not None:
         searcher = reader.open_keyword_index().searcher()
         begun = part if row.kind == "argument" else ""
         terms = searcher.terms_with_prefix(row.term, begun, limit=200)
         return [(term, f"{count} passages") for term, count in terms]
+    return list_general_filter_values(row)
+
+
+def list_general_filter_values(row: FilterDefinition) -> list[tuple[str, str]]:
+    """Return the values that a filter has in every workspace, such as states and days, with notes."""
+    if row.kind == "choice":
+        groups = {name: " and ".join(row.choices[name]) for name in row.shown_choices}
+        return [(name, "" if " " not in text else text) for name, text in groups.items()]
+    if row.kind == "date":
+        return list(DATE_COMPLETIONS.items())
     return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -21,13 +22,18 @@ from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
-from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, WrappedParagraphs
+from kbtui.tui.framework.text_widgets import (
+    CompletingInput,
+    LabeledInput,
+    PaneInput,
+    WrappedParagraphs,
+)
 from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects, get_last_activity_time
 from kbtui.tui.navigation_target import NavigationTarget, OpenTargetRequested
 from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from rich.text import Text
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
         ConversationToolsAndModels,
     )
     from kbtui.knowledge.models import Subject
+    from kbtui.search.query_completion import QueryCompletion
     from kbtui.tui.framework.styled_text import Spans
 
 
@@ -429,6 +436,28 @@ UPDATE_SECONDS = 10.0
 """The time between checks whether ages such as `5 min` must be updated."""
 
 
+def list_library_filter_completions(
+    text: str, cursor: int, contents: LibrarySnapshot
+) -> list[QueryCompletion]:
+    """Return completions of the filter text, with the agents, labels, tools and models that occur."""
+    from kbtui.search.query_completion import list_filter_completions, list_general_filter_values
+
+    def list_values(row: FilterDefinition, _: str) -> list[tuple[str, str]]:
+        infos, summaries = contents.conversations, contents.summaries.values()
+        found: dict[str, Iterable[str]] = {
+            "agent": (info.agent for info in contents.main_conversations),
+            "label": (key for info in infos for key in info.labels),
+            "tool": (name for summary in summaries for name in summary.tools),
+            "model": (name for summary in summaries for name in summary.models),
+        }
+        if row.key not in found:
+            return list_general_filter_values(row)
+        counts = Counter(found[row.key])
+        return [(name, format_counted_noun(n, "conversation")) for name, n in counts.most_common()]
+
+    return list_filter_completions(text, cursor, "library", list_values)
+
+
 class LibraryPane(BorderOnlyPane, Vertical):
     """A list of topics, subjects and conversations."""
 
@@ -441,7 +470,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.state = LibraryPaneState()
         self.list = RowList("library-list")
         self._errors = _FilterErrorHighlighter()
-        self.filter = LabeledInput("filter", "filter", self._errors)
+        self.filter = LabeledInput("filter", "filter", self._errors, CompletingInput)
         self.error_lines = WrappedParagraphs(self.list)
         self._shown_at: datetime | None = None
         self._is_restored = False

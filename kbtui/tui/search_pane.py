@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
@@ -27,12 +26,13 @@ from kbtui.tui.framework.styled_widget import (
     get_configured_keys,
     make_label_without_markup,
 )
-from kbtui.tui.framework.text_widgets import PaneInput, TextLine, WrappedParagraphs
+from kbtui.tui.framework.text_widgets import CompletingInput, TextLine, WrappedParagraphs
 from kbtui.tui.framework.tui_command import make_list_bindings
 from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.binding import BindingType
 
     from kbtui.search.search_request_and_answer import Hit, Mode, SearchAnswer
     from kbtui.tui.framework.styled_text import Spans
@@ -47,13 +47,10 @@ MODES: dict[Mode, str] = {
 PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
 
 
-class SearchInput(PaneInput):
+class SearchInput(CompletingInput):
     """The search input. It keeps the focus while the arrow keys select hits in the results."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *make_list_bindings("move_in_results"),
-        Binding("tab", "accept_completion", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_list_bindings("move_in_results")]
 
     recalled = ""
     """The earlier query that the user recalled last, or ""."""
@@ -71,13 +68,6 @@ class SearchInput(PaneInput):
             await self.screen.run_action("recall_earlier_query")
             return
         getattr(results, f"action_{move}")(*pages)
-
-    async def action_accept_completion(self) -> None:
-        """Accept the suggested completion; if there is none, go to the next pane."""
-        if self._suggestion and self.cursor_at_end:
-            self.action_cursor_right()
-        else:
-            await self.screen.run_action("focus_next_pane(1)")
 
 
 class SearchBar(Horizontal):

@@ -257,7 +257,7 @@ async def test_five_thousand_conversations_are_listed_filtered_and_sorted_in_thr
 ) -> None:
     infos = [
         ConversationInfo(
-            id=FIRST_ID + n,
+            id=f"jp-c{FIRST_ID + n}",
             title=f"Talk {n}",
             directory=workspace_root,
             events_path=None,

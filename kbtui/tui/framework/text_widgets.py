@@ -157,13 +157,32 @@ class PaneInput(SanitizedInput):
         self.post_message(self.EscapePressed())
 
 
+class CompletingInput(PaneInput):
+    """An input in a pane of the main screen; Tab accepts the suggested completion."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "accept_completion", show=False)]
+
+    async def action_accept_completion(self) -> None:
+        """Accept the suggested completion; if there is none, go to the next pane."""
+        if self._suggestion and self.cursor_at_end:
+            self.action_cursor_right()
+        else:
+            await self.screen.run_action("focus_next_pane(1)")
+
+
 class LabeledInput(Horizontal):
     """A label and an input, hidden until `show_input`."""
 
-    def __init__(self, name: str, label: str, highlighter: Highlighter | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        label: str,
+        highlighter: Highlighter | None = None,
+        input_class: type[PaneInput] = PaneInput,
+    ) -> None:
         super().__init__(classes="entry")
         self._label = label
-        self.input = PaneInput(id=name, compact=True, highlighter=highlighter)
+        self.input = input_class(id=name, compact=True, highlighter=highlighter)
         self.display = False
 
     def compose(self) -> ComposeResult:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from textual.suggester import SuggestionReady
-
 from kbtui.library import CallCancellation
 from kbtui.refs import parse_ref
 from kbtui.search.search_request_and_answer import (
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
     from kbtui.search.query_completion import QueryCompletion
-    from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
     from kbtui.tui.main.status_bar import KeyHintLine
@@ -47,7 +44,6 @@ LOG_DELAY_SECONDS = 2.0
 """How long a query must stay unchanged to be logged; opening a hit logs the query immediately."""
 PREVIEW_DELAY_SECONDS = 0.12
 """How long a hit must stay selected before the reader shows it."""
-MAX_SUGGESTIONS = 8
 
 
 class SearchController:
@@ -471,12 +467,12 @@ class SearchController:
         text, cursor = entry.value, entry.cursor_position
         if not text.strip():
             self._suggestion_worker.discard_pending_results()
-            self._hints.suggestions = []
+            self._hints.show_completions(entry, text, cursor, [])
             return
         self._suggestion_worker.submit_call(
             lambda: self._find_query_completions(text, cursor),
-            lambda found: self._show_query_completions(entry, text, cursor, found),
-            lambda error: self._show_query_completions(entry, text, cursor, []),
+            lambda found: self._hints.show_completions(entry, text, cursor, found),
+            lambda error: self._hints.show_completions(entry, text, cursor, []),
         )
 
     def _find_query_completions(self, text: str, cursor: int) -> list[QueryCompletion]:
@@ -486,19 +482,3 @@ class SearchController:
         has_index = self._pane.answer is not None
         reader = self._library.open_index_reader(0.0) if has_index else None
         return list_query_completions(text, cursor, self._library.load_knowledge(), reader)
-
-    def _show_query_completions(
-        self, entry: Input, text: str, cursor: int, found: list[QueryCompletion]
-    ) -> None:
-        if entry.value != text:
-            return
-        spans: Spans = [("Tab", "key"), (" completes: ", "dim")]
-        for number, suggestion in enumerate(found[:MAX_SUGGESTIONS]):
-            spans += [("  " if number else "", ""), (one_line(suggestion.text), "strong")]
-            if suggestion.note:
-                spans.append((f" {one_line(suggestion.note)}", "dim"))
-        self._hints.suggestions = spans if found else []
-        if cursor == len(text):
-            completed = (text[: suggestion.start] + suggestion.text for suggestion in found)
-            if best := next((line for line in completed if line.startswith(text)), None):
-                entry.post_message(SuggestionReady(text, best))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.reactive import reactive
+from textual.suggester import SuggestionReady
 
 from kbtui.text import one_line
 from kbtui.tui.command_table import Scope, find_key_label_of_command, list_commands_of_scopes
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
     from textual.strip import Strip
     from textual.timer import Timer
+    from textual.widgets import Input
 
     from kbtui.engine.engine_protocol import EngineEvent
+    from kbtui.search.query_completion import QueryCompletion
     from kbtui.tui.framework.styled_text import Spans
 
 FLASH_SECONDS = 4.0
@@ -195,6 +198,9 @@ INPUT_HINTS = {
 }
 """The id of an input -> its keys and what they do; "" stands for all other inputs."""
 
+MAX_SUGGESTIONS = 8
+"""The maximum number of completions that the key hints show."""
+
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 """The id of a command -> what its key does during a find in the reader."""
 
@@ -209,14 +215,31 @@ class KeyHintLine(StyledWidget):
     """The features of the document (`TuiCommand.needs`), and "find" during a find."""
     input_id = reactive("")
     """The id of the focused input, whose keys are shown instead of those of the scopes; "" if none."""
-    suggestions: reactive[Spans] = reactive(list)
-    """Completions of the query, shown instead of the keys of the search input."""
+    suggestions: reactive[dict[str, Spans]] = reactive(dict)
+    """The id of an input -> completions of its text, shown instead of its keys."""
     equivalent_command = reactive("")
     """A shell command that prints what is on the screen, for users of a screen reader."""
 
     def __init__(self) -> None:
         super().__init__(id="hints")
         self.keymap: Mapping[str, str] = {}
+
+    def show_completions(
+        self, entry: Input, text: str, cursor: int, found: list[QueryCompletion]
+    ) -> None:
+        """Show completions of the text of an input: the best one in the input, all of them in this line."""
+        if entry.value != text:
+            return
+        spans: Spans = [("Tab", "key"), (" completes: ", "dim")]
+        for number, suggestion in enumerate(found[:MAX_SUGGESTIONS]):
+            spans += [("  " if number else "", ""), (one_line(suggestion.text), "strong")]
+            if suggestion.note:
+                spans.append((f" {one_line(suggestion.note)}", "dim"))
+        self.suggestions = {**self.suggestions, entry.id or "": spans if found else []}
+        if cursor == len(text):
+            completed = (text[: suggestion.start] + suggestion.text for suggestion in found)
+            if best := next((line for line in completed if line.startswith(text)), None):
+                entry.post_message(SuggestionReady(text, best))
 
     def render_line(self, y: int) -> Strip:
         """Draw the keys, the suggestions or the command."""
@@ -228,8 +251,8 @@ class KeyHintLine(StyledWidget):
             key = find_key_label_of_command("help", self.keymap)
             help_hint = f"  {key} help" if key else ""
             return [("As text: ", "dim"), (self.equivalent_command, "key"), (help_hint, "dim")]
-        if self.input_id == "search" and self.suggestions:
-            return self.suggestions
+        if suggestions := self.suggestions.get(self.input_id):
+            return suggestions
         if self.input_id:
             pairs = self._get_input_key_hints()
             while len(pairs) > 1 and measure_cell_width(format_key_hints(pairs)) > width:

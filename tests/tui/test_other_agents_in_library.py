@@ -1,0 +1,138 @@
+"""The library with conversations of several agents: agents, worktrees, subagents, `agent:`."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from claude_sessions import START, answered, call, result, session_id, typed, write_session
+from support import Builder
+from tui_support import PRESENT, Tui, running
+
+from kbtui.conversations.conversation_repository import list_conversations
+from kbtui.tui.library_pane import LibraryPaneState, make_library_rows
+from kbtui.tui.library_snapshot import LibrarySnapshot
+
+ONE, TWO = f"claude-{session_id(1)}", f"claude-{session_id(2)}"
+EXPLORER, PLANNER = f"{ONE}~a1b2c3d", f"{ONE}~b1b2c3d"
+
+
+def write_sessions(home: Path, root: Path) -> None:
+    """Write two sessions; the first one has two subagents."""
+    explored = [
+        typed("Tidy up"),
+        answered(call(1, "Task", description="Explore", prompt="Look around")),
+        {**result(1, "All tidy."), "toolUseResult": {"agentId": "a1b2c3d"}},
+    ]
+    write_session(home, root, session_id(1), explored)
+    write_session(home, root, session_id(1), [typed("Look around")], subagent="a1b2c3d")
+    write_session(home, root, session_id(1), [typed("Make a plan")], subagent="b1b2c3d")
+    later = START + timedelta(hours=1)
+    write_session(home, root, session_id(2), [typed("Start the server")], start=later)
+
+
+def list_keys(tui: Tui) -> list[str]:
+    """The ids of the conversations in the library, from top to bottom."""
+    keys = [row.key for row in tui.main.library_pane.list.rows]
+    return [key for key in keys if key.startswith(("jp-c", "claude-"))]
+
+
+async def test_rows_name_the_agent_if_there_are_several(book: Builder, home: Path) -> None:
+    write_sessions(home, book.root)
+    async with running(book.root) as tui:
+        rows = tui.rows("library-list")
+        assert any(row.startswith("First steps") and row.endswith("jp") for row in rows)
+        assert any(row.startswith("Start the server") and row.endswith("claude") for row in rows)
+        document = tui.main.reader_pane.document_view.document
+        heading = document.blocks[document.find_block_index("talks") or 0]
+        # Five of JP and two sessions: those of subagents do not count.
+        assert "7 conversations" in str(heading)
+
+
+async def test_rows_of_one_agent_do_not_name_it(workspace_root: Path, home: Path) -> None:
+    write_sessions(home, workspace_root)
+    async with running(workspace_root) as tui:
+        assert not any("claude" in row for row in tui.rows("library-list"))
+
+
+async def test_subagents_fold_under_their_session(book: Builder, home: Path) -> None:
+    write_sessions(home, book.root)
+    async with running(book.root) as tui:
+        listed = tui.main.library_pane.list
+        assert ONE in list_keys(tui)
+        assert EXPLORER not in list_keys(tui)
+        listed.focus()
+        listed.select_row(ONE)
+        await tui.press("right")
+        place = list_keys(tui).index(ONE)
+        assert set(list_keys(tui)[place + 1 : place + 3]) == {EXPLORER, PLANNER}
+        listed.select_row(EXPLORER)
+        await tui.press("left")
+        assert listed.selected_row is not None
+        assert listed.selected_row.key == ONE
+        await tui.press("left")
+        assert EXPLORER not in list_keys(tui)
+
+
+async def test_opening_a_subagent_unfolds_its_session(book: Builder, home: Path) -> None:
+    write_sessions(home, book.root)
+    async with running(book.root) as tui:
+        await tui.open(EXPLORER)
+        selected = tui.main.library_pane.list.selected_row
+        assert selected is not None
+        assert selected.key == EXPLORER
+
+
+async def test_a_subagent_whose_session_is_gone_is_listed_by_itself(
+    workspace_root: Path, home: Path
+) -> None:
+    write_session(home, workspace_root, session_id(1), [typed("Look around")], subagent="a1b2c3d")
+    async with running(workspace_root) as tui:
+        assert list_keys(tui) == [EXPLORER]
+
+
+async def test_the_filter_finds_subagents_and_shows_their_session(
+    book: Builder, home: Path
+) -> None:
+    write_sessions(home, book.root)
+    async with running(book.root) as tui:
+        await tui.press("f")
+        await tui.type("look around")
+        await tui.until(lambda: list_keys(tui) == [ONE, EXPLORER])
+
+
+async def test_the_filter_completes_the_agents_that_occur(book: Builder, home: Path) -> None:
+    write_sessions(home, book.root)
+    async with running(book.root) as tui:
+        await tui.press("f")
+        await tui.type("agent:")
+        hints = tui.text.splitlines()[-1]
+        assert "jp 5 conversations" in hints
+        assert "claude-code 2 conversations" in hints
+        await tui.type("cl")
+        await tui.press("tab")
+        assert tui.main.library_pane.filter.input.value == "agent:claude-code"
+        await tui.until(lambda: list_keys(tui) == [TWO, ONE, EXPLORER, PLANNER])
+
+
+async def test_every_sort_order_keeps_subagents_under_their_session(
+    book: Builder, home: Path
+) -> None:
+    write_sessions(home, book.root)
+    async with running(book.root) as tui:
+        tui.main.library_pane.state.expanded.add(ONE)
+        tui.main.library_pane.list.focus()
+        for _ in range(5):
+            await tui.press("o")
+            keys = list_keys(tui)
+            place = keys.index(ONE)
+            assert set(keys[place + 1 : place + 3]) == {EXPLORER, PLANNER}
+
+
+def test_a_row_names_another_worktree(book: Builder, home: Path) -> None:
+    write_sessions(home, book.root)
+    infos = list_conversations(book.workspace, counts=False)
+    here, there = (next(info for info in infos if info.id == id) for id in (ONE, TWO))  # noqa: A001
+    contents = LibrarySnapshot([], [here, replace(there, worktree="try-again")])
+    rows = {row.key: row for row in make_library_rows(contents, LibraryPaneState(), PRESENT)}
+    assert "⎇ try-again " in "".join(text for text, _ in rows[TWO].left)
+    assert "⎇" not in "".join(text for text, _ in rows[ONE].left)
