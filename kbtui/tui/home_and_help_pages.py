@@ -176,7 +176,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
         when = get_last_activity_time(info).astimezone(now.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
         day = format_relative_day(when.date(), now.date())
-        agent = f"{info.short_agent_name}  " if len(contents.agents) > 1 else ""
+        agent = f"{info.short_agent_name}  " if contents.has_several_agents else ""
         right: Spans = [(f"{agent}{day}", "dim")]
         key = f"talk:{info.id}"
         blocks.append(HeadingBlock(key, left, right, lead=[("  ", "")], link=info.ref))

@@ -371,8 +371,8 @@ class _ConversationRowMaker:
     ) -> None:
         self._contents, self._state, self._present = contents, state, present
         self._parts = contents.parts_by_conversation
-        names = {info.short_agent_name for info in contents.conversations}
-        self._agent_width = max(map(len, names)) if len(names) > 1 else 0
+        names = (info.short_agent_name for info in contents.conversations)
+        self._agent_width = max(map(len, names)) if contents.has_several_agents else 0
         """How wide the column with the agents is; 0 if all conversations are with the same one."""
         self._marks_presence = any(
             info.presence not in {"external", None} for info in contents.conversations

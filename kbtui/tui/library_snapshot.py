@@ -101,10 +101,10 @@ class LibrarySnapshot:
         parts = {info.id for parts in self.parts_by_conversation.values() for info in parts}
         return [info for info in self.conversations if info.id not in parts]
 
-    @cached_property
-    def agents(self) -> list[str]:
-        """The names of the agents with which the conversations were held, sorted."""
-        return sorted({info.agent for info in self.conversations})
+    @property
+    def has_several_agents(self) -> bool:
+        """Whether the conversations were held with more than one agent."""
+        return len({info.agent for info in self.conversations}) > 1
 
     @property
     def subjects(self) -> list[Subject]:
