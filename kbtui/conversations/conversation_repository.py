@@ -8,11 +8,14 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.formats.aider import AiderFormat
 from kbtui.conversations.formats.claude_code import ClaudeCodeFormat
 from kbtui.conversations.formats.codex import CodexFormat
 from kbtui.conversations.formats.conversation_format import ConversationFormat
 from kbtui.conversations.formats.gemini_cli import GeminiCliFormat
 from kbtui.conversations.formats.jp import JpFormat
+from kbtui.conversations.formats.llm_logs import LlmFormat
+from kbtui.conversations.formats.opencode import OpencodeFormat
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import JP_ID_PREFIX, make_conversation_ref
 from kbtui.workspace import load_settings
@@ -36,6 +39,9 @@ FORMATS: tuple[ConversationFormat, ...] = (
     ClaudeCodeFormat(),
     CodexFormat(),
     GeminiCliFormat(),
+    OpencodeFormat(),
+    AiderFormat(),
+    LlmFormat(),
 )
 """The formats that kbtui has."""
 ENTRY_POINT_GROUP = "kbtui.conversation_formats"

@@ -376,9 +376,8 @@ def test_title_and_times(codex: Path, workspace: Workspace) -> None:
     (info,) = list_infos(workspace)
     assert info.title == "Fix it"
     assert info.created_at.isoformat() == "2026-05-01T09:59:59.500000+00:00"
-    last = CodexFormat().add_last_event_time(info).last_event_at
-    assert last is not None
-    assert last.isoformat() == "2026-05-01T10:00:04+00:00"
+    assert info.last_event_at is not None
+    assert info.last_event_at.isoformat() == "2026-05-01T10:00:04+00:00"
     assert CodexFormat().add_event_count(info).events_count == 5
 
 
@@ -606,7 +605,7 @@ def test_interruptions_and_errors_are_shown(codex: Path, workspace: Workspace) -
     session.event("entered_review_mode", user_facing_hint="changes")
     session.event("exited_review_mode", review_output={"overall_explanation": "Good."})
     conversation = read(session, codex, workspace)
-    assert list_texts(conversation, "message") == [
+    assert list_texts(conversation, "notice") == [
         "[turn aborted: interrupted]",
         "[error: no network]",
         "[review: changes]",

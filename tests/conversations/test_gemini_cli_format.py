@@ -471,7 +471,7 @@ def test_notices_and_unknown_records(chats: Path, workspace: Workspace) -> None:
     )
     conversation = load(workspace)
     assert [turn.number for turn in conversation.turns] == [1]
-    assert list_texts(conversation, "message") == ["[info: Saved.]"]
+    assert list_texts(conversation, "notice") == ["[info: Saved.]"]
     assert [event.name for event in conversation.unknown_events] == ["record", "poll", "record"]
 
 

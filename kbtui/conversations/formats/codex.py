@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
-from kbtui.conversations.formats.jp.json_reader import open_regular_file
+from kbtui.conversations.formats.jp.json_reader import open_regular_file, read_file_tail
 from kbtui.conversations.formats.jsonl_format import (
     JsonlConversationFormat,
     JsonlConversationParser,
@@ -185,24 +185,6 @@ class CodexFormat(JsonlConversationFormat):
         """Return a parser, which resumes at a mark with the state `state`, or starts if that is None."""
         return CodexParser(builder, state)
 
-    def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with `last_event_at`, which is in the last records."""
-        if info.last_event_at is not None or info.events_path is None:
-            return info
-        try:
-            with open_regular_file(str(info.events_path)) as (file, size):
-                lines = os.pread(file, TAIL_BYTES, max(0, size - TAIL_BYTES)).split(b"\n")
-        except WorkspaceError:
-            return info
-        for line in reversed(lines):
-            try:
-                record = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                continue
-            if type(record) is dict and (time := parse_timestamp(record.get("timestamp"))):
-                return replace(info, last_event_at=time)
-        return info
-
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
         """Return `info` with `events_count`, the number of records, and `last_event_at`."""
         if info.events_count is not None:
@@ -285,6 +267,8 @@ class CodexFormat(JsonlConversationFormat):
             facts["created_at"] = session.head.created_at
         if session.head.forked_from is not None:
             facts["labels"] = {"forked-from": f"{ID_PREFIX}{session.head.forked_from}"}
+        if last := _read_last_time(session.path):
+            facts["last_event_at"] = last
         facts["title"] = session.thread_name
         if facts["title"] is None:
             known = self._first_requests.get(session.path)
@@ -350,6 +334,18 @@ _ROOTS = (("sessions", False), ("archived_sessions", True))
 def find_codex_directory() -> str:
     """Return the directory of Codex: `$CODEX_HOME`, else `~/.codex`."""
     return os.environ.get("CODEX_HOME") or f"{get_user_home()}/.codex"
+
+
+def _read_last_time(path: str) -> datetime | None:
+    """Return the time of the last record; None if the end of the file has no whole record."""
+    for line in reversed(read_file_tail(path, TAIL_BYTES).split(b"\n")):
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if type(record) is dict and (time := parse_timestamp(record.get("timestamp"))):
+            return time
+    return None
 
 
 def _iterate_session_files(

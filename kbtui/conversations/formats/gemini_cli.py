@@ -371,6 +371,9 @@ def _read_facts(session: SessionFile) -> dict[str, Any]:
     created_at = next((time for one in times if (time := parse_timestamp(one))), None)
     if created_at is not None:
         facts["created_at"] = created_at
+    last = (replay.metadata.get("lastUpdated"), *times[::-1])
+    if ended_at := next((time for one in last if (time := parse_timestamp(one))), None):
+        facts["last_event_at"] = ended_at
     summary = replay.metadata.get("summary")
     title = make_title_from_request(summary) if type(summary) is str else None
     facts["title"] = title or make_title_from_request(_find_first_request(replay))
