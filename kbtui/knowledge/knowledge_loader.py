@@ -449,9 +449,10 @@ class KnowledgeBase:
     def copy_with_marks(self, marks: Iterable[PreloadOrDisableMark]) -> KnowledgeBase:
         """Return a copy with marks applied; raises `NothingFound` or `UsageError`."""
         topics = dict(self.topics)
+        file = self.workspace.format_config_path(TOPICS_FILE)
         for mark in marks:
             resolved = self.get_topic_slugs(mark.topic)
-            topics[mark.topic] = apply_mark_to_topic(topics[mark.topic], resolved, mark)
+            topics[mark.topic] = apply_mark_to_topic(topics[mark.topic], resolved, mark, file)
         return self._copy_with_topics(topics)
 
     def copy_with_preload_options(self, values: Iterable[str]) -> KnowledgeBase:

@@ -207,9 +207,9 @@ def resolve_topic_slugs(
 
 
 def apply_mark_to_topic(
-    topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableMark
+    topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableMark, file: str
 ) -> Topic:
-    """Return a topic with a mark applied.
+    """Return a topic with a mark applied; `file` is the name of the file that declares topics.
 
     Raises `NothingFound`, and `UsageError` if a glob contradicts the mark: only the user edits globs.
     """
@@ -238,7 +238,7 @@ def apply_mark_to_topic(
     raise UsageError(
         f"{slug} matches the pattern {pattern!r} in `{field}`",
         where=f"kb.topic.{topic.id}.{field}",
-        hint="change that pattern in kb.toml",
+        hint=f"change that pattern in {file}",
     )
 
 

@@ -226,7 +226,8 @@ def _list_project_folders(
 def _is_name_or_below(folder: str, name: str) -> bool:
     if len(name) > _FOLDER_CHARACTERS:
         return folder.startswith(name[:_FOLDER_CHARACTERS])
-    return folder == name or folder.startswith(f"{name}-")
+    # The name of `/` is already the dash that comes before a directory in it.
+    return folder == name or folder.startswith(f"{name.rstrip('-')}-")
 
 
 def _may_hold(stem: str, session: str) -> bool:

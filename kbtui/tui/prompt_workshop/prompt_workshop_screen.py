@@ -51,6 +51,7 @@ from kbtui.tui.prompt_workshop.workshop_previews import (
 from kbtui.tui.reader.document_blocks import FactTableBlock, HeadingBlock, ParagraphBlock
 from kbtui.tui.reader.reader_document import format_counted_noun
 from kbtui.tui.secondary_screen import ListDetailScreen
+from kbtui.workspace.paths import TOPICS_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -595,7 +596,8 @@ class PromptWorkshopScreen(ListDetailScreen):
     def can_close_screen(self) -> bool:
         """Return True if no mark would be lost or the user was asked already; otherwise ask, and return False."""
         if self._is_writing:
-            self.show_key_refusal("kb.toml is being written; try again in a moment")
+            file = self.library.workspace.format_config_path(TOPICS_FILE)
+            self.show_key_refusal(f"{file} is being written; try again in a moment")
             return False
         if not self.marks or self._is_asking_to_leave:
             return True
@@ -614,8 +616,9 @@ class PromptWorkshopScreen(ListDetailScreen):
             ("≈", [("characters ≈ estimated tokens", "")]),
         ]
         write, enter = self.get_key_label("write"), self.get_key_label("open")
+        file = self.library.workspace.format_config_path(TOPICS_FILE)
         note = (
-            f"Marks have no effect until you write them: {write} shows the change to kb.toml, then "
+            f"Marks have no effect until you write them: {write} shows the change to {file}, then "
             f"{write} or {enter} writes it. In an input, letters are typed as text; press Esc to leave "
             "it and use single-key commands."
         )
