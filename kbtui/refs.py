@@ -23,6 +23,8 @@ _LINK = rf"(?s)jp://(?:jp-c)?{_ID}(?:\?(.*))?"
 # The ids of formats from other packages begin with `x-`. A digit tells an id from a topic's name.
 _AGENT = r"(?:claude|codex|gemini|opencode|aider|llm|x-[a-z0-9]+)"
 _OTHER_ID = rf"{_AGENT}-(?=[^:]*[0-9_])[0-9A-Za-z][0-9A-Za-z_~-]{{7,}}"
+CONVERSATION_ID = rf"(?:jp-c\d+|{_OTHER_ID})"
+"""The pattern of a conversation's id in any format."""
 _OTHER_CONVERSATION = rf"({_OTHER_ID})(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
 _SELECTED = r"(?:^|&)select=[^&:]*:(\d{1,18})"
 # JP's short form of a link: `jp-c17457886043?a:142`.

@@ -9,14 +9,19 @@ from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbtui.citations.files_read_by_calls import (
+    FileRead,
+    list_files_added_to_chat,
+    list_files_read_by_call,
+)
 from kbtui.citations.models import Citation, CitationMethod
 from kbtui.errors import UsageError
-from kbtui.refs import parse_ref, split_slug_and_line_range
+from kbtui.refs import CONVERSATION_ID, parse_ref, split_slug_and_line_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kbtui.conversations.models import Conversation, ConversationEvent
+    from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
 
@@ -25,7 +30,8 @@ class CitationTargetLookup:
     """Finds the topics and subjects that tool calls cite, and caches them for the next conversations.
 
     `titles` maps the ids of existing conversations to their titles. `make_subject_id(topic, slug)`
-    returns the entry id that search results contain.
+    returns the entry id that search results contain. `directories` are the workspace and, if it is in a
+    Git repository, its directories in the other worktrees.
     """
 
     def __init__(
@@ -33,8 +39,10 @@ class CitationTargetLookup:
         knowledge: KnowledgeBase,
         titles: Mapping[str, str],
         make_subject_id: Callable[[str, str], str],
+        directories: Iterable[str] = (),
     ) -> None:
         self.titles = titles
+        self._directories = sorted(directories, key=len, reverse=True)
         self._topics = knowledge.topics
         self._make_subject_id = make_subject_id
         self.list_subjects = cache(knowledge.list_subjects)
@@ -77,9 +85,18 @@ class CitationTargetLookup:
                 found.setdefault(subject.file, subject)
         return found
 
+    def make_path_in_workspace(self, path: str) -> str:
+        """Return an absolute path relative to the workspace, or to the worktree that it lies in.
 
-_FILE_TOOLS = {"fs_read_file": "path"}
-"""Maps each tool that reads a file to the argument that holds the path."""
+        Paths elsewhere, and relative paths, only become normal.
+        """
+        path = posixpath.normpath(path)
+        for directory in self._directories:
+            if path.startswith(f"{directory}/"):
+                return path[len(directory) + 1 :]
+        return path
+
+
 _KBTUI_TOOLS = "learn|knowledge_search|conversation_read|conversation_grep"
 # Hosts rename the tools of an MCP server: `kbtui_learn`, `mcp__kbtui__learn`, `learn__kbtui`. A longer
 # name must contain `kbtui`, because other servers have tools such as `duolingo_learn`. A wrong citation
@@ -96,7 +113,11 @@ def parse_kbtui_tool_name(name: str) -> str | None:
     return (match["tail"] or match["head"]) if match else None
 
 
-_CONVERSATION_ID = re.compile(r"jp-c\d+")
+_TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})")
+"""The name of a tool after a name that the user chose for the MCP server: `mcp__notes__learn`."""
+_CONVERSATION_ID = re.compile(CONVERSATION_ID)
+_ENVELOPE_CHARACTERS = 200
+"""Before how many characters a result begins that an agent stored as the server sent it."""
 QUOTE_CHARACTERS = 600
 """The maximum number of characters of a passage that a citation quotes."""
 
@@ -113,7 +134,7 @@ _NO_TEXT = re.compile(
 )
 # Text inside the XML answer is escaped, so no quoted conversation can forge these lines.
 _GREP_HIT = re.compile(r"^[ \t]*<hit>(.*?)^[ \t]*</hit>", re.MULTILINE | re.DOTALL)
-_GREP_HIT_ID = re.compile(r"^[ \t]*<id>(jp-c\d+)</id>", re.MULTILINE)
+_GREP_HIT_ID = re.compile(rf"^[ \t]*<id>({CONVERSATION_ID})</id>", re.MULTILINE)
 _GREP_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
 
 
@@ -140,11 +161,7 @@ def extract_citations(
     for turn in conversation.turns:
         seen = set()
         for event in turn.events:
-            if event.kind != "tool_call_request" or event.name is None:
-                continue
-            if event.result is None or event.result.is_error:
-                continue
-            for target in _find_cited_targets(event, event.result.text, targets):
+            for target in _find_targets_of_event(event, conversation.info, targets):
                 key = (target.target, target.chunk)
                 if key not in seen:
                     seen.add(key)
@@ -152,21 +169,36 @@ def extract_citations(
                         conversation.info.id,
                         turn.number,
                         event.call,
-                        tool=event.name,
+                        tool=event.name or conversation.info.agent,
                         timestamp=event.timestamp,
                         **target._asdict(),
                     )
 
 
-def _find_cited_targets(
-    call: ConversationEvent, result: str, targets: CitationTargetLookup
+def _find_targets_of_event(
+    event: ConversationEvent, info: ConversationInfo, targets: CitationTargetLookup
 ) -> Iterator[_CitedTarget]:
-    name = call.name or ""
-    arguments = call.arguments or {}
-    if name in _FILE_TOOLS:
-        yield from _find_cited_file(arguments.get(_FILE_TOOLS[name]), targets)
+    directory = info.working_directory
+    if info.agent == "aider" and event.kind in {"notice", "tool_call_response"}:
+        yield from _find_cited_files(list_files_added_to_chat(event.text), directory, targets)
+    if event.kind != "tool_call_request" or event.name is None:
         return
-    family = parse_kbtui_tool_name(name)
+    if event.result is None or event.result.is_error:
+        return
+    yield from _find_cited_files(list_files_read_by_call(event), directory, targets)
+    if family := parse_kbtui_tool_name(event.name):
+        yield from _find_targets_of_kbtui_tool(family, event, targets)
+    elif match := _TOOL_OF_ANY_SERVER.fullmatch(event.name):
+        # Another server may have a tool with this name. Its results name nothing of this workspace.
+        found = _find_targets_of_kbtui_tool(match["tool"], event, targets)
+        yield from (target for target in found if not target.gone)
+
+
+def _find_targets_of_kbtui_tool(
+    family: str, call: ConversationEvent, targets: CitationTargetLookup
+) -> Iterator[_CitedTarget]:
+    arguments = call.arguments or {}
+    result = _remove_mcp_envelope(call.result.text) if call.result else ""
     if family == "learn":
         yield from _find_learned_subjects(arguments, result, targets)
     elif family == "knowledge_search":
@@ -262,15 +294,32 @@ def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Itera
         yield found._replace(chunk=chunk, score=float(score), quote=quote)
 
 
-def _find_cited_file(path: Any, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
-    if not isinstance(path, str) or not path.strip():
-        return
-    path = posixpath.normpath(path.strip().removeprefix("file://"))
-    subject = targets.subjects_by_path.get(path)
-    if subject is not None:
-        yield _CitedTarget("file", "subject", f"{subject.topic}/{subject.slug}", subject.slug)
-    else:
-        yield _CitedTarget("file", "file", path, path)
+def _remove_mcp_envelope(result: str) -> str:
+    """Return the text of a tool's result that an agent stored as the server sent it, as JSON."""
+    start = result.find("[{", 0, _ENVELOPE_CHARACTERS)
+    is_envelope = '"text"' in result and not result.startswith(("<", '{"total"'))
+    if start < 0 or not is_envelope:
+        return result
+    try:
+        blocks, _ = json.JSONDecoder().raw_decode(result, start)
+        return "\n".join([block["text"] for block in blocks if block["type"] == "text"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return result
+
+
+def _find_cited_files(
+    files: Iterable[FileRead], working_directory: str | None, targets: CitationTargetLookup
+) -> Iterator[_CitedTarget]:
+    for path, directory, may_be_directory in files:
+        path = path.strip().removeprefix("file://")
+        if working_directory is not None or directory is not None:
+            path = posixpath.join(working_directory or "", directory or "", path)
+        path = targets.make_path_in_workspace(path)
+        subject = targets.subjects_by_path.get(path)
+        if subject is not None:
+            yield _CitedTarget("file", "subject", f"{subject.topic}/{subject.slug}", subject.slug)
+        elif not may_be_directory:
+            yield _CitedTarget("file", "file", path, path)
 
 
 def _find_cited_conversation(name: Any, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:

@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 CitationMethod = Literal["learn", "search", "file", "read", "grep"]
 """The kind of tool with which a turn used a target.
 
-"search" means `knowledge_search`, "file" a tool that reads files, "read" `conversation_read`, and
-"grep" `conversation_grep`.
+"search" means `knowledge_search`, "file" a tool or a command that reads files, "read"
+`conversation_read`, and "grep" `conversation_grep`.
 """
 
 

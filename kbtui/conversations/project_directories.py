@@ -61,6 +61,11 @@ class ProjectDirectories:
         return found
 
 
+def list_project_directories(workspace: Workspace) -> list[str]:
+    """Return the path of a workspace, and of the same directory in each other worktree."""
+    return [one.path for one in ProjectDirectories(workspace).directories]
+
+
 def find_other_worktrees(root: str) -> list[tuple[str, str]]:
     """Return the other worktrees of the Git repository around `root`, and `root`'s path in each.
 

@@ -414,6 +414,7 @@ class WorkspaceIndex:
         """Remove the `gone` entries, index `subjects` and `conversations`, and commit from time to time."""
         from kbtui.citations import CitationTargetLookup
         from kbtui.conversations.conversation_repository import list_conversations
+        from kbtui.conversations.project_directories import list_project_directories
 
         # Read the metadata of conversations only if a conversation has changed.
         infos = list_conversations(self.workspace, counts=False) if conversations else []
@@ -422,7 +423,8 @@ class WorkspaceIndex:
         changed.sort(key=lambda info: info.updated_at or info.created_at, reverse=True)
         work: list[Subject | ConversationInfo] = [*subjects, *changed]
         names = {info.id: info.name for info in infos}
-        targets = CitationTargetLookup(knowledge, names, make_subject_id)
+        directories = list_project_directories(self.workspace)
+        targets = CitationTargetLookup(knowledge, names, make_subject_id, directories)
         for entry in self.storage.remove_entries(gone):
             changes.removed += 1
             if entry.conversation is not None:

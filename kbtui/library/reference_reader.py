@@ -12,7 +12,7 @@ from kbtui.library.index_and_engine_access import IndexAccess
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from kbtui.citations.citation_extraction import CitationTargetLookup
@@ -169,14 +169,13 @@ class ReferenceReader(IndexAccess):
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Return the citations of a conversation's turns, with the targets' current titles."""
         from kbtui.citations import extract_citations
-        from kbtui.citations.citation_extraction import CitationTargetLookup
         from kbtui.conversations import conversation_repository
 
         titles = {
             info.id: info.name
             for info in conversation_repository.list_conversations(self.workspace, counts=False)
         }
-        targets = CitationTargetLookup(self.load_knowledge(), titles, make_subject_id)
+        targets = self._make_citation_target_lookup(titles)
         known: dict[str, tuple[str, bool]] = {}
         found = []
         for cite in extract_citations(conversation, targets):
@@ -186,6 +185,13 @@ class ReferenceReader(IndexAccess):
             source_title = conversation.info.name
             found.append(cite._replace(title=title, gone=gone, source_title=source_title))
         return found
+
+    def _make_citation_target_lookup(self, titles: Mapping[str, str]) -> CitationTargetLookup:
+        from kbtui.citations.citation_extraction import CitationTargetLookup
+        from kbtui.conversations.project_directories import list_project_directories
+
+        directories = list_project_directories(self.workspace)
+        return CitationTargetLookup(self.load_knowledge(), titles, make_subject_id, directories)
 
     def _look_up_target_title_and_absence(
         self, cite: Citation, targets: CitationTargetLookup
@@ -296,14 +302,12 @@ class ReferenceReader(IndexAccess):
         """Return the subject at a path, or the path if the file exists or a turn has read it."""
         from pathlib import Path
 
-        from kbtui.citations.citation_extraction import CitationTargetLookup
-
         root = self.workspace.root
-        targets = CitationTargetLookup(self.load_knowledge(), {}, make_subject_id)
+        targets = self._make_citation_target_lookup({})
         reader = self.open_index_reader()
         for base in (root, Path.cwd()):
             path = os.path.normpath(base / text.removeprefix("file://"))
-            name = os.path.relpath(path, root) if path.startswith(f"{root}/") else path
+            name = targets.make_path_in_workspace(path)
             subject = targets.subjects_by_path.get(name)
             if subject is not None and not subject.disabled:
                 return make_subject_ref(subject.topic, subject.slug)

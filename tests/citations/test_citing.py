@@ -396,7 +396,7 @@ def test_our_tools_are_known_under_the_names_of_mcp_hosts(name: str) -> None:
     [
         "duolingo_learn",
         "learning",
-        "mcp__github__learn",
+        "mcp__github__lear",
         "kbtui_relearn",
         "learn_kbtui_x",
         "Learn",

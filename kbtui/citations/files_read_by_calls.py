@@ -1,0 +1,170 @@
+"""Finds out which files a tool call read, from the name and the arguments of the tool.
+
+The table of tools holds for all agents: equal names of tools mean equal things, also in the formats of
+other packages.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kbtui.conversations.models import ConversationEvent
+
+_READING_TOOLS = frozenset(
+    {"NotebookRead", "Read", "fs_read_file", "read", "read_file", "read_many_files", "view_file"}
+)
+_GREP_TOOLS = frozenset({"Grep", "grep", "grep_files", "grep_search", "search_file_content"})
+_SHELL_TOOLS = frozenset(
+    {
+        "Bash",
+        "bash",
+        "container.exec",
+        "exec_command",
+        "local_shell",
+        "run_shell_command",
+        "shell",
+        "shell_command",
+    }
+)
+_PATH_ARGUMENTS = (
+    "path", "file_path", "filePath", "absolute_path", "notebook_path", "paths", "include",
+)  # fmt: skip
+_SEARCHED_PATH_ARGUMENTS = ("path", "file_path", "dir_path")
+_COMMAND_ARGUMENTS = ("command", "cmd")
+_DIRECTORY_ARGUMENTS = ("workdir", "working_directory", "cwd", "directory", "dir_path")
+_READING_COMMANDS = re.compile(r"\b(?:bat|cat|head|less|more|nl|sed|tail)\b")
+_COMMAND_CHARACTERS_MAX = 10_000
+"""The maximum length of a command that is parsed; longer ones are scripts."""
+_OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line-range", "-l"})
+_PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
+"""A script of `sed -n` that prints lines, such as `1,200p`."""
+_PATTERN = re.compile(r"[$`*?{}\n]|^~|^-|^$")
+"""What no plain path has: characters that a shell replaces, and the beginning of an option."""
+_SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
+_ADDED_TO_CHAT = re.compile(r"^Added (.+?) to the chat\.?$", re.MULTILINE)
+"""What aider writes when a person adds a file to the conversation."""
+
+
+class FileRead(NamedTuple):
+    """A file that a call read, as the call names it.
+
+    The path is relative to `directory`; if that is None, to the directory in which the agent ran. If
+    `may_be_directory`, the call searched in the path, which may be a file or a directory.
+    """
+
+    path: str
+    directory: str | None = None
+    may_be_directory: bool = False
+
+
+def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
+    """Return the files that a tool call read; [] if it read none, or if that is uncertain."""
+    name, arguments = call.name or "", call.arguments or {}
+    if name in _READING_TOOLS:
+        return [FileRead(path) for path in _list_texts(arguments, _PATH_ARGUMENTS)]
+    if name in _GREP_TOOLS:
+        paths = _list_texts(arguments, _SEARCHED_PATH_ARGUMENTS)
+        return [FileRead(path, may_be_directory=True) for path in paths]
+    if name in _SHELL_TOOLS:
+        directory = next(iter(_list_texts(arguments, _DIRECTORY_ARGUMENTS)), None)
+        found = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
+        return list(_iterate_files_read_by_command(found, directory))
+    return []
+
+
+def list_files_added_to_chat(text: str) -> list[FileRead]:
+    """Return the files that a person added to a conversation with aider, from what aider wrote."""
+    return [FileRead(path) for path in _ADDED_TO_CHAT.findall(text)]
+
+
+def _list_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
+    """Return the texts in the first of the arguments `keys` that there is; in a list, no patterns."""
+    value = next((arguments[key] for key in keys if key in arguments), None)
+    if isinstance(value, list):
+        return [text for text in value if isinstance(text, str) and not _PATTERN.search(text)]
+    return [value] if isinstance(value, str) and value.strip() else []
+
+
+def _iterate_files_read_by_command(command: Any, directory: str | None) -> Iterator[FileRead]:
+    """Yield the files that a command line prints; `command` is its text or the list of its words."""
+    if isinstance(command, list):
+        words = [word for word in command if isinstance(word, str)]
+        if len(words) == 3 and _SHELLS.fullmatch(words[0]) and words[1] in {"-c", "-lc", "-ic"}:
+            command = words[2]
+        else:
+            yield from (FileRead(path, directory) for path in _list_printed_paths(words))
+            return
+    if not isinstance(command, str) or len(command) > _COMMAND_CHARACTERS_MAX:
+        return
+    if not _READING_COMMANDS.search(command):
+        return
+    for words in _iterate_simple_commands(command):
+        if words[0] == "cd" and len(words) == 2 and not _PATTERN.search(words[1]):
+            directory = posixpath.join(directory or "", words[1])
+        elif words[0] in {"cd", "popd", "pushd"} or words[0].startswith("("):
+            return  # the directory of what follows is unknown
+        else:
+            yield from (FileRead(path, directory) for path in _list_printed_paths(words))
+
+
+def _iterate_simple_commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command in a command line, without those that write to a file.
+
+    Stops at a here-document and at what cannot be parsed.
+    """
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";<>|&\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    words: list[str] = []
+    is_writing = is_target = False
+    try:
+        for token in lexer:
+            if not token or token.strip(";<>|&\n"):
+                if not is_target:
+                    words.append(token)
+                is_target = False
+            elif "<<" in token:
+                return
+            elif "<" in token or ">" in token:
+                is_target = not token.endswith("&")
+                is_error_output = bool(words) and words[-1] == "2"
+                is_writing = is_writing or (">" in token and not is_error_output)
+                if is_error_output:
+                    words.pop()
+                    is_target = True
+            else:
+                if words and not is_writing:
+                    yield words
+                words, is_writing, is_target = [], False, False
+    except ValueError:
+        return
+    if words and not is_writing:
+        yield words
+
+
+def _list_printed_paths(words: list[str]) -> list[str]:
+    """Return the paths of the files that a command prints."""
+    name = words[0].rpartition("/")[2] if words else ""
+    if not _READING_COMMANDS.fullmatch(name):
+        return []
+    options: list[str] = []
+    others: list[str] = []
+    is_value = False
+    for word in words[1:]:
+        if is_value:
+            is_value = False
+        elif word.startswith("-") and word != "-":
+            options.append(word)
+            is_value = word in _OPTIONS_WITH_VALUE and name != "sed" and name != "cat"
+        else:
+            others.append(word)
+    if name == "sed":
+        if options != ["-n"] or not others or not _PRINTED_LINES.fullmatch(others[0].strip()):
+            return []
+        others = others[1:]
+    return [path for path in others if not _PATTERN.search(path)]
