@@ -16,7 +16,7 @@ from kbtui.citations.files_read_by_calls import (
 )
 from kbtui.citations.models import Citation, CitationMethod
 from kbtui.errors import UsageError
-from kbtui.refs import CONVERSATION_ID, parse_ref, split_slug_and_line_range
+from kbtui.refs import CONVERSATION_ID, JP_ID_PREFIX, parse_ref, split_slug_and_line_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,6 +61,15 @@ class CitationTargetLookup:
             if (topic.title or "").casefold() == name.casefold()
         ]
         return next((topic for topic in titled if topic.enable), titled[0] if titled else None)
+
+    def find_conversation_id(self, id: str) -> str:  # noqa: A002
+        """Return the whole id of a conversation, of which `id` may be the beginning."""
+        from kbtui.conversations.conversation_repository import find_ids_with_beginning
+
+        if id in self.titles or id.startswith(JP_ID_PREFIX):
+            return id
+        found = find_ids_with_beginning(self.titles, id)
+        return found[0] if len(found) == 1 else id
 
     @cached_property
     def subjects_by_id(self) -> dict[str, Subject]:
@@ -330,7 +339,8 @@ def _find_cited_conversation(name: Any, targets: CitationTargetLookup) -> Iterat
     except UsageError:
         return
     if ref is not None and ref.conversation is not None:
-        yield _make_cited_conversation("read", ref.conversation, targets)
+        conversation = targets.find_conversation_id(ref.conversation)
+        yield _make_cited_conversation("read", conversation, targets)
 
 
 def _find_cited_grep_hits(result: str, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:

@@ -160,21 +160,31 @@ def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
         return ref
     if any(_iterate_stored_conversations(workspace, begun)):
         return ref
-    beginnings = begun.split("~")
-    ids = [
-        one.id
-        for one in _iterate_stored_conversations(workspace)
-        if all(map(str.startswith, one.id.split("~"), beginnings))
-        and one.id.count("~") >= len(beginnings) - 1
-    ]
-    if len(beginnings) == 1:
-        # The beginning of a session's id is also that of its subagents.
-        ids = [id for id in ids if "~" not in id] or ids  # noqa: A001
+    stored = (one.id for one in _iterate_stored_conversations(workspace))
+    ids = find_ids_with_beginning(stored, begun)
     if len(ids) > 1:
         named = ", ".join(sorted(ids)[:3])
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
         raise UsageError(f"{len(ids)} conversations begin so: {named}{more}", where=begun)
     return ref._replace(conversation=ids[0]) if ids else ref
+
+
+def find_ids_with_beginning(ids: Iterable[str], begun: str) -> list[str]:
+    """Return the ids that a shortened id stands for.
+
+    In the id of a subagent, the session before `~` and the part after it can both be shortened.
+    """
+    beginnings = begun.split("~")
+    found = [
+        id
+        for id in ids  # noqa: A001
+        if all(map(str.startswith, id.split("~"), beginnings))
+        and id.count("~") >= len(beginnings) - 1
+    ]
+    if len(beginnings) == 1:
+        # The beginning of a session's id is also that of its subagents.
+        return [id for id in found if "~" not in id] or found  # noqa: A001
+    return found
 
 
 SHORT_ID_CHARACTERS = 8

@@ -179,6 +179,14 @@ def test_tools_of_kbtui_count_under_every_name_of_its_server(built: Builder, hom
     ]
 
 
+def test_a_session_is_cited_by_the_beginning_of_its_id(built: Builder, home: Path) -> None:
+    arguments = {"id": f"{SESSION[:15]}:1"}
+    hold_session(
+        home, built.root, ("mcp__kbtui__conversation_read", arguments, "<conversation_read>")
+    )
+    assert list_uses(built) == [("read", "conversation", SESSION)]
+
+
 def test_a_hit_in_a_session_cites_the_session(built: Builder, home: Path) -> None:
     hold_session(home, built.root, ("Read", {"file_path": "main.py"}, "code"))
     text = f"[entry {SESSION} · chunk 00ff · score 0.5] Read it\nWords\n"
