@@ -209,3 +209,44 @@ def test_a_hit_in_a_session_cites_the_session(built: Builder, home: Path) -> Non
         "search", "conversation", SESSION, "Read it", "00ff", "Words",
     )  # fmt: skip
     assert (found.how, found.target, found.gone) == ("grep", SESSION, False)
+
+
+def test_codex_reads_files_with_commands(built: Builder, home: Path) -> None:
+    def line(kind: str, **payload: Any) -> str:
+        return json.dumps({"timestamp": "2026-05-01T10:00:00Z", "type": kind, "payload": payload})
+
+    uuid = "01990000-0000-7000-8000-000000000001"
+    command = {"command": ["bash", "-lc", "sed -n '1,9p' start.md"], "workdir": "docs/guide"}
+    path = next(built.root.rglob("start.md"))
+    command["workdir"] = str(path.parent.relative_to(built.root))
+    output = json.dumps({"output": "# Start", "metadata": {"exit_code": 0}})
+    call_id = {"call_id": "call_1"}
+    folder = home / "home/.codex/sessions/2026/05/01"
+    folder.mkdir(parents=True)
+    (folder / f"rollout-2026-05-01T10-00-00-{uuid}.jsonl").write_text(
+        "\n".join(
+            [
+                line("session_meta", id=uuid, cwd=str(built.root)),
+                line("event_msg", type="user_message", message="Start it"),
+                line("response_item", type="function_call", name="shell",
+                     arguments=json.dumps(command), **call_id),
+                line("response_item", type="function_call_output", output=output, **call_id),
+                "",
+            ]
+        )
+    )  # fmt: skip
+    with open_workspace(built.root) as library:
+        [used] = library.cites("guide/start").used_by
+    assert (used.source, used.tool, used.call) == (f"codex-{uuid}:1", "shell", 1)
+
+
+def test_files_that_were_added_to_a_chat_with_aider_are_used(built: Builder) -> None:
+    path = next(built.root.rglob("start.md")).relative_to(built.root)
+    (built.root / ".aider.chat.history.md").write_text(
+        "\n# aider chat started at 2026-05-01 10:00:00\n\n> Aider v0.86.1  \n"
+        f"\n#### How does it start?  \n> Added {path} to the chat  \n\nIt starts.\n"
+    )
+    with open_workspace(built.root) as library:
+        [used] = library.cites("guide/start").used_by
+    assert used.source.startswith("aider-")
+    assert (used.turn, used.call, used.how, used.tool) == (1, None, "file", "aider")
