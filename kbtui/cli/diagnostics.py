@@ -97,7 +97,18 @@ def run_paths_command(args: Namespace) -> int:
             "engine_socket": Path(paths.make_engine_socket_path(str(workspace.root))),
         }
         lines = [f"{name:<14} {_format_path_and_existence(path)}" for name, path in places.items()]
-        facts = {name: str(path) if path else None for name, path in places.items()}
+        from kbtui.conversations.agent_overview import list_agent_overviews
+
+        agents = list_agent_overviews(workspace)
+        lines += [
+            f"{agent.name:<14} {path}  ({agent.describe_conversations()})"
+            for agent in agents
+            for path in agent.directories or "-"
+        ]
+        facts = {
+            **{name: str(path) if path else None for name, path in places.items()},
+            "agents": [agent.as_json() for agent in agents],
+        }
     print_text_or_json("".join(f"{line}\n" for line in lines), facts, args.json)
     return 0
 

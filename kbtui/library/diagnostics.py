@@ -305,6 +305,24 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
             yield "note", text, info.ref
 
 
+def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
+    """Say which agents' conversations are read, where they are, and why some are left out."""
+    from kbtui.conversations.agent_overview import list_agent_overviews, list_unknown_agents
+    from kbtui.conversations.conversation_repository import unusable_formats
+
+    for one in list_agent_overviews(library.workspace):
+        places = ", ".join(map(str, one.directories)) or "no directory"
+        state: FindingState = "ok" if one.off is None else "note"
+        yield state, f"{one.label} ({one.name}), {places}: {one.describe_conversations()}"
+    for name, hint in list_unknown_agents():
+        yield (
+            "wrong",
+            f"`agents` in [conversations] names {name!r}, which kbtui cannot read; {hint}",
+        )
+    for name, reason in unusable_formats.items():
+        yield "wrong", f"the format {name!r} of another package cannot be loaded: {reason}"
+
+
 def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.sources.source_definitions import find_source_approval_time, load_source_definitions
     from kbtui.userdata import UserData
@@ -418,6 +436,7 @@ _WORKSPACE_CHECKS = {
     **_ENVIRONMENT_CHECKS,
     "workspace": _diagnose_workspace,
     "knowledge": _diagnose_knowledge,
+    "agents": _diagnose_agents,
     "conversations": _diagnose_conversations,
     "sources": _diagnose_sources,
     "index": _diagnose_index,

@@ -166,28 +166,26 @@ def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
         elif key.name in values:
             origin = _locate_setting_line(path, text, key.name)
             value = _check_setting_value(key, values[key.name], origin)
-            if key.name == "prices":
-                _check_model_prices(value, origin)
+            if key.name in _TABLE_CHECKS:
+                _TABLE_CHECKS[key.name](value, origin)
         found.append(SettingValue(key, value, origin))
     return found
 
 
 def get_chosen_agents(settings: Settings) -> list[str] | None:
-    """Return the names of the agents whose conversations the user chose; None for the default.
-
-    Raises `ConfigError`.
-    """
-    unknown = [key for key in settings.conversations if key != "agents"]
-    agents = settings.conversations.get("agents")
-    where = f"{get_settings_path()}, [conversations]"
-    if unknown:
-        hint = "the only key is agents"
-        raise ConfigError(f"unknown key {unknown[0]!r}", where=where, hint=hint)
-    if agents is None:
-        return None
-    if not isinstance(agents, list) or not all(isinstance(name, str) for name in agents):
-        raise ConfigError("agents must be a list of names", where=where)
+    """Return the names of the agents whose conversations the user chose; None for the default."""
+    agents: list[str] | None = settings.conversations.get("agents")
     return agents
+
+
+def _check_conversations_table(table: dict[str, Any], where: str) -> None:
+    """Raise `ConfigError` if the table has another key than `agents`, or no list of names there."""
+    if unknown := [key for key in table if key != "agents"]:
+        hint = "the only key is agents"
+        raise ConfigError(f"unknown key {unknown[0]!r} in conversations", where=where, hint=hint)
+    agents = table.get("agents", [])
+    if not isinstance(agents, list) or not all(isinstance(name, str) for name in agents):
+        raise ConfigError("conversations.agents must be a list of names", where=where)
 
 
 def format_example_settings() -> str:
@@ -259,6 +257,9 @@ def _check_model_prices(table: dict[str, Any], where: str) -> None:
             if price is not None and not (is_number and 0 <= price < float("inf")):
                 message = f"{name}.{key} must be a number that is not negative"
                 raise ConfigError(message, where=where)
+
+
+_TABLE_CHECKS = {"conversations": _check_conversations_table, "prices": _check_model_prices}
 
 
 def _parse_environment_variable(key: SettingDefinition, given: str) -> Any:

@@ -177,6 +177,25 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         """Return the folders with sessions of the project; others are not watched."""
         return [Path(folder) for folder in _list_project_folders(ProjectDirectories(workspace), [])]
 
+    def list_data_directories(self, workspace: Workspace) -> list[Path]:
+        """Return the directory with the folders of all projects."""
+        return [Path(get_claude_directory(), "projects")]
+
+    def count_conversations_of_all_projects(self) -> int:
+        """Count the sessions and subagents of all projects."""
+        root = f"{get_claude_directory()}/projects"
+        count = 0
+        for folder in _list_names(root, []):
+            for name in _list_names(f"{root}/{folder}", []):
+                stem, end = os.path.splitext(name)  # noqa: PTH122
+                if end == ".jsonl":
+                    count += not stem.startswith("agent-") or bool(_SUBAGENT_NAME.fullmatch(stem))
+                elif not end:
+                    count += sum(
+                        1 for _ in _iterate_subagent_files(f"{root}/{folder}/{name}/subagents")
+                    )
+        return count
+
     def make_parser(
         self, builder: TurnBuilder, state: dict[str, Any] | None
     ) -> JsonlConversationParser:

@@ -179,6 +179,10 @@ class CodexFormat(JsonlConversationFormat):
         home = find_codex_directory()
         return [Path(home, name) for name, _ in _ROOTS if os.path.isdir(f"{home}/{name}")]  # noqa: PTH112
 
+    def count_conversations_of_all_projects(self) -> int:
+        """Count the sessions of all projects, and those of subagents and summarizers."""
+        return sum(1 for _ in _iterate_session_files(find_codex_directory(), []))
+
     def make_parser(
         self, builder: TurnBuilder, state: dict[str, Any] | None
     ) -> JsonlConversationParser:

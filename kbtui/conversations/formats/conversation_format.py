@@ -94,6 +94,14 @@ class ConversationFormat(ABC):
         """Return the directories in which conversations of a workspace appear and change."""
         return []
 
+    def list_data_directories(self, workspace: Workspace) -> list[Path]:
+        """Return the directories in which the agent keeps its conversations, of all projects if it can."""
+        return self.list_watched_directories(workspace)
+
+    def count_conversations_of_all_projects(self) -> int | None:
+        """Count the conversations in the agent's directories; None if only some projects are known."""
+        return None
+
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
         """Return the number of conversations in each trash directory, where the agent moves damaged ones."""
         return {}

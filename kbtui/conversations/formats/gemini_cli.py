@@ -108,6 +108,18 @@ class GeminiCliFormat(ConversationFormat):
         directory = Path(find_gemini_directory(), "tmp")
         return [directory] if directory.is_dir() else []
 
+    def count_conversations_of_all_projects(self) -> int:
+        """Count the files of sessions of all projects, with those of subagents."""
+        count = 0
+        for directory in _list_directory(f"{find_gemini_directory()}/tmp", []):
+            for entry in _list_directory(f"{directory.path}/chats", []):
+                if entry.name.endswith((".json", ".jsonl")):
+                    count += 1
+                elif entry.is_dir():
+                    names = [one.name for one in _list_directory(entry.path, [])]
+                    count += sum(name.endswith(".jsonl") for name in names)
+        return count
+
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises; `problems` says what is wrong."""
         replay = _replay_file(info)

@@ -15,6 +15,7 @@ __all__ = ["JpFormat", "list_conversations_for_completion"]
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from kbtui.conversations.formats.conversation_format import (
         StoredConversation,
@@ -41,6 +42,9 @@ class JpFormat(ConversationFormat):
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
         return stored_conversations.find_stored_conversations(workspace, only)
+
+    def list_data_directories(self, workspace: Workspace) -> list[Path]:
+        return stored_conversations.list_conversation_directories(workspace)
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
         return stored_conversations.count_trashed_conversations(workspace)

@@ -263,6 +263,11 @@ def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]
         yield f"{workspace.jp_user_directory}/conversations", True
 
 
+def list_conversation_directories(workspace: Workspace) -> list[Path]:
+    """Return JP's directories of conversations, in the workspace and in the user's own directory."""
+    return [Path(root) for root, _ in _list_conversation_roots(workspace)]
+
+
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
     """Return the number of conversations in each trash directory, where JP moves damaged ones."""
     counts = {}

@@ -1,0 +1,107 @@
+"""Which agents' conversations are read, where they are, and which are left out and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbtui.conversations.conversation_repository import (
+    AGENTS_OFF_BY_DEFAULT,
+    list_agent_names,
+    list_enabled_formats,
+    list_formats,
+)
+from kbtui.workspace import load_settings
+from kbtui.workspace.settings import get_chosen_agents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kbtui.workspace import Workspace
+
+
+class AgentOverview(NamedTuple):
+    """What is known of an agent without reading its conversations.
+
+    `sessions` counts the conversations of this workspace, and `subagents` those that belong to
+    another one; `elsewhere` counts the conversations of other projects, None if that is unknown.
+    `off` says why the conversations are not read, None if they are.
+    """
+
+    name: str
+    label: str
+    directories: list[Path]
+    sessions: int
+    subagents: int
+    elsewhere: int | None
+    unusable: int
+    off: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON object."""
+        return {**self._asdict(), "directories": list(map(str, self.directories))}
+
+    def describe_conversations(self) -> str:
+        """Describe how many conversations there are and how many are left out, on one line."""
+        noun = "conversation" if self.sessions == 1 else "conversations"
+        parts = [f"{self.sessions:,} {noun} of this project"]
+        if self.subagents:
+            parts.append(f"{self.subagents:,} of subagents")
+        if self.elsewhere:
+            parts.append(f"{self.elsewhere:,} held elsewhere")
+        if self.unusable:
+            parts.append(f"{self.unusable:,} unreadable")
+        if self.off is not None:
+            parts.append(f"not read: {self.off}")
+        return ", ".join(parts)
+
+
+def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
+    """Return an overview of every agent that has a directory on this machine or is chosen."""
+    chosen = get_chosen_agents(load_settings())
+    enabled = {one.name for one in list_enabled_formats()}
+    found = []
+    for one in list_formats():
+        stored, unusable = one.find_stored_conversations(workspace)
+        directories = [path for path in one.list_data_directories(workspace) if path.is_dir()]
+        subagents = 0
+        for conversation in stored:
+            # Only some formats know the parent without reading a file.
+            known = (
+                conversation
+                if hasattr(conversation, "parent")
+                else conversation.read_conversation_info()
+            )
+            subagents += known.parent is not None
+        total = one.count_conversations_of_all_projects()
+        off = None
+        if one.name not in enabled:
+            off = "`agents` in [conversations] does not name it"
+            if chosen is None and one.name in AGENTS_OFF_BY_DEFAULT:
+                off = "it does not say to which project they belong; `agents` can name it"
+        if directories or stored or unusable or one.name in (chosen or ()):
+            found.append(
+                AgentOverview(
+                    one.name,
+                    one.label,
+                    directories,
+                    len(stored) - subagents,
+                    subagents,
+                    None if total is None else max(0, total - len(stored)),
+                    len(unusable),
+                    off,
+                )
+            )
+    return found
+
+
+def list_unknown_agents() -> list[tuple[str, str]]:
+    """Return the names in the setting `agents` that no format has, each with a hint."""
+    from difflib import get_close_matches
+
+    known = list_agent_names()
+    unknown = [name for name in get_chosen_agents(load_settings()) or () if name not in known]
+    hints = [
+        f"did you mean {near[0]!r}?" if near else f"the agents are {', '.join(known)}"
+        for near in (get_close_matches(name, known, n=1) for name in unknown)
+    ]
+    return list(zip(unknown, hints, strict=True))

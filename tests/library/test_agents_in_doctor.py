@@ -1,0 +1,101 @@
+"""`kbtui doctor` and `kbtui paths` say which agents' conversations are read, and why others are not."""
+
+import json
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from claude_sessions import claude_folder, session_id, typed, write_session
+from support import Builder, asked
+
+from kbtui.cli.main import main
+from kbtui.conversations import conversation_repository
+from kbtui.library import open_workspace
+from kbtui.library.diagnostics import run_diagnostics
+
+
+def findings(root: Path) -> list[tuple[str, str]]:
+    found = run_diagnostics(open_workspace(root))
+    return [(one.state, one.message) for one in found if one.area == "agents"]
+
+
+@pytest.fixture
+def root(home: Path, workspace_root: Path, tmp_path: Path) -> Path:
+    Builder(workspace_root).conversation(1, [[asked("Hello")]])
+    write_session(home, workspace_root, session_id(1), [typed("Hello")])
+    write_session(home, workspace_root, session_id(1), [typed("Go")], subagent="a2898e3")
+    write_session(home, tmp_path / "other", session_id(2), [typed("Hello")])
+    return workspace_root
+
+
+def settings(home: Path, text: str) -> None:
+    (home / "config/kbtui").mkdir(exist_ok=True)
+    (home / "config/kbtui/config.toml").write_text(text)
+
+
+def test_sessions_here_and_elsewhere_are_counted(home: Path, root: Path) -> None:
+    projects = home / "home/.claude/projects"
+    assert findings(root) == [
+        ("ok", f"JP (jp), {root}/.jp/conversations: 1 conversation of this project"),
+        (
+            "ok",
+            f"Claude Code (claude-code), {projects}: "
+            "1 conversation of this project, 1 of subagents, 1 held elsewhere",
+        ),
+    ]
+
+
+def test_an_agent_that_is_off_says_why(home: Path, root: Path) -> None:
+    settings(home, '[conversations]\nagents = ["jp", "claude-kode"]\n')
+    found = findings(root)
+    assert [state for state, _ in found] == ["ok", "note", "wrong"]
+    assert found[1][1].endswith("not read: `agents` in [conversations] does not name it")
+    assert (
+        "names 'claude-kode', which kbtui cannot read; did you mean 'claude-code'?" in found[2][1]
+    )
+
+
+def test_a_format_that_cannot_be_loaded_is_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = EntryPoint("parrot", "no.such.module:Parrot", "kbtui.conversation_formats")
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [point])
+    monkeypatch.setattr(conversation_repository, "unusable_formats", {})
+    conversation_repository.list_formats.cache_clear()
+    try:
+        [*_, last] = findings(root)
+    finally:
+        conversation_repository.list_formats.cache_clear()
+    assert last[0] == "wrong"
+    assert last[1].startswith("the format 'parrot' of another package cannot be loaded: Module")
+
+
+def test_paths_has_a_line_for_each_agent(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["paths", "-w", str(root)]) == 0
+    projects = claude_folder(home, root).parent
+    assert (
+        f"claude-code    {projects}  (1 conversation of this project, " in capsys.readouterr().out
+    )
+    assert main(["paths", "-w", str(root), "--json"]) == 0
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["agents"]}
+    assert found["claude-code"] == {
+        "name": "claude-code",
+        "label": "Claude Code",
+        "directories": [str(projects)],
+        "sessions": 1,
+        "subagents": 1,
+        "elsewhere": 1,
+        "unusable": 0,
+        "off": None,
+    }
+
+
+@pytest.mark.parametrize("text", ["agents = 3", "agents = [1]", "agent = []"])
+def test_a_wrong_table_is_refused_with_its_line(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    settings(home, f"session = false\n[conversations]\n{text}\n")
+    assert main(["conversation", "ls", "-w", str(root)]) == 2
+    assert "config.toml:2" in capsys.readouterr().err
