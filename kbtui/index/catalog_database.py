@@ -1,7 +1,7 @@
 """The catalog: the SQLite file from which the keyword indexes and the vectors are made.
 
 SQLite does not detect damaged rows. The catalog therefore stores a checksum for each entry: the sum of
-the CRCs of its row, its chunks, its citations and its resume mark. Writing a row adds the row's CRC to
+the CRCs of its row, its chunks, its citations, its usage and its resume mark. Writing a row adds the row's CRC to
 the checksum, and deleting a row subtracts it. Unchanged rows therefore need not be read.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-CATALOG_VERSION = 13
+CATALOG_VERSION = 14
 """The version of the tables, a part of the generation's fingerprint. Increase it when they change."""
 
 CATALOG_TABLES = """
@@ -55,8 +55,16 @@ CREATE TABLE citations (
 );
 CREATE INDEX citations_target ON citations (target);
 CREATE INDEX citations_source ON citations (conversation, turn);
+CREATE TABLE usage (
+  conversation TEXT NOT NULL, turn INTEGER NOT NULL, model TEXT, project TEXT, timestamp REAL,
+  input_tokens INTEGER, output_tokens INTEGER, cache_read_tokens INTEGER, cache_write_tokens INTEGER,
+  total_tokens INTEGER, is_estimate INTEGER NOT NULL
+);
+CREATE INDEX usage_source ON usage (conversation, turn);
 """
 
+TURN_TABLES = ("citations", "usage")
+"""The tables with what the turns of conversations cited and used."""
 CONTEXT_CHUNKS = 2
 """How many chunks on each side of a chunk are part of its keyword document and of its vector."""
 
@@ -297,28 +305,30 @@ class CatalogDatabase:
             self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def remove_entry(self, entry_id: str, seq: int) -> None:
-        """Delete an entry with its chunks and, for a conversation, its citations."""
-        self._db.execute(
-            "DELETE FROM citations WHERE conversation = "
-            "(SELECT conversation FROM entries WHERE id = ?)",
-            (entry_id,),
-        )
+        """Delete an entry with its chunks and, for a conversation, its citations and usage."""
+        for table in TURN_TABLES:
+            self._db.execute(
+                f"DELETE FROM {table} WHERE conversation = "
+                "(SELECT conversation FROM entries WHERE id = ?)",
+                (entry_id,),
+            )
         self._db.execute("DELETE FROM entries WHERE id = ?", (entry_id,))
         for table in ("chunks", "sums", "marks"):
             self._db.execute(f"DELETE FROM {table} WHERE entry_id = ?", (entry_id,))
         self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
 
-    def replace_citations(
-        self, entry: CatalogEntry, rows: Sequence[tuple[object, ...]], *, after: int = 0
+    def replace_turn_rows(
+        self, table: str, entry: CatalogEntry, rows: Sequence[tuple[object, ...]], *, after: int = 0
     ) -> None:
-        """Replace the citations of a conversation's turns after turn `after`."""
-        where, values = "citations WHERE conversation = ? AND turn > ?", (entry.conversation, after)
+        """Replace the rows of a conversation's turns after turn `after` in one of `TURN_TABLES`."""
+        where, values = f"{table} WHERE conversation = ? AND turn > ?", (entry.conversation, after)
         old = self._db.execute(f"SELECT * FROM {where}", values).fetchall()
         self._db.execute(f"DELETE FROM {where}", values)
-        self._insert_rows("citations", rows)
-        self._update_entry_checksum(
-            entry.id, old, self._db.execute(f"SELECT * FROM {where}", values)
-        )
+        self._insert_rows(table, rows)
+        if old or rows:
+            self._update_entry_checksum(
+                entry.id, old, self._db.execute(f"SELECT * FROM {where}", values)
+            )
 
     # checksums
 
@@ -340,11 +350,12 @@ class CatalogDatabase:
     def _compute_entry_checksum(self, entry_id: str) -> int:
         rows = self._get_entry_and_mark_rows(entry_id)
         rows += self._db.execute("SELECT * FROM chunks WHERE entry_id = ?", (entry_id,))
-        rows += self._db.execute(
-            "SELECT * FROM citations WHERE conversation = "
-            "(SELECT conversation FROM entries WHERE id = ?)",
-            (entry_id,),
-        )
+        for table in TURN_TABLES:
+            rows += self._db.execute(
+                f"SELECT * FROM {table} WHERE conversation = "
+                "(SELECT conversation FROM entries WHERE id = ?)",
+                (entry_id,),
+            )
         return _compute_checksum_of_rows(rows) % _CHECKSUM_MODULUS
 
     def find_catalog_damage(self, stop: threading.Event | None = None) -> str | None:

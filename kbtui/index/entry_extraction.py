@@ -45,7 +45,7 @@ class EntryPartToWrite:
     `first_ordinal` is the ordinal of the first chunk, and `chunks_before` are a few chunks before it.
     `conversation` has the turns of the chunks, and `after_turn` is the number of the turn before them.
     `mark` says where to resume reading, and `is_last` says whether this is the last part of the entry.
-    `citations` are rows of the catalog's table `citations`.
+    `citations` and `usage` are rows of the catalog's tables with these names.
     """
 
     entry: CatalogEntry
@@ -57,6 +57,7 @@ class EntryPartToWrite:
     mark: str | None = None
     is_last: bool = True
     citations: list[tuple[object, ...]] = field(default_factory=list)
+    usage: list[tuple[object, ...]] = field(default_factory=list)
 
 
 def make_subject_change_signature(subject: Subject) -> str:

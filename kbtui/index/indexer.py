@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
-from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.catalog_database import CatalogDatabase, replace_surrogates
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.entry_extraction import (
     make_subject_change_signature,
@@ -165,9 +165,10 @@ class IndexStorage:
                 )
                 results.append((_has_same_document_fields(old, part.entry), written))
                 if part.entry.conversation is not None:
-                    self.catalog.replace_citations(
-                        part.entry, part.citations, after=part.after_turn
-                    )
+                    for table, rows in (("citations", part.citations), ("usage", part.usage)):
+                        self.catalog.replace_turn_rows(
+                            table, part.entry, rows, after=part.after_turn
+                        )
         for part, (same, written) in zip(parts, results, strict=True):
             entry, writer = part.entry, self.writers[part.entry.hidden]
             if part.first_ordinal or (same and entry.conversation is not None):
@@ -440,6 +441,7 @@ class WorkspaceIndex:
         for part in self._read_entry_parts(work, changes):
             if part.conversation:
                 part.citations = _make_citation_rows(part.conversation, targets)
+                part.usage = _make_usage_rows(part.conversation)
             parts.append(part)
             done += part.is_last
             now = time.monotonic()
@@ -511,3 +513,27 @@ def _make_citation_rows(
         )
         for cite in extract_citations(conversation, targets)
     ]  # fmt: skip
+
+
+TOKENS_MAX = 1 << 53
+"""The maximum number of tokens that is stored; files can have any number."""
+
+
+def _make_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:
+    info = conversation.info
+    project = replace_surrogates(info.working_directory)
+    rows: list[tuple[object, ...]] = []
+    for turn in conversation.turns:
+        time = turn.started_at.timestamp() if turn.started_at else None
+        for model, used in turn.usage.items():
+            counts = (
+                used.input_tokens,
+                used.output_tokens,
+                used.cache_read_tokens,
+                used.cache_write_tokens,
+                used.total_tokens,
+            )
+            stored = [None if count is None else min(count, TOKENS_MAX) for count in counts]
+            name = replace_surrogates(model)
+            rows.append((info.id, turn.number, name, project, time, *stored, int(used.is_estimate)))
+    return rows

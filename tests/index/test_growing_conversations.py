@@ -283,7 +283,7 @@ def dying(kind, call):
     return wrapped
 
 catalog_database.CatalogDatabase.commit_transaction = dying("commit", catalog_database.CatalogDatabase.commit_transaction)
-catalog_database.CatalogDatabase.replace_citations = dying("cite", catalog_database.CatalogDatabase.replace_citations)
+catalog_database.CatalogDatabase.replace_turn_rows = dying("cite", catalog_database.CatalogDatabase.replace_turn_rows)
 lexical.KeywordIndexWriter.commit_with_watermark = dying("lexical", lexical.KeywordIndexWriter.commit_with_watermark)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)
 WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()
