@@ -43,7 +43,8 @@ class AgentOverview(NamedTuple):
     def describe_conversations(self) -> str:
         """Describe how many conversations there are and how many are left out, on one line."""
         noun = "conversation" if self.sessions == 1 else "conversations"
-        parts = [f"{self.sessions:,} {noun} of this project"]
+        place = "" if self.name in AGENTS_OFF_BY_DEFAULT else " of this project"
+        parts = [f"{self.sessions:,} {noun}{place}"]
         if self.subagents:
             parts.append(f"{self.subagents:,} of subagents")
         if self.elsewhere:
@@ -56,7 +57,7 @@ class AgentOverview(NamedTuple):
 
 
 def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
-    """Return an overview of every agent that has a directory on this machine or is chosen."""
+    """Return an overview of every agent that has conversations on this machine or is chosen."""
     chosen = get_chosen_agents(load_settings())
     enabled = {one.name for one in list_enabled_formats()}
     found = []
@@ -78,7 +79,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
             off = "`agents` in [conversations] does not name it"
             if chosen is None and one.name in AGENTS_OFF_BY_DEFAULT:
                 off = "it does not say to which project they belong; `agents` can name it"
-        if directories or stored or unusable or one.name in (chosen or ()):
+        if stored or unusable or total or one.name in (chosen or ()):
             found.append(
                 AgentOverview(
                     one.name,

@@ -310,7 +310,10 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.conversations.agent_overview import list_agent_overviews, list_unknown_agents
     from kbtui.conversations.conversation_repository import unusable_formats
 
-    for one in list_agent_overviews(library.workspace):
+    found = list_agent_overviews(library.workspace)
+    if not found:
+        yield "note", "no agent has conversations on this machine"
+    for one in found:
         places = ", ".join(map(str, one.directories)) or "no directory"
         state: FindingState = "ok" if one.off is None else "note"
         yield state, f"{one.label} ({one.name}), {places}: {one.describe_conversations()}"

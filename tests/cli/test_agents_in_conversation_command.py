@@ -75,9 +75,9 @@ def test_every_command_takes_whole_and_shortened_ids(
         ["show", f"{id_}:1"],
         ["cites", f"{id_}:1.1", "--json"],
     ):
-        code = main(words)
+        assert main(words) == 0
         out = capsys.readouterr().out
-        assert (code, "needle" in out or CLAUDE in out) == (1 if words[0] == "cites" else 0, True)
+        assert "needle" in out or CLAUDE in out
     assert main(["show", f"{id_}:1.1"]) == 0
     assert "straw" in capsys.readouterr().out
 

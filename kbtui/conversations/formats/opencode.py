@@ -8,6 +8,7 @@ both is read from the database.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -209,6 +210,14 @@ class OpencodeFormat(ConversationFormat):
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return opencode's directory, and that of a database elsewhere."""
         return [Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_databases()))]
+
+    def count_conversations_of_all_projects(self) -> int:
+        """Count the sessions of all projects; one that is in a database and a file counts once."""
+        ids = {own_id for _, own_id in _list_session_files(None)}
+        for path in _list_databases():
+            with suppress(WorkspaceError):
+                ids.update(row["id"] for row in _read_session_rows(path))
+        return len(ids)
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a session. Never raises; `problems` says what is wrong."""
