@@ -247,7 +247,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
              "cron": "* * * * *"}  # fmt: skip
     words = "\n".join(
         describe_source_actions(
-            SourceStatus(parse_source_table("x", block), "docs/t/x/", None, None, None)
+            SourceStatus(parse_source_table("x", block), "docs/t/x/", "", None, None, None)
         )
     )
     for part in (
@@ -262,7 +262,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
              "allow_hosts": ["in.example"]}  # fmt: skip
     words = "\n".join(
         describe_source_actions(
-            SourceStatus(parse_source_table("x", block), "docs/t/x/", None, None, None)
+            SourceStatus(parse_source_table("x", block), "docs/t/x/", "", None, None, None)
         )
     )
     for part in (
