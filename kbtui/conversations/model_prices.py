@@ -54,13 +54,17 @@ class ModelPrices:
         return bool(self._prices)
 
     def find_price(self, model: str | None) -> ModelPrice | None:
-        """Return the price of a model; of several patterns that match, the longest one counts."""
-        if model is None:
-            return None
-        if model in self._prices:
-            return self._prices[model]
-        names = [name for name in self._prices if fnmatchcase(model, name)]
-        return self._prices[max(names, key=len)] if names else None
+        """Return the price of a model; of several patterns that match, the longest one counts.
+
+        A provider before the model's name (`anthropic/claude-opus-4`) can be left out in the settings.
+        """
+        for name in (model, model.rpartition("/")[2]) if model is not None else ():
+            if name in self._prices:
+                return self._prices[name]
+            patterns = [pattern for pattern in self._prices if fnmatchcase(name, pattern)]
+            if patterns:
+                return self._prices[max(patterns, key=len)]
+        return None
 
     def compute_cost(
         self, usage_by_model: Mapping[str | None, ConversationUsage]

@@ -36,7 +36,7 @@ from kbtui.conversations.project_directories import (
 from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
     from kbtui.workspace import Workspace
@@ -412,6 +412,8 @@ def _add_blocks(builder: TurnBuilder, blocks: list[_Block]) -> None:
             builder.add_event("message", "\n".join(block.lines).strip("\n"))
             builder.count += 1
             continue
+        if (used := _sum_tokens_of_blocks([block])) is not None:
+            builder.add_usage(used)
         pending: list[str] = []
         for line in block.lines:
             if match := _MODEL.match(line):
@@ -442,8 +444,12 @@ def _add_question(builder: TurnBuilder, question: str, answer: str) -> None:
 
 def sum_reported_tokens(text: str) -> ConversationUsage | None:
     """Add up the reports such as `Tokens: 2.1k sent, 300 received`; None if there is none."""
+    return _sum_tokens_of_blocks(_split_into_blocks(text))
+
+
+def _sum_tokens_of_blocks(blocks: Iterable[_Block]) -> ConversationUsage | None:
     totals: dict[str, int] = {}
-    for block in _split_into_blocks(text):
+    for block in blocks:
         if block.kind != "aider":
             continue
         for line in block.lines:

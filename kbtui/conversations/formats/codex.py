@@ -511,6 +511,8 @@ class CodexParser(JsonlConversationParser):
         self._counters: dict[str, int] = {}
         self._has_meta = False
         self._forked_at: datetime | None = None
+        if type(tokens := state.get("tokens")) is list:
+            self._usage, self._counters = tokens
         if type(state.get("model")) is str:
             builder.model = state["model"]
 
@@ -528,6 +530,7 @@ class CodexParser(JsonlConversationParser):
         self._take_back_unclear_messages()
         return {
             "model": self.builder.model,
+            "tokens": [self._usage, self._counters],
             "has_user_events": self._has_user_events,
             "unclear": [[one.text, one.images] for one in self._unclear],
         }
@@ -673,6 +676,7 @@ class CodexParser(JsonlConversationParser):
         """
         if type(info) is not dict:
             return
+        before = self.usage
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
         if type(total) is dict:
             counters = {name: value for name, value in total.items() if type(value) is int}
@@ -684,6 +688,10 @@ class CodexParser(JsonlConversationParser):
             self._usage, self._counters = used, counters
         elif type(last) is dict and not is_copied:
             self._usage = _add_counters(self._usage or {}, last)
+        if (after := self.usage) is not None:
+            added = _subtract_usage(after, before or ConversationUsage())
+            if added.total_tokens:
+                self.builder.add_usage(added)
 
     # Items of the model's history.
 
@@ -1001,3 +1009,13 @@ _NOTICES = {
     "exited_review_mode": _describe_review_end,
 }
 """How the events are worded that tell people something."""
+
+
+def _subtract_usage(after: ConversationUsage, before: ConversationUsage) -> ConversationUsage:
+    return ConversationUsage(
+        (after.input_tokens or 0) - (before.input_tokens or 0),
+        (after.output_tokens or 0) - (before.output_tokens or 0),
+        (after.cache_read_tokens or 0) - (before.cache_read_tokens or 0),
+        None,
+        (after.total_tokens or 0) - (before.total_tokens or 0),
+    )

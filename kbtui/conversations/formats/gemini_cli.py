@@ -38,6 +38,7 @@ from kbtui.conversations.models import (
     ConversationCompaction,
     ConversationUsage,
     ResumeCommand,
+    add_up_usage,
 )
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
@@ -148,25 +149,11 @@ class GeminiCliFormat(ConversationFormat):
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Return what a conversation used, rewound turns included. Never raises."""
-        used: dict[str, int] = {}
         messages = {
             one.record["id"]: one for one in _replay_file(info).messages if one.kind == "message"
         }
-        for message in messages.values():
-            tokens = message.record.get("tokens")
-            if type(tokens) is dict:
-                for name, value in tokens.items():
-                    if type(value) is int:
-                        used[name] = used.get(name, 0) + value
-        if not used:
-            return None
-        read = used.get("cached", 0)
-        return ConversationUsage(
-            input_tokens=max(0, used.get("input", 0) + used.get("tool", 0) - read),
-            output_tokens=used.get("output", 0) + used.get("thoughts", 0),
-            cache_read_tokens=read,
-            total_tokens=used.get("total", 0),
-        )
+        tokens = (one.record.get("tokens") for one in messages.values())
+        return add_up_usage(used for one in tokens if (used := _read_tokens(one)) is not None)
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
         """Return the command that continues a session; subagents cannot be continued."""
@@ -599,6 +586,22 @@ def _build_turns(replay: _Replay) -> tuple[TurnBuilder, list[ConversationCompact
     return builder, compactions
 
 
+def _read_tokens(tokens: Any) -> ConversationUsage | None:
+    """Return the tokens of a message; None if it does not say."""
+    used: dict[str, int] = {}
+    if type(tokens) is dict:
+        used = {name: value for name, value in tokens.items() if type(value) is int}
+    if not used:
+        return None
+    read = used.get("cached", 0)
+    return ConversationUsage(
+        input_tokens=max(0, used.get("input", 0) + used.get("tool", 0) - read),
+        output_tokens=used.get("output", 0) + used.get("thoughts", 0),
+        cache_read_tokens=read,
+        total_tokens=used.get("total", 0),
+    )
+
+
 class _MessageParser:
     """Parses the messages of a session into turns."""
 
@@ -606,6 +609,8 @@ class _MessageParser:
         self.builder = builder
         self._has_answer = False
         self._call_ids: set[str] = set()
+        self._counted_ids: set[Any] = set()
+        """The ids of the messages whose tokens are counted; a message can be recorded again."""
 
     def parse_message(self, message: _Message) -> None:
         """Parse the next message; a value of the wrong type may raise any error."""
@@ -652,6 +657,10 @@ class _MessageParser:
             if self.builder.turns and not self._has_answer:
                 self.builder.turns[-1].model = model
         self._has_answer = True
+        used = _read_tokens(record.get("tokens"))
+        if used is not None and record.get("id") not in self._counted_ids:
+            self._counted_ids.add(record.get("id"))
+            self.builder.add_usage(used, model if type(model) is str else None)
         for thought in record.get("thoughts") or []:
             texts = [thought.get("subject"), thought.get("description")]
             text = "\n\n".join(

@@ -312,6 +312,7 @@ class _LogReader:
             lines.append(str(row["prompt"]))
         self._start_turn_with(lines, row, time)
         self._set_model(row)
+        self._add_usage(row)
         if reasoning := get_text(row["reasoning"]):
             builder.add_event("reasoning", reasoning, time)
         if (response := row["response"]) is not None and response != "":
@@ -378,6 +379,7 @@ class _LogReader:
                 lines += self._read_asked_message(message, time)
         self._start_turn_with(lines, row, time)
         self._set_model(row)
+        self._add_usage(row)
         for message in answered:
             self._read_answer(message, "structured" if row["schema_id"] else "message", time)
 
@@ -490,6 +492,10 @@ class _LogReader:
         builder.start_turn(time)
         if lines:
             builder.add_event("chat_request", "\n".join(lines), time)
+
+    def _add_usage(self, row: sqlite3.Row) -> None:
+        if (used := _sum_tokens(iter([row]))) is not None:
+            self._builder.add_usage(used)
 
     def _set_model(self, row: sqlite3.Row) -> None:
         if model := get_text(row["resolved_model"]) or get_text(row["model"]):

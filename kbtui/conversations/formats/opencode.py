@@ -557,6 +557,16 @@ def _choose_title(row: dict[str, Any], messages: Iterable[_StoredMessage]) -> st
     return title
 
 
+def _make_usage(counts: dict[str, int]) -> ConversationUsage:
+    return ConversationUsage(
+        input_tokens=counts.get("input"),
+        output_tokens=counts.get("output"),
+        cache_read_tokens=counts.get("read"),
+        cache_write_tokens=counts.get("write"),
+        total_tokens=sum(counts.values()),
+    )
+
+
 class _MessageParser:
     """Parses the messages of one session in order."""
 
@@ -569,16 +579,7 @@ class _MessageParser:
     @property
     def usage(self) -> ConversationUsage | None:
         """The tokens of all messages so far; None if none says how many it took."""
-        if not self._totals:
-            return None
-        total = self._totals.get
-        return ConversationUsage(
-            input_tokens=total("input"),
-            output_tokens=total("output"),
-            cache_read_tokens=total("read"),
-            cache_write_tokens=total("write"),
-            total_tokens=sum(self._totals.values()),
-        )
+        return _make_usage(self._totals) if self._totals else None
 
     def parse_messages(self, messages: Iterable[_StoredMessage], reverted: str | None) -> None:
         """Parse all messages; the turns from the message `reverted` on were undone."""
@@ -707,7 +708,7 @@ class _MessageParser:
         self, message: dict[str, Any], parts: list[dict[str, Any]], time: datetime | None
     ) -> None:
         builder = self.builder
-        self._add_tokens(message.get("tokens"))
+        self._add_tokens(message.get("tokens"), _get_model(message))
         if message.get("summary") is True or message.get("type") == "compaction":
             texts = [part["text"] for part in parts if type(part.get("text")) is str]
             if builder.turns and texts:
@@ -788,11 +789,12 @@ class _MessageParser:
         kind = part.get("type")
         return self.builder.add_unknown_event(kind if type(kind) is str else "part", part, time)
 
-    def _add_tokens(self, tokens: Any) -> None:
+    def _add_tokens(self, tokens: Any, model: str | None) -> None:
         if type(tokens) is not dict:
             return
         cache = tokens.get("cache")
         cached = cache if type(cache) is dict else {}
+        counts: dict[str, int] = {}
         # `input` excludes the cached tokens, and `output` excludes those of the reasoning.
         for name, value in (
             ("input", tokens.get("input")),
@@ -802,7 +804,11 @@ class _MessageParser:
             ("write", cached.get("write")),
         ):
             if (count := get_count(value)) is not None:
-                self._totals[name] = self._totals.get(name, 0) + count
+                counts[name] = counts.get(name, 0) + count
+        if any(counts.values()):
+            self.builder.add_usage(_make_usage(counts), model)
+        for name, count in counts.items():
+            self._totals[name] = self._totals.get(name, 0) + count
 
 
 _FLAT_TYPES = {

@@ -31,6 +31,7 @@ class TurnBuilder:
         self.more_problems = 0
         self.model: str | None = None
         self.last_time: datetime | None = None
+        self._early_usage: list[tuple[ConversationUsage, str | None]] = []
         self._calls = 0
         self._open_calls: dict[str, ConversationEvent] = {}
         self._calls_in_turn: set[str] = set()
@@ -51,6 +52,9 @@ class TurnBuilder:
         self.turns.append(turn)
         self._calls = 0
         self._calls_in_turn.clear()
+        early, self._early_usage = self._early_usage, []
+        for usage, model in early:
+            self.add_usage(usage, model)
         return turn
 
     def set_model(self, model: str) -> None:
@@ -60,11 +64,16 @@ class TurnBuilder:
             self.turns[-1].model = self.turns[-1].model or model
 
     def add_usage(self, usage: ConversationUsage, model: str | None = None) -> None:
-        """Add tokens to those of the current turn, for the model that answers or the given one."""
-        turn = self.turns[-1] if self.turns else self.start_turn()
-        model = model or self.model
-        known = turn.usage.get(model)
-        turn.usage[model] = add_up_usage([known, usage] if known else [usage]) or usage
+        """Add tokens to those of the current turn, for the model that answers or the given one.
+
+        Tokens before the first turn count for that turn.
+        """
+        if self.turns:
+            known = self.turns[-1].usage.get(model or self.model)
+            total = add_up_usage([known, usage] if known else [usage])
+            self.turns[-1].usage[model or self.model] = total or usage
+        else:
+            self._early_usage.append((usage, model or self.model))
 
     def add_event(
         self, kind: str, text: str, time: datetime | None = None, **fields: Any
