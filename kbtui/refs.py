@@ -123,7 +123,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
         ref = parse_ref(text)
         if ref.kind == "conversation":
             return remove_workspace_id_from_ref(ref, workspace)
-    hint = "write an id such as jp-c17457886043, 17457886043 or claude-258c7280, which `kbtui conversation ls` lists"
+    hint = "write jp-c17457886043, 17457886043, jp://jp-c17457886043, claude-258c7280 or codex-0199812e"
     raise UsageError(f"{text!r} is not a conversation's id", hint=hint)
 
 
@@ -161,7 +161,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
         return Ref("topic", topic=text)
     raise UsageError(
         f"{text!r} is not a reference",
-        hint="write topic/slug, topic/slug:12-18, jp-c17457886043, jp-c17457886043:3 or chunk:ID",
+        hint="write topic/slug, topic/slug:12-18, jp-c17457886043, claude-258c7280:3 or chunk:ID",
     )
 
 

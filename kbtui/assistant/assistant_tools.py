@@ -76,6 +76,10 @@ def _make_boolean_schema(description: str, default: bool = False) -> dict[str, A
 
 
 _CURRENT = _make_boolean_schema("Include the current conversation.")
+_AGENTS = _make_string_list_schema(
+    "Only conversations with these agents, such as jp, claude-code or codex; the beginning of a name is "
+    "enough. The error for an unknown agent lists the names."
+)
 _ARCHIVED = _make_boolean_schema("Use archived conversations instead of live ones.")
 
 LEARN = ToolDefinition(
@@ -91,9 +95,9 @@ KNOWLEDGE_SEARCH = ToolDefinition(
     f"Search subjects and past conversations by words and by meaning, best passages first. {DATA_WARNING}",
     "A line `[entry ID · chunk ID · score S] TITLE` precedes each passage. The lines above the "
     "first passage list the sources in the same order: pass `topic/slug:lines` as the topic to "
-    "`learn`, and `jp-c…:turn` as the id to `conversation_read`. A passage need not contain all "
+    "`learn`, and `jp-c…:turn` or `claude-…:turn` as the id to `conversation_read`. A passage need not contain all "
     'words of the query, but it must contain every "phrase in quotes" and no -word. Filters '
-    "are title:, role:, tool:, arg:, after: and before:, as in after:2w or tool:fs_read_file. Shortly "
+    "are title:, role:, tool:, arg:, agent:, after: and before:, as in after:2w or agent:codex. Shortly "
     "after kbtui starts, passages may be found by keywords only; the first line then says so.",
     {
         "query": _make_string_schema("What to look for: words or a question."),
@@ -114,7 +118,7 @@ KNOWLEDGE_SEARCH = ToolDefinition(
 )
 CONVERSATION_LIST = ToolDefinition(
     "conversation_list",
-    f"List conversations of this workspace with title, size and dates. {DATA_WARNING}",
+    f"List conversations of this workspace, with all agents, with title, size and dates. {DATA_WARNING}",
     "The newest activity comes first. `total` counts all conversations, not just this page. Use "
     "`offset` for the next page.",
     {
@@ -133,6 +137,7 @@ CONVERSATION_LIST = ToolDefinition(
         "descending": _make_boolean_schema("Return the most recent first.", default=True),
         "archived": _ARCHIVED,
         "title_contains": _make_string_schema("Only titles that contain this text, ignoring case."),
+        "agents": _AGENTS,
     },
 )
 CONVERSATION_GREP = ToolDefinition(
@@ -149,6 +154,7 @@ CONVERSATION_GREP = ToolDefinition(
             "Where to search: `all` (default), `chat`, `tool`, `title`, or single kinds of events.",
             enum=SCOPES,
         ),
+        "agents": _AGENTS,
         "context": _make_integer_schema(
             "Number of lines to return around each match.", minimum=0, default=0
         ),
@@ -167,8 +173,9 @@ CONVERSATION_READ = ToolDefinition(
     "last turns fit.",
     {
         "id": _make_string_schema(
-            "The id of the conversation, such as jp-c17457886043, or of a turn: jp-c17457886043:3 is "
-            "the third turn."
+            "The id of the conversation, such as jp-c17457886043 or claude-258c7280-241a-462a-8d15-"
+            "5122611a9569, or its beginning, such as claude-258c7280. With a turn: jp-c17457886043:3 or "
+            "claude-258c7280:3 is the third turn."
         ),
         "turn": _make_integer_schema("Only this turn, counted from 1.", minimum=1),
         "last": _make_integer_schema(

@@ -105,10 +105,15 @@ class ConversationListPage:
 
 @dataclass
 class ConversationGrepLine:
-    """A matching line or a line of context; adjacent lines have the same `block`."""
+    """A matching line or a line of context; adjacent lines have the same `block`.
+
+    `parent_id` is the id of the conversation that this one belongs to, None if there is none.
+    """
 
     id: str
+    agent: str
     title: str | None
+    parent_id: str | None
     line: GrepLine
     block: int
 
@@ -116,7 +121,9 @@ class ConversationGrepLine:
         """Return the documented JSON object."""
         return {
             "id": self.id,
+            "agent": self.agent,
             "title": self.title,
+            "parent_id": self.parent_id,
             "scope": self.line.scope,
             "turn": self.line.turn,
             "timestamp": self.line.timestamp,
@@ -161,7 +168,9 @@ class ConversationReadAnswer:
     """The answer of `conversation_read`: some or all of a conversation's `turns_total` turns."""
 
     id: str
+    agent: str
     title: str | None
+    parent_id: str | None
     turns_total: int
     turns: list[dict[str, Any]]
     notices: list[ConversationNotice] = field(default_factory=list)
@@ -170,7 +179,9 @@ class ConversationReadAnswer:
         """Return the documented JSON object."""
         return {
             "id": self.id,
+            "agent": self.agent,
             "title": self.title,
+            "parent_id": self.parent_id,
             "turns_total": self.turns_total,
             "count": len(self.turns),
             "omitted": self.turns_total - len(self.turns),

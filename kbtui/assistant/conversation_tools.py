@@ -208,6 +208,7 @@ def answer_conversation_grep(
     ignore_case: bool = True,
     ids: Sequence[str] | None = None,
     scopes: Sequence[str] | None = None,
+    agents: Sequence[str] | None = None,
     context: int = 0,
     limit: int = 50,
     archived: bool = False,
@@ -218,7 +219,7 @@ def answer_conversation_grep(
 ) -> ConversationGrepAnswer:
     """Answer a call of `conversation_grep`.
 
-    The conversation with the latest activity comes first; in each, a match in the title comes
+    `agents` selects the conversations with the agents whose names begin so; None means all. The conversation with the latest activity comes first; in each, a match in the title comes
     before the matching lines. The XML has at most `max_chars` characters. With `masked`, secrets
     are replaced before the search. Raises `UsageError` for an invalid argument, and `NothingFound`
     for an unknown id.
@@ -230,7 +231,9 @@ def answer_conversation_grep(
         LiteralGrepPattern(pattern, ignore_case), resolve_grep_scopes(scopes), context, most, masked
     )
     excluded = None if include_current else current
+    names = find_agent_names(agents) if agents else None
     infos = _select_conversations_to_search(workspace, ids, archived, excluded)
+    infos = [info for info in infos if names is None or info.agent in names]
     results = _search_conversations(infos, query)
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
@@ -238,13 +241,15 @@ def answer_conversation_grep(
     is_full = False
     for number, result in enumerate(results):
         before = answer.count
-        ref, title = result.info.ref, result.info.title
+        info = result.info
+        ref, title = info.ref, info.title
         title = cut_line_around_match(_mask_secrets_if_requested(masked, title)) if title else title
         for line in [] if is_full else [*result.titles, *result.events.lines]:
             if line.is_match and answer.count == query.limit:
                 is_full = True
                 break
-            hit = ConversationGrepLine(ref, title, line, (number << 32) + line.block)
+            block = (number << 32) + line.block
+            hit = ConversationGrepLine(ref, info.agent, title, info.parent, line, block)
             if room is not None:
                 room -= len(format_xml_element("hit", hit.as_json(), 4)) + 1
                 if room < 0:
@@ -309,7 +314,7 @@ def _select_conversations_to_search(
     if not ids:
         infos = list_conversations(workspace, archived, counts=False)
         return [info for info in infos if info.id != excluded]
-    chosen = []
+    chosen: dict[str, ConversationInfo] = {}
     for id in dict.fromkeys(parse_conversation_id(name, workspace.id) for name in ids):  # noqa: A001
         try:
             info = find_conversation(workspace, id)
@@ -322,14 +327,14 @@ def _select_conversations_to_search(
             ) from None
         if info.archived is not archived:
             raise ToolConversationNotFound(
-                f"{id} is {'archived' if info.archived else 'not archived'}",
+                f"{info.id} is {'archived' if info.archived else 'not archived'}",
                 f"use archived={str(info.archived).lower()}",
                 where="ids",
                 command_hint="add --archived" if info.archived else "leave out --archived",
             )
-        if id != excluded:
-            chosen.append(info)
-    return chosen
+        if info.id != excluded:
+            chosen[info.id] = info
+    return list(chosen.values())
 
 
 class _ConversationGrepResult(NamedTuple):
@@ -479,7 +484,8 @@ def _make_conversation_read_answer(
     if masked:
         title, turns = mask_secrets_in_json(title), mask_secrets_in_json(turns)
     title = cut_line_around_match(title) if title and limit is not None else title
-    answer = ConversationReadAnswer(conversation.info.ref, title, total, turns)
+    info = conversation.info
+    answer = ConversationReadAnswer(info.ref, info.agent, title, info.parent, total, turns)
     if len(selected) < total:
         first, last = selected[0].number, selected[-1].number
         if last == total:

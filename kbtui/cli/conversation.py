@@ -57,8 +57,6 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     )
     ls.add_argument("--ascending", action="store_true", help="list the oldest first")
     ls.add_argument("--title", metavar="TEXT", help="only titles that contain TEXT")
-    text = "only conversations with this agent: jp, claude-code, … or its beginning"
-    _add_repeatable_option(ls, "--agent", dest="agents", metavar="AGENT", what=text)
     grep = commands.add_parser("grep", aliases=["g"], help="search conversations line by line")
     grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="literal text within a line")
     grep.add_argument("--case-sensitive", action="store_true", help="match case")
@@ -87,6 +85,8 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     info.add_argument("--json", action="store_true", help="print one JSON document")
     export.set_defaults(run_action=_export_conversation)
     for command in (ls, grep):
+        text = "only conversations with this agent: jp, claude-code, … or its beginning"
+        _add_repeatable_option(command, "--agent", dest="agents", metavar="AGENT", what=text)
         text = "use archived conversations instead of live ones"
         command.add_argument("--archived", action="store_true", help=text)
     for command in (read, export):
@@ -170,6 +170,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
             ignore_case=not args.case_sensitive,
             ids=_split_values_at_commas(args.ids),
             scopes=_split_values_at_commas(args.scopes),
+            agents=_split_values_at_commas(args.agents),
             context=context,
             limit=args.limit,
             archived=args.archived,
@@ -380,8 +381,10 @@ class ConversationFormatter:
     def _format_time(self, text: str) -> str:
         return format_age_or_date(datetime.fromisoformat(text), self.now) if self.terminal else text
 
-    def _format_conversation_heading(self, ref: str, title: str | None) -> str:
+    def _format_conversation_heading(self, ref: str, title: str | None, parent: str | None) -> str:
         title = self.put_on_one_safe_line(title or "Untitled")
+        if parent and not ref.startswith(parent):
+            title += f" (part of {self.put_on_one_safe_line(parent)})"
         if self.terminal:
             title = cut_to_width(title, max(20, self.width - len(ref) - 2))
         return f"{self.style_text(ref, 'cyan')}  {self.style_text(title, 'bold')}"
@@ -404,7 +407,7 @@ class ConversationFormatter:
             if opens_heading:
                 if previous is not None:
                     yield ""
-                yield self._format_conversation_heading(hit.id, hit.title)
+                yield self._format_conversation_heading(hit.id, hit.title, hit.parent_id)
             elif separate and previous is not None and hit.block != previous.block:
                 yield self.style_text("--", "dim")
             previous = hit
@@ -439,7 +442,7 @@ class ConversationFormatter:
 
     def format_conversation_turns(self, answer: ConversationReadAnswer) -> Iterator[str]:
         """Yield the lines of turns; each event has a heading (author and time) and its text."""
-        yield self._format_conversation_heading(answer.id, answer.title)
+        yield self._format_conversation_heading(answer.id, answer.title, answer.parent_id)
         for turn in answer.turns:
             yield ""
             yield self.style_text(f"── {answer.id}:{turn['turn']} ──", "bold")

@@ -246,7 +246,8 @@ def find_agent_names(beginnings: Iterable[str]) -> set[str]:
     """Return the names of the agents that begin so; raises `UsageError` if there is none."""
     known, found = list_agent_names(), set[str]()
     for beginning in beginnings:
-        names = {name for name in known if name.startswith(beginning)} if beginning else set()
+        begun = beginning.casefold()
+        names = {name for name in known if name.startswith(begun)} if begun else set()
         if not names:
             from difflib import get_close_matches
 

@@ -82,6 +82,7 @@ def test_list_is_the_envelope_of_the_conversations_room(library: Library) -> Non
   <conversations>
     <conversation>
       <id>jp-c{LIVE + 1}</id>
+      <agent>jp</agent>
       <title>More badgers</title>
       <events_count>3</events_count>
       <created_at>2026-05-28T20:26:40.200Z</created_at>
@@ -99,6 +100,7 @@ def test_read_escapes_what_was_said(library: Library) -> None:
         == f"""\
 <conversation_read>
   <id>jp-c{LIVE}</id>
+  <agent>jp</agent>
   <title>Badgers &amp; friends</title>
   <turns_total>2</turns_total>
   <count>1</count>

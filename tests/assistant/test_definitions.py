@@ -31,12 +31,14 @@ PARAMETERS = {
         "descending": ("boolean", True),
         "archived": ("boolean", False),
         "title_contains": ("string", None),
+        "agents": ("array", None),
     },
     "conversation_grep": {
         "pattern": ("string", None),
         "ignore_case": ("boolean", True),
         "ids": ("array", None),
         "scopes": ("array", None),
+        "agents": ("array", None),
         "context": ("integer", 0),
         "limit": ("integer", 50),
         "archived": ("boolean", False),
@@ -115,6 +117,7 @@ def test_defaults_are_filled_in_and_null_counts_as_left_out() -> None:
         "descending": True,
         "archived": False,
         "title_contains": "x",
+        "agents": None,
     }
 
 
