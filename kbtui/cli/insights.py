@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from kbtui.cli.output import WaitingLine, ask_for_confirmation, print_text_or_json, print_to_stderr
+from kbtui.cli.output import (
+    WaitingLine,
+    ask_for_confirmation,
+    format_cost,
+    print_text_or_json,
+    print_to_stderr,
+)
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
 from kbtui.text import cut_to_width, one_line
@@ -13,6 +19,7 @@ if TYPE_CHECKING:
 
     from kbtui.userdata import UserData
     from kbtui.userdata.query_log import LoggedQuery
+    from kbtui.userdata.token_statistics import TokenCount
     from kbtui.userdata.usage_statistics import EntryCitationCount, UsageStatistics
 
 
@@ -33,6 +40,7 @@ def run_insights_command(args: Namespace) -> int:
 
     `kbtui insights erase` asks for confirmation and erases all logged searches.
     """
+    from kbtui.conversations.model_prices import ModelPrices
     from kbtui.library import open_workspace
     from kbtui.userdata import UserData
     from kbtui.userdata.usage_statistics import collect_usage_statistics
@@ -55,6 +63,7 @@ def run_insights_command(args: Namespace) -> int:
             library.workspace,
             userdata,
             library.open_index_reader(),
+            prices=ModelPrices(library.settings),
             days=args.days,
             limit=args.limit,
             stale_days=args.stale_days,
@@ -97,6 +106,17 @@ def format_insights_report(found: UsageStatistics) -> str:
         "Most cited": map(_format_cited_entry, found.most_cited),
         never: map(_format_uncited_entry, found.never_cited),
         stale: map(_format_cited_entry, found.stale),
+        **{
+            heading: map(_format_token_count, counts)
+            for heading, counts in (
+                ("Tokens by day", found.tokens.by_day),
+                ("Tokens by agent", found.tokens.by_agent),
+                ("Tokens by model", found.tokens.by_model),
+                ("Tokens by project", found.tokens.by_project),
+                ("Tokens of the turns that were given a subject", found.tokens.subjects),
+            )
+            if counts
+        },
         "By day": [f"  {line}" for line in draw_daily_usage_chart(found)],
     }
     days, searches = (
@@ -127,3 +147,15 @@ def _format_uncited_entry(use: EntryCitationCount) -> str:
     changed = (format_unix_time_as_iso(use.changed) or "")[:10]
     title = cut_to_width(one_line(use.title), 60)
     return f"       {one_line(use.ref)}  {title}  (changed {changed})"
+
+
+def _format_token_count(count: TokenCount) -> str:
+    turns = _format_count_with_noun(count.turns, "turn")
+    name = one_line(count.name or "unknown")
+    title = f"  {cut_to_width(one_line(count.title), 60)}" if count.title else ""
+    facts = [turns, f"{count.usage.output_tokens or 0:,} output"]
+    if count.cost is not None:
+        facts.append(f"cost {'over ' * count.is_cost_partial}{format_cost(count.cost)}")
+    if count.usage.is_estimate:
+        facts.append("estimated")
+    return f"{count.usage.total_tokens or 0:>15,}  {name}{title}  ({', '.join(facts)})"

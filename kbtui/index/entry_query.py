@@ -134,10 +134,17 @@ def find_cited_entries(
     db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry]
 ) -> set[str]:
     """Return the ids of the entries that at least one turn cites."""
+    return set(map_cited_targets_to_entries(db, workspace, entries).values())
+
+
+def map_cited_targets_to_entries(
+    db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry]
+) -> dict[str, str]:
+    """Map the targets of all citations to the ids of the entries that they cite."""
     names = _map_citation_targets_to_entries(workspace, entries)
     targets = [row[0] for row in db.execute("SELECT DISTINCT target FROM citations")]
     names |= _map_chunk_targets_to_entries(db, targets)
-    return {names[target] for target in targets if target in names}
+    return {target: names[target] for target in targets if target in names}
 
 
 def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, str]:

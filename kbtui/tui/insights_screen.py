@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.model_prices import ModelPrices
 from kbtui.dates import format_unix_time_as_day
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
@@ -165,6 +166,7 @@ class InsightsScreen(SecondaryScreen):
             library.workspace,
             UserData(library.workspace),
             library.open_index_reader(),
+            prices=ModelPrices(library.settings),
             days=self._days,
             limit=LIST_LIMIT,
             hidden=self._hidden,

@@ -6,13 +6,21 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbtui.conversations.model_prices import ModelPrices
 from kbtui.dates import format_unix_time_as_iso
-from kbtui.index.entry_query import count_all_citations, find_cited_entries, open_catalog_snapshot
+from kbtui.index.entry_query import (
+    count_all_citations,
+    map_cited_targets_to_entries,
+    open_catalog_snapshot,
+)
 from kbtui.userdata.query_log import DAY_SECONDS, get_local_midnight, list_last_local_dates
+from kbtui.userdata.token_statistics import collect_token_statistics
+from kbtui.workspace import Settings
 
 if TYPE_CHECKING:
     from kbtui.index import IndexReader
     from kbtui.userdata.query_log import SearchStatistics
+    from kbtui.userdata.token_statistics import TokenStatistics
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Workspace
 
@@ -50,6 +58,7 @@ class UsageStatistics:
     never_cited: list[EntryCitationCount]
     never_cited_total: int
     stale: list[EntryCitationCount]
+    tokens: TokenStatistics
 
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON shape."""
@@ -69,6 +78,7 @@ class UsageStatistics:
                 {"date": date, "searches": count, "citations": self.citations_by_day[date]}
                 for date, count in self.searches.by_day.items()
             ],
+            "tokens": self.tokens.as_json(),
         }
 
 
@@ -91,13 +101,17 @@ def collect_usage_statistics(
     userdata: UserData,
     reader: IndexReader,
     *,
+    prices: ModelPrices | None = None,
     days: int = 30,
     limit: int = 10,
     stale_days: int = 180,
     hidden: bool = False,
     now: float | None = None,
 ) -> UsageStatistics:
-    """Collect the insights of the last `days` days; every list has at most `limit` rows."""
+    """Collect the insights of the last `days` days; every list has at most `limit` rows.
+
+    Without `prices`, tokens have no cost.
+    """
     now = time.time() if now is None else now
     dates = list_last_local_dates(now, days)
     with open_catalog_snapshot(reader) as db:
@@ -107,7 +121,24 @@ def collect_usage_statistics(
         )
         entries = [_CatalogEntryColumns(*row) for row in rows]
         recent = count_all_citations(db, workspace, entries, get_local_midnight(dates[0]))
-        ever = find_cited_entries(db, workspace, entries)
+        cited_ids = map_cited_targets_to_entries(db, workspace, entries)
+        shown = {
+            entry.id: entry
+            for entry in entries
+            if entry.kind == "subject" and (hidden or not entry.hidden)
+        }
+        tokens = collect_token_statistics(
+            db,
+            prices or ModelPrices(Settings()),
+            since=get_local_midnight(dates[0]),
+            limit=limit,
+            subjects_by_target={
+                target: shown[entry_id]
+                for target, entry_id in cited_ids.items()
+                if entry_id in shown
+            },
+        )
+    ever = set(cited_ids.values())
     entries = [entry for entry in entries if hidden or not entry.hidden]
     subjects = [entry for entry in entries if entry.kind == "subject"]
     counts = recent.by_entry
@@ -128,6 +159,7 @@ def collect_usage_statistics(
         never_cited=never[:limit],
         never_cited_total=len(never),
         stale=stale[:limit],
+        tokens=tokens,
     )
 
 

@@ -1,0 +1,169 @@
+"""Statistics of tokens: by day, agent, model and project, and what subjects cost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kbtui.conversations.models import ConversationUsage, add_up_usage
+from kbtui.dates import format_unix_time_as_day
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from kbtui.conversations.model_prices import ModelPrices
+
+
+class CitedSubject(Protocol):
+    """The attributes of a subject that are needed here."""
+
+    ref: str
+    title: str
+
+
+@dataclass
+class TokenCount:
+    """The tokens of a day, agent, model, project or subject, and what they cost.
+
+    `turns` is the number of turns that used them. Numbers that an agent only estimated are counted
+    separately from others. `cost` is None if no price of its models is known; `is_cost_partial` says
+    that a price of some of its models is not.
+    """
+
+    name: str | None
+    usage: ConversationUsage
+    turns: int
+    cost: float | None = None
+    is_cost_partial: bool = False
+    title: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON shape."""
+        from kbtui.conversations.conversation_summary import usage_to_dict
+
+        return {
+            "name": self.name,
+            **({"title": self.title} if self.title is not None else {}),
+            "turns": self.turns,
+            **usage_to_dict(self.usage),
+            "cost": self.cost,
+            "is_cost_partial": self.is_cost_partial,
+        }
+
+
+@dataclass
+class TokenStatistics:
+    """The tokens of a period; each list has the largest number first, except that of the days.
+
+    `subjects` has the tokens of all turns that were given a subject, each turn as a whole. A turn
+    that was given several subjects counts for each of them.
+    """
+
+    by_day: list[TokenCount] = field(default_factory=list)
+    by_agent: list[TokenCount] = field(default_factory=list)
+    by_model: list[TokenCount] = field(default_factory=list)
+    by_project: list[TokenCount] = field(default_factory=list)
+    subjects: list[TokenCount] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the documented JSON shape."""
+        return {
+            name: [one.as_json() for one in getattr(self, name)] for name in self.__annotations__
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _TurnUsage:
+    """What a turn used with one model."""
+
+    conversation: str
+    turn: int
+    model: str | None
+    project: str | None
+    time: float | None
+    agent: str
+    usage: ConversationUsage
+
+
+def collect_token_statistics(
+    db: sqlite3.Connection,
+    prices: ModelPrices,
+    *,
+    since: float,
+    limit: int,
+    subjects_by_target: Mapping[str, CitedSubject],
+) -> TokenStatistics:
+    """Collect what turns used since the Unix time `since`; each list but that of the days has `limit` rows.
+
+    `subjects_by_target` maps the targets of citations to the subjects that they cite.
+    """
+    used = list(_iterate_turn_usage(db, since))
+    turns = defaultdict(list)
+    for one in used:
+        turns[one.conversation, one.turn].append(one)
+    given: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for conversation, turn, target in db.execute(
+        "SELECT DISTINCT conversation, turn, target FROM citations"
+    ):
+        subject = subjects_by_target.get(target)
+        if subject is not None and (conversation, turn) in turns:
+            given[subject.ref].add((conversation, turn))
+    of_subjects = ((ref, one) for ref, keys in given.items() for key in keys for one in turns[key])
+    by_day = _count_tokens(
+        ((format_unix_time_as_day(one.time), one) for one in used if one.time), prices
+    )
+    titles = {subject.ref: subject.title for subject in subjects_by_target.values()}
+    subjects = _count_tokens(of_subjects, prices)[:limit]
+    for count in subjects:
+        count.title = titles[count.name or ""]
+    return TokenStatistics(
+        by_day=sorted(by_day, key=lambda one: one.name or ""),
+        by_agent=_count_tokens(((one.agent, one) for one in used), prices)[:limit],
+        by_model=_count_tokens(((one.model, one) for one in used), prices)[:limit],
+        by_project=_count_tokens(((one.project, one) for one in used), prices)[:limit],
+        subjects=subjects,
+    )
+
+
+def _iterate_turn_usage(db: sqlite3.Connection, since: float) -> Iterator[_TurnUsage]:
+    """Yield what turns used. A turn that an agent copied into another session counts once."""
+    rows = db.execute(
+        "SELECT u.conversation, u.turn, u.model, u.project, u.timestamp, coalesce(e.agent, 'jp'), "
+        "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, total_tokens, is_estimate "
+        "FROM usage u JOIN entries e ON e.id = u.conversation "
+        "WHERE coalesce(u.timestamp, e.created) >= ? ORDER BY e.created, e.id, u.turn",
+        (since,),
+    )
+    seen = set()
+    for conversation, turn, model, project, time, agent, *counts in rows:
+        key = (agent, time, model, *counts)
+        if time is not None and key in seen:
+            continue
+        seen.add(key)
+        usage = replace(ConversationUsage(*counts[:-1]), is_estimate=bool(counts[-1]))
+        yield _TurnUsage(conversation, turn, model, project, time, agent, usage)
+
+
+def _count_tokens(
+    named: Iterable[tuple[str | None, _TurnUsage]], prices: ModelPrices
+) -> list[TokenCount]:
+    """Return the sums for each name, the largest first; estimates have sums of their own."""
+    groups: dict[tuple[str | None, bool], list[_TurnUsage]] = defaultdict(list)
+    for name, one in named:
+        groups[name, one.usage.is_estimate].append(one)
+    found = []
+    for (name, _), members in groups.items():
+        by_model: dict[str | None, list[ConversationUsage]] = defaultdict(list)
+        for one in members:
+            by_model[one.model].append(one.usage)
+        sums = {model: add_up_usage(usages) for model, usages in by_model.items()}
+        known = {model: usage for model, usage in sums.items() if usage is not None}
+        cost, unpriced = prices.compute_cost(known)
+        total = add_up_usage(known.values()) or ConversationUsage()
+        turns = len({(one.conversation, one.turn) for one in members})
+        is_partial = cost is not None and bool(unpriced)
+        found.append(TokenCount(name, total, turns, cost, is_partial))
+    found.sort(key=lambda one: (-(one.usage.total_tokens or 0), one.name or ""))
+    return found
