@@ -101,6 +101,14 @@ class LibrarySnapshot:
         parts = {info.id for parts in self.parts_by_conversation.values() for info in parts}
         return [info for info in self.conversations if info.id not in parts]
 
+    def map_titles_of_related_conversations(self, info: ConversationInfo) -> dict[str, str]:
+        """Return the titles of a conversation's parent and of all other parts of it, by id."""
+        parent = self.find_conversation(info.parent) if info.parent is not None else None
+        related = [parent] if parent else []
+        for one in (info.id, info.parent or ""):
+            related += self.parts_by_conversation.get(one, ())
+        return {one.id: one.name for one in related}
+
     @property
     def has_several_agents(self) -> bool:
         """Whether the conversations were held with more than one agent."""

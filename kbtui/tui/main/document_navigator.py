@@ -290,7 +290,9 @@ class DocumentNavigator:
         key, ref = target.key, target.ref
         try:
             if ref and ref.conversation:
-                made = self._make_conversation_document(ref.conversation, show_beginning, shown)
+                made = self._make_conversation_document(
+                    ref.conversation, contents, show_beginning, shown
+                )
             else:
                 made = self._make_page_or_subject_document(target, contents)
             return _lay_out_first_blocks(made)
@@ -318,6 +320,7 @@ class DocumentNavigator:
     def _make_conversation_document(
         self,
         conversation: str,
+        contents: LibrarySnapshot | None,
         show_beginning: Callable[[ReaderDocument], None] | None,
         shown: ReaderDocument | None,
     ) -> ReaderDocument:
@@ -325,17 +328,22 @@ class DocumentNavigator:
 
         library, clock = self._library, self._clock
         info = library.find_conversation(conversation)
+        titles = contents.map_titles_of_related_conversations(info) if contents else {}
         if info.size < BIG_CONVERSATION_BYTES:
-            return build_conversation_document(library.load_conversation(conversation), clock())
+            found = library.load_conversation(conversation)
+            return build_conversation_document(found, clock(), titles=titles)
         # While the engine builds an index, it reports the conversation as changed many times.
         known = getattr(shown.record, "info", None) if shown and not shown.is_partial else None
         if shown and known and (known.id, known.signature) == (info.id, info.signature):
             return shown
         with pause_garbage_collection():
             if show_beginning and (beginning := library.load_conversation_beginning(info)):
-                document = build_conversation_document(beginning, clock(), partial=True)
+                document = build_conversation_document(
+                    beginning, clock(), partial=True, titles=titles
+                )
                 show_beginning(_lay_out_first_blocks(document))
-            return build_conversation_document(library.load_conversation(conversation), clock())
+            found = library.load_conversation(conversation)
+            return build_conversation_document(found, clock(), titles=titles)
 
 
 def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:

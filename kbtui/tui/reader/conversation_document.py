@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
@@ -27,10 +28,11 @@ from kbtui.tui.reader.reader_document import (
     format_counted_noun,
     format_size,
     format_text_length,
+    format_turn_count,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from kbtui.conversations.models import (
@@ -45,7 +47,10 @@ if TYPE_CHECKING:
 
 # The arguments that best describe a call, best first. If a call has none of them, its first argument with
 # text describes it.
-_MAIN_ARGUMENTS = "path file query pattern command cmd url id name title package".split()  # noqa: SIM905
+_MAIN_ARGUMENTS = (
+    "path", "file", "file_path", "query", "pattern", "command", "cmd", "url", "id", "name", "title",
+    "package", "description",
+)  # fmt: skip
 _MAX_SUMMARY_CHARACTERS = 120
 
 
@@ -68,9 +73,15 @@ def _summarize_argument_value(value: Any) -> str:
     if isinstance(value, str):
         return one_line(value[: _MAX_SUMMARY_CHARACTERS * 4])
     if isinstance(value, list):
-        return ", ".join(filter(None, map(_summarize_argument_value, value[:5])))
+        return ", ".join(filter(None, map(_summarize_list_element, value[:5])))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return str(value) if is_number else ""
+
+
+def _summarize_list_element(value: Any) -> str:
+    if isinstance(value, dict):
+        return next(filter(None, map(_summarize_argument_value, value.values())), "")
+    return _summarize_argument_value(value)
 
 
 def format_json_value_as_text(value: Any, pad: str = "") -> str:
@@ -161,7 +172,7 @@ def list_conversation_facts(
     if conversation.model:
         name = f"{conversation.assistant} · " if conversation.assistant else ""
         facts.append(("assistant", f"{name}{conversation.model}"))
-    sizes = [format_counted_noun(len(conversation.turns), "turn")]
+    sizes = [format_turn_count(len(conversation.turns), _count_rewound_turns(conversation))]
     if info.events_count is not None:
         sizes.append(format_counted_noun(info.events_count, "event"))
     facts.append(("size", ", ".join([*sizes, f"{format_size(info.size, ' ')}B"])))
@@ -169,6 +180,8 @@ def list_conversation_facts(
         facts.append(("stored", PRESENCE_LABELS[info.presence]))
     else:
         facts.append(("agent", get_conversation_format(info).label))
+    if info.parent is not None and not brief:
+        facts.append(("part of", info.parent))
     if info.worktree is not None:
         facts.append(("worktree", info.worktree))
     if info.working_directory is not None and not brief:
@@ -186,6 +199,10 @@ def list_conversation_facts(
         times = [("updated", info.updated_at), ("activated", info.last_activated_at)]
         facts += [(name, format_time_with_date(when, present)) for name, when in times if when]
     return [(name, [(one_line(value), "")]) for name, value in facts]
+
+
+def _count_rewound_turns(conversation: Conversation) -> int:
+    return sum(turn.is_rewound for turn in conversation.turns)
 
 
 def _list_turn_and_tool_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
@@ -228,15 +245,25 @@ def describe_compaction(compaction: ConversationCompaction) -> str:
     return f"{turns}, {' and '.join(what) or 'nothing removed'}"
 
 
+def _is_later(event: ConversationEvent, compaction: ConversationCompaction) -> bool:
+    times = event.timestamp, compaction.timestamp
+    return times[0] is not None and times[1] is not None and times[0] > times[1]
+
+
 def build_conversation_document(
-    conversation: Conversation, present: datetime, *, partial: bool = False
+    conversation: Conversation,
+    present: datetime,
+    *,
+    partial: bool = False,
+    titles: Mapping[str, str] | None = None,
 ) -> ReaderDocument:
     """Build the document of a conversation, with dates relative to the time `present`.
 
-    `partial` says whether the rest of the conversation is still loading.
+    `partial` says whether the rest of the conversation is still loading. `titles` has the titles of
+    other conversations by id, for links to them.
     """
     info = conversation.info
-    builder = _ConversationDocumentBuilder(conversation, present)
+    builder = _ConversationDocumentBuilder(conversation, present, titles or {})
     blocks = builder.build_conversation_blocks()
     return ReaderDocument(
         key=info.ref,
@@ -246,6 +273,7 @@ def build_conversation_document(
         badges=make_conversation_badges(info),
         record=conversation,
         turns_total=len(conversation.turns),
+        rewound_turns=_count_rewound_turns(conversation),
         block_indices_by_kind={"request": builder.requests, "error": builder.errors},
         facts=list_conversation_facts(conversation, present),
         is_partial=partial,
@@ -257,7 +285,7 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
     badges = (
         (info.pinned_at, "pinned", "accent"),
         (info.archived, "archived", "dim"),
-        (info.parent is not None, f"part of {info.parent}", "dim"),
+        (info.parent is not None, "part of another", "dim"),
         (info.worktree is not None, f"worktree {info.worktree}", "dim"),
         (info.presence == "user_local", "local only", "dim"),
         (info.problem, "damaged", "error"),
@@ -269,12 +297,20 @@ MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
 """The maximum number of characters searched for secrets: in one text, and in a whole conversation."""
 
 
+MAX_NOTICE_CHARACTERS = 100
+"""The maximum length of a notice of the agent that is not folded."""
+_PATCH_START = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
+
+
 class _ConversationDocumentBuilder:
     """Builds the blocks of a conversation; `requests` and `errors` list the indices of theirs."""
 
-    def __init__(self, conversation: Conversation, present: datetime) -> None:
+    def __init__(
+        self, conversation: Conversation, present: datetime, titles: Mapping[str, str]
+    ) -> None:
         self.conversation = conversation
         self.present = present
+        self.titles = titles
         self.blocks: list[DocumentBlock] = []
         self.requests: list[int] = []
         self.errors: list[int] = []
@@ -291,11 +327,15 @@ class _ConversationDocumentBuilder:
         self.call: int | None = None
         self.fold: str | None = None
         self.lead: Spans = []
+        self.turn_fold: str | None = None
+        """The fold of the current turn if the turn is rewound, otherwise None."""
 
     def build_conversation_blocks(self) -> list[DocumentBlock]:
         """Build the blocks of the whole conversation."""
         facts = list_conversation_facts(self.conversation, self.present, brief=True)
         self.blocks.append(FactTableBlock("facts", facts))
+        if (parent := self.conversation.info.parent) is not None:
+            self._add_conversation_link("parent", "↑ part of ", parent)
         own = self.conversation.info.problem
         problems = dict.fromkeys([*self.conversation.problems, *([own] if own else [])])
         for number, problem in enumerate(problems):
@@ -327,17 +367,45 @@ class _ConversationDocumentBuilder:
                 self._add_compaction_summary(self.compacted.summary)
             self.view = "user"
         model = f"{one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
-        head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
         when: Spans = [(f"{model}{self._format_optional_time(turn.started_at)}", "dim")]
-        self._append_document_blocks(
-            HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1)
-        )
+        if turn.is_rewound:
+            self._add_rewound_turn_heading(turn, when)
+        else:
+            head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
+            self._append_document_blocks(
+                HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1)
+            )
         if not turn.events:
             self._add_note_paragraph(f"empty:{turn.number}", "Empty turn", "dim")
+        summary = self.compacted.summary
+        if summary and (turn.number < summary.last or turn.is_rewound):
+            summary = None
         for event in turn.events:
             if event.kind != "tool_call_response" or event.request is None:
+                if summary and _is_later(event, summary):
+                    # The agent compacted in the middle of the turn. The model sees the rest of the turn.
+                    self._add_notice_paragraph(f"compacted:{turn.number}", "compacted here")
+                    summary, self.view = None, ""
                 self._add_event_blocks(event)
-        self.view = ""
+        self.view, self.turn_fold = "", None
+
+    def _add_rewound_turn_heading(self, turn: Turn, when: Spans) -> None:
+        """Add the heading of a turn that the person left behind; the whole turn is a fold."""
+        key, self.view = f"turn:{turn.number}", "user"
+        requests = (event.text for event in turn.events if event.kind == "chat_request")
+        request = one_line(next(requests, "")[:400])
+        words: Spans = [(f"turn {turn.number} ", "turn"), ("rewound  ", "warning")]
+        words.append((request, "dim"))
+        self._append_document_blocks(FoldHeadingBlock(key, words, when, kind="rewound", above=1))
+        self.turn_fold = key
+        text = "The person went back to an earlier turn, so the model no longer sees this one."
+        self._add_note_paragraph(f"{key}:rewound", text, "dim")
+
+    def _add_conversation_link(self, key: str, words: str, conversation: str) -> None:
+        """Add a line that opens another conversation."""
+        title = self.titles.get(conversation) or conversation
+        spans: Spans = [(words, "dim"), (one_line(title), "link")]
+        self._append_document_blocks(ParagraphBlock(key, spans, link=conversation))
 
     def _add_compaction_note(self, key: str, compaction: ConversationCompaction) -> None:
         """Add a note for the user before the first turn that a compaction covers."""
@@ -409,7 +477,8 @@ class _ConversationDocumentBuilder:
             self._add_note_paragraph(f"{key}:secret", f"! {said}", "warning")
 
     def _add_request_blocks(self, key: str, event: ConversationEvent) -> None:
-        self.requests.append(len(self.blocks))
+        if self.turn_fold is None:
+            self.requests.append(len(self.blocks))
         self.lead = [("▌ ", "user")]
         self._add_speaker_heading(key, event.author or "You", "user", event.timestamp)
         self._add_markdown_blocks(key, event.text, breaks=True)
@@ -453,12 +522,12 @@ class _ConversationDocumentBuilder:
         failed = bool(result and result.is_error)
         words: Spans = [("✗ ", "error")] if failed else []
         words += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
-        words.append((summarize_tool_arguments(event.arguments), "dim"))
+        words.append((self._summarize_call(event), "dim"))
         right: Spans = [("no result", "warning")]
         if result:
             size = format_text_length(result.text)
             right = [(f"error, {size}", "error") if failed else (size, "dim")]
-        if failed:
+        if failed and self.turn_fold is None:
             self.errors.append(len(self.blocks))
         self._add_fold_heading(key, "tool", words, right)
         before = self.view
@@ -476,11 +545,28 @@ class _ConversationDocumentBuilder:
                 text = f"[compacted] {one_line(event.name or '')}: {outcome}"
                 self._add_note_paragraph(f"{key}:compacted", text, "dim")
 
+        if subagent := (result.metadata or {}).get("subagent") if result else None:
+            self.fold, self.lead, self.view = None, [("  ", "")], before
+            session = self.conversation.info.id.partition("~")[0]
+            self._add_conversation_link(f"{key}:subagent", "↳ subagent ", f"{session}~{subagent}")
+
+    def _summarize_call(self, event: ConversationEvent) -> str:
+        """Summarize the arguments of a call; a path below the agent's directory is relative to it."""
+        summary = summarize_tool_arguments(event.arguments)
+        directory = self.conversation.info.working_directory
+        return summary.removeprefix(f"{directory}/") if directory else summary
+
     def _add_tool_result_blocks(self, key: str, result: ConversationEvent) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
         when: Spans = [(self._format_optional_time(result.timestamp), "dim")]
         self._append_document_blocks(HeadingBlock(f"{key}:result", [word], when))
-        self._add_source_text_blocks(f"{key}:text", result.text)
+        patch = _PATCH_START.search(result.text)
+        text = result.text[: patch.start()] if patch else result.text
+        if text or not patch:
+            self._add_source_text_blocks(f"{key}:text", text)
+        if patch:
+            changes = result.text[patch.start() :]
+            self._add_source_text_blocks(f"{key}:patch", changes, language="diff")
         if result.problem:
             self._add_note_paragraph(f"{key}:problem", f"! {one_line(result.problem)}", "error")
 
@@ -488,6 +574,23 @@ class _ConversationDocumentBuilder:
         words: Spans = [("result without a call  ", "warning"), (one_line(event.text[:200]), "dim")]
         self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source_text_blocks(key, event.text)
+
+    def _add_notice_blocks(self, key: str, event: ConversationEvent) -> None:
+        """Add what the agent itself says: a short text as a dim line, a long one as a fold."""
+        text = event.text.strip()
+        if len(text) > MAX_NOTICE_CHARACTERS or "\n" in text:
+            words: Spans = [("notice  ", "dim"), (one_line(text[:400]), "dim")]
+            self._add_fold_heading(key, "notice", words, [(format_text_length(text), "dim")])
+            self._add_source_text_blocks(key, text)
+            return
+        self._add_notice_paragraph(key, one_line(text))
+
+    def _add_notice_paragraph(self, key: str, text: str) -> None:
+        above, lead = int(not self.after_fold), self.lead
+        self.lead = [("┊ ", "dim")]
+        self._add_note_paragraph(key, text, "dim")
+        self.blocks[-1].above, self.lead = above, lead
+        self.after_fold, self.space_above = True, 0
 
     def _add_unknown_event_fold(self, key: str, event: ConversationEvent) -> None:
         """Add the JSON of an event of an unknown kind, which a newer version of JP may have written."""
@@ -533,7 +636,9 @@ class _ConversationDocumentBuilder:
     def _append_document_blocks(self, *blocks: DocumentBlock) -> None:
         for block in blocks:
             block.turn, block.call, block.view = self.turn or None, self.call, self.view
-            block.fold, block.lead = self.fold, self.lead
+            block.fold, block.lead = self.fold or self.turn_fold, self.lead
+            if self.turn_fold is not None:
+                block.lead = [("  ┊ ", "rule"), *self.lead]
             self.blocks.append(block)
 
 
@@ -546,6 +651,7 @@ _BLOCK_ADDERS_BY_EVENT_KIND: dict[
     "reasoning": _ConversationDocumentBuilder._add_reasoning_fold,
     "tool_call_request": _ConversationDocumentBuilder._add_tool_call_fold,
     "tool_call_response": _ConversationDocumentBuilder._add_fold_for_result_without_call,
+    "notice": _ConversationDocumentBuilder._add_notice_blocks,
     "unknown": _ConversationDocumentBuilder._add_unknown_event_fold,
 }
 """Event kind -> the method that adds its blocks; `_add_event_text_fold` adds the blocks of all other kinds."""

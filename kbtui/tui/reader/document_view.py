@@ -93,9 +93,8 @@ class DocumentViewport:
         return not view or view == ("model" if self.is_model_view else "user")
 
     def _is_block_hidden(self, block: int) -> bool:
-        fold = self.document.blocks[block].fold
-        return not self.is_block_of_current_view(block) or (
-            fold is not None and not self.is_fold_open(fold)
+        return not self.is_block_of_current_view(block) or not all(
+            map(self.is_fold_open, self.document.list_folds_of_block(block))
         )
 
     def _discard_block_layouts(self) -> None:
@@ -363,10 +362,10 @@ class DocumentViewport:
         self.update_visible_rows()
 
     def go_to_block_line(self, block: int, line: int = 0, lead: int | None = None) -> None:
-        """Go to a line of a block, and open the fold that contains it; show `lead` lines above it."""
-        fold = self.document.blocks[block].fold
-        if fold is not None and not self.is_fold_open(fold):
-            self._toggled_folds ^= {fold}
+        """Go to a line of a block, and open the folds that contain it; show `lead` lines above it."""
+        folds = self.document.list_folds_of_block(block)
+        if closed := {fold for fold in folds if not self.is_fold_open(fold)}:
+            self._toggled_folds ^= closed
             self._discard_block_layouts()
         self.cursor = self.find_nearest_visible_position(LinePosition(block, line))
         self.top = self.find_position_lines_below(
@@ -440,7 +439,7 @@ class DocumentViewport:
     def _move_cursor_to_fold_heading(self, fold: str) -> None:
         """If the cursor is in a fold that is about to close, move it to the heading of the fold."""
         head = self.document.find_block_index(fold)
-        if head is not None and self.document.blocks[self.cursor.block].fold == fold:
+        if head is not None and fold in self.document.list_folds_of_block(self.cursor.block):
             self.cursor = LinePosition(head, self.document.blocks[head].above)
 
     # finding

@@ -173,7 +173,8 @@ def highlight_source_code(text: str, language: str | None) -> list[Spans]:
     if lexer is None:
         return [[(line, "")] if line else [] for line in text.split("\n")]
     lines: list[Spans] = [[]]
-    for kind, value in lexer.get_tokens(text):
+    # The lexer of diffs does not know a last line without a line break.
+    for kind, value in lexer.get_tokens(f"{text}\n"):
         role = _find_style_role_of_token(kind)
         first, *others = value.split("\n")
         lines[-1] += [(first, role)] if first else []

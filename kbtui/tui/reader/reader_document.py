@@ -41,6 +41,8 @@ class ReaderDocument:
     size: str = ""
     record: Any = None
     turns_total: int = 0
+    rewound_turns: int = 0
+    """How many turns the person left behind by going back to an earlier one."""
     lines_total: int = 0
     """The number of lines of the shown text; 0 if references cannot name its lines."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
@@ -53,6 +55,8 @@ class ReaderDocument:
     """Whether this page only says that the requested document does not exist."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
     """The key of each fold -> its kind."""
+    _outer_folds: dict[str, str | None] = field(init=False, repr=False)
+    """The key of each fold -> the fold that contains it."""
     is_compacted: bool = field(init=False)
     """Whether the user and the model see different blocks (`DocumentBlock.view`)."""
 
@@ -61,6 +65,7 @@ class ReaderDocument:
         blocks = self.blocks
         self._indices = {block.key: index for index, block in enumerate(blocks)}
         self.fold_kinds = {b.key: b.kind for b in blocks if isinstance(b, FoldHeadingBlock)}
+        self._outer_folds = {key: blocks[self._indices[key]].fold for key in self.fold_kinds}
         self.is_compacted = any(block.view for block in blocks)
         self._has_links = any(block.link is not None for block in blocks)
         self.block_indices_by_kind["turn"] = [
@@ -87,6 +92,15 @@ class ReaderDocument:
     def find_block_index(self, key: str) -> int | None:
         """Return the index of the block with this key, or None."""
         return self._indices.get(key)
+
+    def list_folds_of_block(self, block: int) -> list[str]:
+        """Return the folds that contain a block, innermost first."""
+        folds = []
+        fold = self.blocks[block].fold
+        while fold is not None:
+            folds.append(fold)
+            fold = self._outer_folds.get(fold)
+        return folds
 
     def find_block_index_of_line(self, line: int) -> int:
         """Return the index of the block that shows source line `line`, or of the nearest block before it."""
@@ -152,6 +166,12 @@ def format_text_length(text: str) -> str:
 def format_counted_noun(number: int, noun: str) -> str:
     """Format a number with a noun: "1 turn", "2 turns"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_turn_count(turns: int, rewound: int) -> str:
+    """Format the number of turns, such as "5 turns"; rewound turns are counted separately."""
+    text = format_counted_noun(turns - rewound, "turn")
+    return f"{text}, {rewound:,} rewound" if rewound else text
 
 
 def format_token_cost(number: int) -> str:

@@ -28,6 +28,7 @@ from kbtui.tui.reader.reader_document import (
     describe_missing_turn_or_line,
     find_start_block_and_match,
     format_counted_noun,
+    format_turn_count,
 )
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             else:
                 viewport.go_to_block_line(index, block.above, lead=0)
                 is_fold = block.key in document.fold_kinds
-                if ref and ref.call and is_fold and not viewport.is_fold_open(block.key):
+                if ref and ref.turn and is_fold and not viewport.is_fold_open(block.key):
                     viewport.toggle_fold(block.key)
         self.document_view.redraw_after_viewport_change()
         missing = describe_missing_turn_or_line(document, ref)
@@ -263,7 +264,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             left = [("turn ", "dim"), (f"{turn:,}", "turn"), (total, "dim")]
             left.append((self._summarize_turn_request(turn), ""))
         elif document.turns_total:
-            left = [(format_counted_noun(document.turns_total, "turn"), "dim")]
+            left = [(format_turn_count(document.turns_total, document.rewound_turns), "dim")]
         elif len(document.views) > 1:
             for view in document.views:
                 left += [(" ", "")] if left else []
