@@ -109,3 +109,13 @@ def test_secrets_in_sessions_are_masked_as_in_conversations_of_jp(library: Libra
         assert SECRET in ask(library, name, **arguments), name
         assert SECRET not in ask(library, name, masked=True, **arguments), name
     assert "<hit>" not in ask(library, "conversation_grep", masked=True, pattern=SECRET)
+
+
+@pytest.mark.parametrize("before", [20, 50, 70, 78, 79, 80])
+def test_a_title_never_has_a_part_of_a_secret(library: Library, home: Path, before: int) -> None:
+    request = f"{'Use this to find the badger, please, and then tell me what it did there: ' * 2}"
+    records = [typed(f"{request[:before]} {SECRET} quickly, and write about it."), answered("Yes.")]
+    write_session(home, library.workspace.root, session_id(2), records)
+    titles = ask(library, "conversation_list", masked=True, agents=["claude"])
+    assert SECRET[:8] not in titles
+    assert f"<title>{request[:10]}" in titles

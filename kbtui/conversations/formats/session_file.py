@@ -26,6 +26,10 @@ HEAD_BLOCK_BYTES = 16 << 10
 """How many bytes of a file's beginning are read at a time."""
 TITLE_CHARACTERS = 80
 """The maximum length of a title that is made from the first request."""
+_MAX_HARMLESS_WORD = 11
+"""The length in characters up to which a word is too short to be a secret that must not be cut."""
+_TITLE_SEARCH_CHARACTERS = 4000
+"""How many characters of a request are searched for a secret that the title would cut."""
 
 
 @dataclass(slots=True)
@@ -130,5 +134,19 @@ def make_title_from_request(text: str) -> str | None:
     """Return the first line of a request, cut to `TITLE_CHARACTERS`; None if there is no text."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if len(line) > TITLE_CHARACTERS:
-        line = line[: TITLE_CHARACTERS - 1].rstrip() + "…"
+        line = line[: _find_title_end(line)].rstrip() + "…"
     return line or None
+
+
+def _find_title_end(line: str) -> int:
+    """Return where to cut a title: not within a secret, because half of it would not be recognized."""
+    end = TITLE_CHARACTERS - 1
+    # Most titles are cut between words or within a short one, which needs no search for secrets.
+    start = max(line.rfind(" ", 0, end), line.rfind("\t", 0, end)) + 1
+    words = line[start : start + _MAX_HARMLESS_WORD + 1].split(maxsplit=1)
+    if not words or len(words[0]) <= _MAX_HARMLESS_WORD:
+        return end
+    from kbtui.secret_detection import find_secrets
+
+    found = find_secrets(line[:_TITLE_SEARCH_CHARACTERS])
+    return next((one.start for one in found if one.start < end < one.end), end)
