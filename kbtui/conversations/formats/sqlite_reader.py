@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import stat
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator
 
 LOCK_SECONDS = 1.0
@@ -42,6 +42,9 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
 
     All failures raise `WorkspaceError`, including an error of a query within the block.
     """
+    # Import this only here: completion lists the conversations of all agents, and few have databases.
+    import sqlite3
+
     try:
         with closing(sqlite3.connect(_make_uri(path), timeout=LOCK_SECONDS, uri=True)) as database:
             database.row_factory = sqlite3.Row
