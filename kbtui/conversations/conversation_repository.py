@@ -328,6 +328,11 @@ def list_agent_directories(workspace: Workspace) -> list[Path]:
     ]
 
 
+def list_agent_files(workspace: Workspace) -> list[Path]:
+    """Return the single files in which agents write conversations of a workspace."""
+    return [path for one in list_enabled_formats() for path in one.list_watched_files(workspace)]
+
+
 def get_last_activity_time(info: ConversationInfo) -> datetime:
     """Return the time of the last event, or the creation time if it is unknown."""
     return info.last_event_at or info.created_at

@@ -22,7 +22,10 @@ from typing import TYPE_CHECKING
 
 import watchfiles
 
-from kbtui.conversations.conversation_repository import list_agent_directories
+from kbtui.conversations.conversation_repository import (
+    list_agent_directories,
+    list_agent_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -290,12 +293,14 @@ class FileWatcher:
     ) -> None:
         """Call `on_change` whenever paths are reported; return when the roots change."""
         state, places = _get_root_inodes(roots), set(map(str, roots))
+        files = self._read_agent_file_states()
         compared = time.monotonic()
         for paths in reports:
             if self._stop.is_set():
                 return
             looked = time.monotonic()
-            if paths or looked - compared >= FULL_COMPARE_SECONDS:
+            before, files = files, self._read_agent_file_states()
+            if paths or files != before or looked - compared >= FULL_COMPARE_SECONDS:
                 compared = looked
                 self._on_change()
             # A root that was deleted and created again may have the same inode.
@@ -306,6 +311,21 @@ class FileWatcher:
                 self._on_change()
                 return
             self._pause = max(ROOT_CHECK_SECONDS, (time.monotonic() - looked) * ROOT_CHECK_SHARE)
+
+    def _read_agent_file_states(self) -> list[tuple[int, int, int] | None]:
+        """Return inode, size and modification time of the files that are watched alone.
+
+        The system would report events of everything in their directories.
+        """
+        states: list[tuple[int, int, int] | None] = []
+        for path in list_agent_files(self._workspace):
+            try:
+                status = path.stat()
+            except OSError:
+                states.append(None)
+            else:
+                states.append((status.st_ino, status.st_size, status.st_mtime_ns))
+        return states
 
     def _watch_with_inotify(self, roots: list[Path]) -> Generator[set[str]]:
         """Yield changed paths from inotify, and an empty set every few seconds.

@@ -99,7 +99,10 @@ def infos(workspace: Workspace, format_: AiderFormat) -> dict[str, ConversationI
 
 def test_without_a_file_there_is_nothing(workspace: Workspace) -> None:
     assert AiderFormat().find_stored_conversations(workspace) == ([], [])
-    assert AiderFormat().list_watched_directories(workspace) == [workspace.root]
+    assert AiderFormat().list_watched_files(workspace) == [
+        workspace.root / ".aider.chat.history.md"
+    ]
+    assert AiderFormat().list_watched_directories(workspace) == []
 
 
 def test_one_file_has_many_sessions(workspace: Workspace, history: Path) -> None:

@@ -109,10 +109,13 @@ class AiderFormat(ConversationFormat):
         self._histories[path] = history
         return history
 
-    def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directories of the files; aider writes into the repository itself."""
-        files = [path for path, _ in _list_history_files(workspace)]
-        return [Path(path) for path in dict.fromkeys(map(os.path.dirname, files))]
+    def list_watched_files(self, workspace: Workspace) -> list[Path]:
+        """Return the files of the project's directories; aider writes into the repository itself."""
+        return [Path(path) for path, _ in _list_history_files(workspace)]
+
+    def list_data_directories(self, workspace: Workspace) -> list[Path]:
+        """Return the directories of the files."""
+        return list(dict.fromkeys(path.parent for path in self.list_watched_files(workspace)))
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a session. Never raises; `problems` says what is wrong."""

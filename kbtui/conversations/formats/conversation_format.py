@@ -94,6 +94,13 @@ class ConversationFormat(ABC):
         """Return the directories in which conversations of a workspace appear and change."""
         return []
 
+    def list_watched_files(self, workspace: Workspace) -> list[Path]:
+        """Return files that are watched alone, whether they exist or not.
+
+        For an agent that writes into the project itself, all of which is too much to watch.
+        """
+        return []
+
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
         """Return the directories in which the agent keeps its conversations, of all projects if it can."""
         return self.list_watched_directories(workspace)
