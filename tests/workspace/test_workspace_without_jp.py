@@ -184,6 +184,22 @@ def test_the_python_api_and_the_tools_open_it(project: Project) -> None:
     assert complete_line("kbtui source run ", cwd=project.root) == ""
 
 
+def test_tab_offers_sessions_by_the_beginning_of_their_ids(project: Project, home: Path) -> None:
+    write_session(home, project.root, session_id(2), [typed("Which way is north?")])
+    write_session(home, project.root, session_id(2), [typed("A task")], subagent="a1b2c3")
+    one, two = f"{SESSION[:15]}\tWhere is the narwhal?", "claude-258c7280\tWhich way is north?"
+
+    def offered(line: str) -> set[str]:
+        return set(complete_line(line, cwd=project.root / "src").splitlines())
+
+    assert offered("kbtui show ") == {one, two}
+    assert offered("kbtui c read cl") == {one, two}
+    assert offered("kbtui c read claude-1") == {one}
+    assert offered(f"kbtui show {SESSION[:18]}") == {one.replace(SESSION[:15], SESSION)}
+    assert offered("kbtui show claude-258c7280~") == {"claude-258c7280~a1b2c3\tA task"}
+    assert offered("kbtui show jp-c") == offered("kbtui show gui") == set()
+
+
 def test_only_what_is_for_jp_needs_a_jp_workspace(project: Project) -> None:
     before = tree_hash(project.root)
     done = run_command("tools", "install", "--yes", cwd=project.root)
@@ -318,6 +334,30 @@ def test_the_index_follows_topics_and_a_jp_directory_that_appear_later(project: 
     assert ".kbtui/kb.toml: not read, because this is a JP workspace now" in told.stdout
     assert "move what you need to .jp/kb.toml" in told.stdout
     stop()
+
+
+def test_the_file_of_aider_is_followed_but_not_the_directory_it_is_in(project: Project) -> None:
+    seen: list[float] = []
+    watcher = FileWatcher(project.workspace, lambda: seen.append(time.monotonic()), print)
+    watched = watcher._find_directories_to_watch()
+    assert not any(path.is_relative_to(project.root) for path in watched)
+    watcher.start_thread()
+    try:
+        until(lambda: seen)
+        time.sleep(1)
+        for number in range(3):
+            before = len(seen)
+            with (project.root / ".aider.chat.history.md").open("a") as file:
+                file.write(
+                    f"# aider chat started at 2026-01-0{number + 1} 10:00:00\n\n#### Hello\n"
+                )
+            until(lambda count=before: len(seen) > count)
+        before = len(seen)
+        (project.root / "src/main.py").write_text("print()\n")
+        time.sleep(3)
+        assert len(seen) == before
+    finally:
+        watcher.stop_thread()
 
 
 def test_the_id_that_jp_writes_later_is_found(project: Project, home: Path) -> None:
