@@ -158,6 +158,11 @@ class Turn:
     """What the turn used, by the model that answered; empty if the file does not say."""
 
 
+def count_current_turns(turns: Iterable[Turn]) -> int:
+    """Return the number of turns without those that the person left behind by going back."""
+    return sum(not turn.is_rewound for turn in turns)
+
+
 @dataclass(frozen=True)
 class ConversationCompaction:
     """What a model sees instead of turns `first` to `last` (1-based, inclusive).
@@ -240,7 +245,7 @@ class ConversationToolsAndModels:
     """The names of the tools and models that a conversation used, as they are in its file.
 
     `models` are those that answered or, if none has answered yet, the configured one. `turns` is the
-    number of turns. `problem` says which part of the events is damaged.
+    number of turns that are not rewound. `problem` says which part of the events is damaged.
     """
 
     tools: frozenset[str] = frozenset()

@@ -126,7 +126,8 @@ def test_subagents_belong_to_their_session_and_summarizers_are_left_out(
     assert kinds(conversation)["tool_call_request"] == 33
     # The call that started it names it.
     calls = [event for turn in load(root, found[0].id).turns for event in turn.events]
-    assert [event.metadata["subagent"] for event in calls if event.metadata] == ["a2898e3"]
+    started = [(event.metadata or {}).get("subagent") for event in calls]
+    assert [agent for agent in started if agent] == ["a2898e3"]
 
 
 @pytest.mark.parametrize("sample", ["short", "tool_heavy", "subagent"])

@@ -159,6 +159,26 @@ async def test_a_call_links_to_its_subagent_and_the_subagent_back(
         await tui.until(lambda: document_view.document.key == SESSION)
 
 
+async def test_answers_to_questions_and_results_of_tasks_are_visible(
+    workspace_root: Path, home: Path
+) -> None:
+    answers = {"Which colour?": "Green", "How many?": "Two"}
+    task = "<task-notification>\n<task-id>b7</task-id>\n<summary>Tests passed</summary>\n</task-notification>\nRead it."
+    records = [
+        typed("Paint it"),
+        answered(call(1, "AskUserQuestion", questions=[{"question": "Which colour?"}])),
+        {**result(1, "The user has answered."), "toolUseResult": {"answers": answers}},
+        typed(task),
+    ]
+    write_session(home, workspace_root, session_id(1), records)
+    async with running(workspace_root, size=(160, 40)) as tui:
+        await tui.open(SESSION)
+        assert "▸ AskUserQuestion  Which colour?" in tui.text
+        assert "▌ Which colour? Green" in tui.text
+        assert "▌ How many? Two" in tui.text
+        assert "▸ notice  Tests passed task-id: b7" in tui.text
+
+
 async def test_a_changed_file_is_shown_as_a_diff(workspace_root: Path, home: Path) -> None:
     records = [
         typed("Rename it"),

@@ -476,8 +476,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         if type(details) is dict:
             if patch := _format_patch(details):
                 event.text = f"{event.text}\n\n{patch}" if event.text else patch
-            if agent := _get_string(details, "agentId"):
-                event.metadata = {"subagent": agent}
+            event.metadata = _make_result_metadata(details)
 
     def _parse_assistant_record(self, record: dict[str, Any], time: datetime | None) -> None:
         message = record["message"]
@@ -545,8 +544,23 @@ def _get_string(values: Any, key: str) -> str | None:
     return value if type(value) is str else None
 
 
+def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the subagent that a call started, and what the person answered to its questions."""
+    metadata: dict[str, Any] = {}
+    if agent := _get_string(details, "agentId"):
+        metadata["subagent"] = agent
+    if type(answers := details.get("answers")) is dict and answers:
+        metadata["answers"] = {question: str(answer) for question, answer in answers.items()}
+    return metadata or None
+
+
 def _format_notice(text: str) -> str:
     """Return a notice of the agent without its tags."""
+    if text.startswith("<task-notification>"):
+        summary = re.search(_TAG.format("summary"), text)
+        text = re.sub("</?task-notification>", "", text)
+        text = re.sub(r"(?s)<([a-z-]+)>(.*?)</\1>", r"\1: \2", text).strip()
+        return f"{summary[1].strip()}\n{text}" if summary else text
     if text.startswith("<command-name>"):
         name = re.search(_TAG.format("command-name"), text)
         arguments = re.search(_TAG.format("command-args"), text)

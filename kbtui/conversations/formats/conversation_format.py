@@ -153,7 +153,10 @@ class ConversationFormat(ABC):
         self, info: ConversationInfo
     ) -> ConversationToolsAndModels:
         """Return the tools and models used in a conversation. Never raises."""
-        from kbtui.conversations.models import ConversationToolsAndModels
+        from kbtui.conversations.models import (
+            ConversationToolsAndModels,
+            count_current_turns,
+        )
 
         conversation = self.load_conversation(info)
         events = [event for turn in conversation.turns for event in turn.events]
@@ -161,7 +164,7 @@ class ConversationFormat(ABC):
         models = {turn.model for turn in conversation.turns if turn.model}
         problem = next(iter(conversation.problems), None)
         return ConversationToolsAndModels(
-            frozenset(tools), frozenset(models), len(conversation.turns), problem
+            frozenset(tools), frozenset(models), count_current_turns(conversation.turns), problem
         )
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:

@@ -27,6 +27,7 @@ from kbtui.conversations.models import (
     TurnResumePoint,
     add_up_usage,
     add_up_usage_by_model,
+    count_current_turns,
 )
 from kbtui.errors import WorkspaceError
 
@@ -212,7 +213,7 @@ class JsonlConversationFormat(ConversationFormat):
         tools = {event.name for event in events if event.kind == "tool_call_request" and event.name}
         models = {turn.model for turn in found.turns if turn.model}
         return ConversationToolsAndModels(
-            frozenset(tools), frozenset(models), len(found.turns), found.problem
+            frozenset(tools), frozenset(models), count_current_turns(found.turns), found.problem
         )
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.conversation_repository import get_conversation_format
 from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.models import count_current_turns
 from kbtui.dates import format_time_with_date
 from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import cut_to_width, one_line, strip_escape_sequences_before_cutting
@@ -73,6 +74,8 @@ def _summarize_argument_value(value: Any) -> str:
     if isinstance(value, str):
         return one_line(value[: _MAX_SUMMARY_CHARACTERS * 4])
     if isinstance(value, list):
+        if len(value) == 3 and value[1] in ("-c", "-lc"):
+            value = value[2:]  # the script that a shell runs
         return ", ".join(filter(None, map(_summarize_list_element, value[:5])))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return str(value) if is_number else ""
@@ -172,7 +175,8 @@ def list_conversation_facts(
     if conversation.model:
         name = f"{conversation.assistant} · " if conversation.assistant else ""
         facts.append(("assistant", f"{name}{conversation.model}"))
-    sizes = [format_turn_count(len(conversation.turns), _count_rewound_turns(conversation))]
+    turns = conversation.turns
+    sizes = [format_turn_count(len(turns), len(turns) - count_current_turns(turns))]
     if info.events_count is not None:
         sizes.append(format_counted_noun(info.events_count, "event"))
     facts.append(("size", ", ".join([*sizes, f"{format_size(info.size, ' ')}B"])))
@@ -199,10 +203,6 @@ def list_conversation_facts(
         times = [("updated", info.updated_at), ("activated", info.last_activated_at)]
         facts += [(name, format_time_with_date(when, present)) for name, when in times if when]
     return [(name, [(one_line(value), "")]) for name, value in facts]
-
-
-def _count_rewound_turns(conversation: Conversation) -> int:
-    return sum(turn.is_rewound for turn in conversation.turns)
 
 
 def _list_turn_and_tool_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
@@ -273,7 +273,7 @@ def build_conversation_document(
         badges=make_conversation_badges(info),
         record=conversation,
         turns_total=len(conversation.turns),
-        rewound_turns=_count_rewound_turns(conversation),
+        rewound_turns=len(conversation.turns) - count_current_turns(conversation.turns),
         block_indices_by_kind={"request": builder.requests, "error": builder.errors},
         facts=list_conversation_facts(conversation, present),
         is_partial=partial,
@@ -507,7 +507,7 @@ class _ConversationDocumentBuilder:
             self.speaker = who
 
     def _add_reasoning_fold(self, key: str, event: ConversationEvent) -> None:
-        first = one_line(event.text[:400]) or "(not shown by the provider)"
+        first = one_line(event.text[:400]).replace("**", "") or "(not shown by the provider)"
         size = format_text_length(event.text)
         self._add_fold_heading(
             key, "reasoning", [("reasoning ", "emph"), (first, "dim")], [(size, "dim")]
@@ -545,16 +545,30 @@ class _ConversationDocumentBuilder:
                 text = f"[compacted] {one_line(event.name or '')}: {outcome}"
                 self._add_note_paragraph(f"{key}:compacted", text, "dim")
 
-        if subagent := (result.metadata or {}).get("subagent") if result else None:
-            self.fold, self.lead, self.view = None, [("  ", "")], before
+        metadata = result.metadata if result else None
+        if metadata:
+            self.fold, self.view = None, before
+            self._add_visible_result_blocks(key, metadata)
+
+    def _add_visible_result_blocks(self, key: str, metadata: dict[str, Any]) -> None:
+        """Add what stays visible of a folded call: the link to its subagent, and the user's answers."""
+        if type(subagent := metadata.get("subagent")) is str:
+            self.lead = [("  ", "")]
             session = self.conversation.info.id.partition("~")[0]
             self._add_conversation_link(f"{key}:subagent", "↳ subagent ", f"{session}~{subagent}")
+        if type(answers := metadata.get("answers")) is dict:
+            self.lead = [("▌ ", "user")]
+            for number, (question, answer) in enumerate(answers.items()):
+                spans: Spans = [(f"{one_line(str(question))} ", "dim"), (one_line(str(answer)), "")]
+                self._append_document_blocks(ParagraphBlock(f"{key}:answer:{number}", spans))
 
     def _summarize_call(self, event: ConversationEvent) -> str:
         """Summarize the arguments of a call; a path below the agent's directory is relative to it."""
         summary = summarize_tool_arguments(event.arguments)
         directory = self.conversation.info.working_directory
-        return summary.removeprefix(f"{directory}/") if directory else summary
+        if directory:
+            summary = summary.removeprefix(f"cd {directory} && ").removeprefix(f"{directory}/")
+        return summary
 
     def _add_tool_result_blocks(self, key: str, result: ConversationEvent) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
