@@ -15,7 +15,6 @@ from kbtui.assistant.conversation_answers import (
 from kbtui.cli.output import (
     WaitingLine,
     are_colours_off,
-    format_cost,
     get_terminal_width,
     print_json_result,
     print_result,
@@ -261,6 +260,8 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
 
 def _format_conversation_facts(facts: dict[str, Any]) -> Iterator[str]:
     """Yield a line for each fact about a conversation; those that its files do not have are `-`."""
+    from kbtui.conversations.model_prices import format_cost
+
     for name, value in facts.items():
         label = name.replace("_", " ")
         if name == "usage":

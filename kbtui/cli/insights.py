@@ -5,7 +5,6 @@ from __future__ import annotations
 from kbtui.cli.output import (
     WaitingLine,
     ask_for_confirmation,
-    format_cost,
     print_text_or_json,
     print_to_stderr,
 )
@@ -150,12 +149,8 @@ def _format_uncited_entry(use: EntryCitationCount) -> str:
 
 
 def _format_token_count(count: TokenCount) -> str:
-    turns = _format_count_with_noun(count.turns, "turn")
     name = one_line(count.name or "unknown")
     title = f"  {cut_to_width(one_line(count.title), 60)}" if count.title else ""
-    facts = [turns, f"{count.usage.output_tokens or 0:,} output"]
-    if count.cost is not None:
-        facts.append(f"cost {'over ' * count.is_cost_partial}{format_cost(count.cost)}")
-    if count.usage.is_estimate:
-        facts.append("estimated")
-    return f"{count.usage.total_tokens or 0:>15,}  {name}{title}  ({', '.join(facts)})"
+    return (
+        f"{count.usage.total_tokens or 0:>15,}  {name}{title}  ({', '.join(count.list_remarks())})"
+    )

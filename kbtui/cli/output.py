@@ -85,11 +85,6 @@ def print_text_or_json(text: str, value: Any, as_json: bool) -> None:
         print_result(text)
 
 
-def format_cost(cost: float) -> str:
-    """Format a cost in the currency of the user's prices; small ones with more decimals."""
-    return f"{cost:,.2f}" if cost >= 1 or cost == 0 else f"{cost:.4f}"
-
-
 def write_output_file(workspace: Workspace, target: str, text: str) -> None:
     """Write a result to the file that `-o` names; raises the errors of `write_export_file`."""
     from pathlib import Path

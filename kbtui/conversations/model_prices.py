@@ -83,3 +83,8 @@ class ModelPrices:
             else:
                 unpriced.append(model or "unknown model")
         return (sum(costs) if costs else None), sorted(unpriced)
+
+
+def format_cost(cost: float) -> str:
+    """Format a cost in the currency of the user's prices; small ones with more decimals."""
+    return f"{cost:,.2f}" if cost >= 1 or cost == 0 else f"{cost:.4f}"

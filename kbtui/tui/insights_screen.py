@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Span, Spans
     from kbtui.userdata.query_log import LoggedQuery
+    from kbtui.userdata.token_statistics import TokenCount, TokenStatistics
     from kbtui.userdata.usage_statistics import EntryCitationCount, UsageStatistics
 
 
@@ -83,6 +84,7 @@ def build_insights_document(found: UsageStatistics, create_key: str) -> ReaderDo
         *_make_insights_section("most", "Most cited", most),
         *_make_insights_section("never", "Never cited", never, found.never_cited_total),
         *_make_insights_section("stale", stale_heading, stale),
+        *_make_token_sections(found.tokens),
         HeadingBlock("head:chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
         DailyActivityChartBlock("days", found),
     ]
@@ -125,6 +127,32 @@ def _make_entry_citation_blocks(
         right: Spans = [(f"changed {format_unix_time_as_day(use.changed)}", "dim")]
         blocks.append(HeadingBlock(f"{section}:{use.ref}", left, right, link=use.ref))
     return blocks
+
+
+def _make_token_sections(tokens: TokenStatistics) -> list[DocumentBlock]:
+    """Return a section for each list of tokens that is not empty."""
+    blocks: list[DocumentBlock] = []
+    for name, heading, counts in (
+        ("days", "Tokens by day", tokens.by_day),
+        ("agents", "Tokens by agent", tokens.by_agent),
+        ("models", "Tokens by model", tokens.by_model),
+        ("projects", "Tokens by project", tokens.by_project),
+        ("subjects", "Tokens of the turns that were given a subject", tokens.subjects),
+    ):
+        if counts:
+            rows = [_make_token_block(f"tokens-{name}", count) for count in counts]
+            blocks += _make_insights_section(f"tokens-{name}", heading, rows)
+    return blocks
+
+
+def _make_token_block(section: str, count: TokenCount) -> DocumentBlock:
+    left: Spans = [(f"{count.usage.total_tokens or 0:>15,}  ", "number")]
+    left += [(one_line(count.title or count.name or "unknown"), "")]
+    left += [(f"  {one_line(count.name or '')}", "dim")] if count.title else []
+    right: Spans = [(", ".join(count.list_remarks()), "dim")]
+    key = f"{section}:{count.name}:{count.usage.is_estimate}"
+    link = count.name if count.title is not None else None
+    return HeadingBlock(key, left, right, link=link)
 
 
 class InsightsScreen(SecondaryScreen):

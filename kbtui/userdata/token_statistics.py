@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kbtui.conversations.model_prices import format_cost
 from kbtui.conversations.models import ConversationUsage, add_up_usage
 from kbtui.dates import format_unix_time_as_day
 
@@ -38,6 +39,16 @@ class TokenCount:
     cost: float | None = None
     is_cost_partial: bool = False
     title: str | None = None
+
+    def list_remarks(self) -> list[str]:
+        """Return the number of turns, the tokens of the answers and the cost as phrases."""
+        remarks = ["1 turn" if self.turns == 1 else f"{self.turns:,} turns"]
+        remarks.append(f"{self.usage.output_tokens or 0:,} output")
+        if self.cost is not None:
+            remarks.append(f"cost {'over ' * self.is_cost_partial}{format_cost(self.cost)}")
+        if self.usage.is_estimate:
+            remarks.append("estimated")
+        return remarks
 
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON shape."""

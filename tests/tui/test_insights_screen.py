@@ -1,9 +1,11 @@
 """The insights screen: its lists, creating a missing entry, deleting the log."""
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from claude_sessions import answered, call, result, session_id, typed, write_session
 from feature_screen_support import NOW, editor, paged
 from support import Builder
 from tui_support import Tui, matches_snapshot
@@ -36,6 +38,25 @@ async def test_it_looks_as_it_should(asked_book: Builder) -> None:
         await read(tui, screen)
         assert "4 searches, 1 citation in 30 days" in tui.text
         matches_snapshot("insights_110x56", tui.text)
+
+
+async def test_tokens_have_sections_once_an_agent_used_some(
+    home: Path, asked_book: Builder
+) -> None:
+    records = [
+        typed("Where is the build?"),
+        answered(call(1, "Read", file_path="docs/project/goals.md"), usage=(1, 2, 1_000, 0)),
+        result(1, "Goals"),
+    ]
+    start = datetime.fromtimestamp(NOW - 3600, UTC)
+    write_session(home, asked_book.root, session_id(1), records, start=start)
+    async with paged(asked_book, "I", InsightsScreen, (110, 90)) as (tui, screen, _):
+        await read(tui, screen)
+        assert screen.insights is not None
+        for heading in ("by day", "by agent", "by model", "by project"):
+            assert f"Tokens {heading}" in tui.text
+        assert "1,003  claude-opus-4-6" in tui.text
+        assert "1 turn, 2 output" in tui.text
 
 
 async def test_a_gap_becomes_an_entry_with_its_words_as_title(
