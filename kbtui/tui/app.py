@@ -255,6 +255,6 @@ def run_tui(
     if error := app._exception:
         raise KbtuiError(
             f"kbtui crashed: {type(error).__name__}: {cut_to_width(one_line(str(error)), 200)}",
-            hint="your files are safe; `kbtui log` prints what a bug report needs",
+            hint="your files are safe; `kbtui log` prints the details for a bug report",
         ) from error
     return app.return_code or 0

@@ -134,7 +134,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._using_worker.submit_call(
             lambda: self._library.find_citing_turns(target),
             lambda citations: show_citing_turns(citations, "Not used by any turn yet."),
-            lambda error: show_citing_turns(self._using, f"Cannot look up the turns: {error}"),
+            lambda error: show_citing_turns(self._using, f"Cannot find the citing turns: {error}"),
         )
 
     def show_citations_at_cursor(self) -> None:
@@ -288,5 +288,5 @@ def _explain_missing_citations(conversation: Conversation, turn: int) -> str:
     if len(calls) > 1:
         return f"None of the {len(calls):,} tool calls read a subject, file or conversation."
     if calls:
-        return "The tool call read no subject, file or conversation."
+        return "The tool call in this turn did not read a subject, file or conversation."
     return "No tool calls in this turn."

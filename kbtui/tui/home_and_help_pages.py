@@ -48,7 +48,7 @@ subjects = "docs"
 UNREADABLE_TOPICS = "The problems are listed below. kbtui reloads the topics after you fix them."
 HOME_KEYS = (
     ("search", "search everything"),
-    ("library.open", "open what is selected"),
+    ("library.open", "open the selected item"),
     ("help", "help for the current pane"),
 )
 """The id and a description of each command that the home page shows."""
@@ -138,7 +138,7 @@ def _make_missing_topics_blocks(contents: LibrarySnapshot, key: str) -> list[Doc
         return [heading, _make_paragraph("why", UNREADABLE_TOPICS, "dim")]
     blocks = [_make_heading("topics", "No topics yet"), MarkdownBlock("first", FIRST_TOPIC)]
     if key:
-        offer: Spans = [("Press ", ""), (key, "key"), (" to create it (shows the file first).", "")]
+        offer: Spans = [("Press ", ""), (key, "key"), (" to create one (asks first).", "")]
         blocks.append(ParagraphBlock("offer", offer, above=1))
     return blocks
 

@@ -68,7 +68,7 @@ def build_insights_document(found: UsageStatistics, create_key: str) -> ReaderDo
     searches, days = found.searches, format_counted_noun(found.days, "day")
     create: Span = ("create an entry", "link")
     hint = f"{create_key} creates the entry" if create_key else ""
-    stale_heading = f"Cited, unchanged for {format_counted_noun(found.stale_days, 'day')}"
+    stale_heading = f"Cited, but unchanged for {format_counted_noun(found.stale_days, 'day')}"
     top = [
         _make_query_block("top:", query, _describe_query_results(query)) for query in searches.top
     ]
@@ -224,7 +224,7 @@ class InsightsScreen(SecondaryScreen):
                 erase = UserData(self.library.workspace).query_log.erase_all_logged_searches
                 self.run_in_thread(erase, self._show_erased_search_count, self._erase_worker)
 
-        question = "Erase all logged searches of this workspace? Citations stay, because they are stored in the conversations."
+        question = "Erase all logged searches of this workspace? Citations are kept, because they are stored in the conversations."
         self.app.push_screen(ConfirmDialog(question, {"y": "erase"}), erase_if_confirmed)
 
     def _show_erased_search_count(self, count: int) -> None:

@@ -224,7 +224,7 @@ async def test_an_address_is_copied_where_nothing_can_open_it(
         await read(tui, screen)
         await detailed(tui, screen, "project/web")
         await tui.press("o")
-        await tui.until(f"Found no browser; copied {url}")
+        await tui.until(f"No browser found; copied {url}")
         assert tui.app.clipboard == url
 
 

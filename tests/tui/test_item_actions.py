@@ -380,7 +380,7 @@ async def test_a_first_topic_is_shown_and_written_only_on_yes(make_workspace: Bu
         await tui.until("Project Knowledge")
         assert 'subjects = "notes"' in file.read_text()
         await tui.press("i")
-        await tui.until("There are topics already")
+        await tui.until("The workspace already has topics")
 
 
 async def test_broken_topics_are_not_none_yet(make_workspace: Builder) -> None:

@@ -338,7 +338,7 @@ async def test_going_on_withdraws_the_change_so_that_w_shows_it_again(
             await shop.shown()
             await shop.press(leave)
             await shop.tui.until(lambda: "This will be written" not in shop.tui.text)
-            assert "w or Enter write" not in shop.tui.text
+            assert "w or Enter: write" not in shop.tui.text
         await shop.shown()
         await shop.marked("x")
         assert shop.is_open
@@ -478,7 +478,7 @@ MISTAKES = [
     ("old", 0, "the subjects that it would match are disabled"),
     ("project/start snippets/retry", 14, "one topic at a time"),
     ("../*", 0, "nothing matches"),
-    ("x" * 5000, 0, "longer than any slug"),
+    ("x" * 5000, 0, "no slug is that long"),
 ]
 
 

@@ -68,7 +68,7 @@ class SubjectFileActions:
             return
         title_help = "Title of the entry; the file name is made from it."
         topic_help = "Topic of the entry; choose it with ← and →."
-        slug_help = "Leave it empty to derive it from the title; use / for folders."
+        slug_help = "Use / for folders; empty = made from the title."
         fields = (
             FormField("title", "title", title, title_help),
             FormField("topic", "topic", topic or "", topic_help, topics),

@@ -434,8 +434,8 @@ class SearchController:
         known = str(ref) if ref and ref.kind != "topic" else ""
         if one_line(known) != known:
             known = ""  # The slug contains characters that an input cannot show.
-        title = "Why is this not in the results?"
-        dialog = TextInputDialog(title, known, "topic/slug or jp-c…:3", "a subject or turn", True)
+        title = "Which subject or turn is missing from the results?"
+        dialog = TextInputDialog(title, known, "topic/slug or jp-c…:3", "reference", True)
 
         def explain_missing_reference(text: str | None) -> None:
             if text:
@@ -449,7 +449,7 @@ class SearchController:
         """Repeat the search with additional `options`, and show the explanation from its answer."""
         request, status = self._answered_request, self._main.status
         if request is None:
-            status.show_key_refusal("Search first, then ask why.")
+            status.show_key_refusal("Search first: only search results can be explained.")
             return
 
         def show_explanation_document(explanation: RankExplanation | None) -> None:

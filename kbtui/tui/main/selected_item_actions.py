@@ -247,9 +247,9 @@ class SelectedItemActions:
                 else:
                     is_open = external_programs.open_web_address_in_browser(app, address)
                 if is_open:
-                    status.flash_message(f"opened in the {program}: {address}")
+                    status.flash_message(f"opened {address} in the {program}")
                 else:
-                    status.flash_message(f"found no program to open {address}", "warning")
+                    status.flash_message(f"no program found to open {address}", "warning")
 
         options = [
             DialogOption("o", f"open it in the {program}", "", "open"),
@@ -335,11 +335,11 @@ class SelectedItemActions:
         if contents is None:
             reason = "the library is still being read"
         elif contents.listings:
-            reason = "there are topics already"
+            reason = "the workspace already has topics"
         elif contents.problems:
             reason = ".jp/kb.toml cannot be read"
         if reason:
-            message = f"{reason}; topics are declared in .jp/kb.toml (guide/topics)"
+            message = f"{reason}; guide/topics explains how to declare topics"
             main.status.flash_message(message)
             return
 
@@ -356,7 +356,7 @@ class SelectedItemActions:
 
         def report_written_topic(_: None) -> None:
             workshop = find_key_label_of_command("workshop", main.screen.configured_keys)
-            hint = f"; {workshop} opens the prompt workshop" if workshop else ""
+            hint = f"; press {workshop} to open the prompt workshop" if workshop else ""
             main.status.flash_message(f"wrote .jp/kb.toml, which declares a topic{hint}")
             on_written()
 

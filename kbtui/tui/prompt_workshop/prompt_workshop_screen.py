@@ -453,8 +453,8 @@ class PromptWorkshopScreen(ListDetailScreen):
             return
         switch = self.get_key_label("switch")
         reasons = {
-            "folder": "folders cannot be marked; mark their subjects",
-            "topic": f"mark the subjects of this topic, or press {switch} to switch it on or off",
+            "folder": "folders cannot be marked; mark their subjects instead",
+            "topic": f"select a subject to mark, or press {switch} to switch the topic on or off",
             "fragment": "JP's prompt fragments are read-only here",
         }
         self.show_key_refusal(reasons.get(node.kind, "select a subject to mark"))
@@ -497,7 +497,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self._written_changes.append(change)
                 self._reload_knowledge_files(marks)
                 undo = self.get_key_label("undo")
-                self.show_message(f"written to .jp/kb.toml · {undo} undo", "inserted")
+                self.show_message(f"written to .jp/kb.toml · {undo}: undo", "inserted")
 
             self._change_kb_toml_file(
                 lambda: toml_config_editor.apply_toml_change(change), on_written
@@ -558,7 +558,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         heading = "This will be written to .jp/kb.toml"
         self._show_preview(make_toml_change_preview(change, heading, note))
         write, enter, back = map(self.get_key_label, ("write", "open", "back"))
-        self.show_message(f"{write} or {enter} write · {back} cancel", "key")
+        self.show_message(f"{write} or {enter}: write · {back}: cancel", "key")
 
     def _withdraw_proposed_change(self) -> None:
         """Discard the proposed change without writing it."""
@@ -600,8 +600,8 @@ class PromptWorkshopScreen(ListDetailScreen):
         if not self.marks or self._is_asking_to_leave:
             return True
         leave, write, back = map(self.get_key_label, ("leave", "write", "back"))
-        changes = format_counted_noun(len(self.marks), "unwritten change")
-        self.show_message(f"{changes} · {leave} discard · {write} review · {back} stay", "warning")
+        lost = f"{format_counted_noun(len(self.marks), 'unwritten change')} · {leave}: discard"
+        self.show_message(f"{lost} · {write}: review · {back}: stay", "warning")
         self._is_asking_to_leave = True
         return False
 

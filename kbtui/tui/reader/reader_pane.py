@@ -379,7 +379,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         elif document.lines_total and call is None:
             self._go_to_subject_line(number)
         else:
-            self._post_status_message("Open a conversation or a subject to go to a number in it.")
+            self._post_status_message("This page has no turns or lines to go to.")
         return True
 
     def _go_to_turn_or_tool_call(self, turn: int, call: int | None) -> None:
