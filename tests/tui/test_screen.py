@@ -289,7 +289,7 @@ async def test_results(book: Builder, size: tuple[int, int]) -> None:
         await tui.type("make tests")
         await tui.until(lambda: tui.main.results_pane.answer is not None)
         await tui.until(
-            lambda: "searching by meaning" not in tui.main.results_pane.query_one("#answer").text
+            lambda: "by meaning …" not in tui.main.results_pane.query_one("#answer").text
         )  # type: ignore[attr-defined]
         if size[0] > 100:
             await tui.until("turn 2 of 3")
