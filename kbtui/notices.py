@@ -99,7 +99,7 @@ def format_notice(notice: Notice) -> str:
         case "meaning_only":
             return "no keyword hits; showing the closest in meaning"
         case "newest_first":
-            return "no words to search for; showing the newest first"
+            return "no words to search for; showing the newest hits first"
         case "nothing_to_look_for":
             return "nothing to search for: add a word"
         case "passages_pending":

@@ -115,7 +115,7 @@ KNOWLEDGE_SEARCH = ToolDefinition(
 CONVERSATION_LIST = ToolDefinition(
     "conversation_list",
     f"List conversations of this workspace with title, size and dates. {DATA_WARNING}",
-    "The newest activity comes first. `total` counts all conversations, not just this page. Use "
+    "Conversations with the newest activity come first. `total` counts all conversations, not just this page. Use "
     "`offset` for the next page.",
     {
         "limit": _make_integer_schema(
@@ -408,7 +408,7 @@ def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     if isinstance(error, ConversationNotFound) and error.nearest is None:
         hint = "`conversation_list` lists the ids"
     elif hint and ("`kbtui " in hint or " -w " in hint):
-        hint = f"for the user: {hint}"
+        hint = f"tell the user: {hint}"
     return f"{text} ({hint})" if hint else text
 
 

@@ -266,7 +266,7 @@ def _make_omitted_matches_notice(
     the answer has as many matches as `limit` allows.
     """
     fact = f"{answer.omitted_match_count} more {'match' if answer.omitted_match_count == 1 else 'matches'}"
-    command_hint = "use a longer pattern, -i or -s to find fewer, --limit to show more"
+    command_hint = "use a longer pattern, --id or --scope to find fewer; --limit prints more"
     if unfinished is None:
         hint = "use a longer pattern, ids or scopes, or a larger limit"
         return ConversationNotice(fact, hint, command_hint)
@@ -499,10 +499,8 @@ def _make_answer_too_long_error(
     turns = "1 turn" if total == 1 else f"{total} turns"
     fitting = _count_fitting_turns(answer.turns, room)
     if fitting:
-        single = f"ask for a single turn: `turn` is a number from 1 to {total}"
-        hint = f"last={fitting} fits; or {single}"
-        single = f"print a single turn with --turn N, from 1 to {total}"
-        command_hint = f"--last {fitting} fits; or {single}"
+        hint = f"use last={fitting}, or `turn` with a number from 1 to {total}"
+        command_hint = f"use --last {fitting}, or --turn with a number from 1 to {total}"
     else:
         hint = f"the last turn alone is too long; turn={total} returns it shortened"
         command_hint = f"the last turn alone is too long; --turn {total} shows it shortened"
@@ -528,7 +526,7 @@ def _list_conversation_notices(
         yield ConversationNotice("the conversation has no turns yet")
     if extras := conversation.describe_unknown_content():
         named = " and ".join(_mask_secrets_if_requested(masked, extra) for extra in extras)
-        yield ConversationNotice(f"the conversation also has {named}")
+        yield ConversationNotice(f"the conversation contains {named}")
 
 
 def _count_fitting_turns(turns: list[dict[str, Any]], room: int) -> int:

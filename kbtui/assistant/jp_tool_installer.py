@@ -162,7 +162,7 @@ def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
         elif state == "edited":
             # JP cannot load a skill that enables tools without a definition.
             is_skill = path == SKILL_FILE
-            why = "it enables tools that are removed; delete it yourself" if is_skill else None
+            why = "this file enables removed tools; delete it yourself" if is_skill else None
             changes.append(PlannedFileChange(path, "edited", old=data, why=why))
     return changes
 

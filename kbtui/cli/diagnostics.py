@@ -146,9 +146,9 @@ _PACKAGES = ("textual", "tantivy", "lancedb", "onnxruntime", "sentence-transform
 
 def declare_log_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    text = f"print the last N lines of each log ({_LOG_LINES})"
+    text = f"print the last N lines of each log (default: {_LOG_LINES})"
     add("--lines", type=int, default=_LOG_LINES, metavar="N", help=text)
-    add("--whole", action="store_true", help="keep private text (do not publish it)")
+    add("--whole", action="store_true", help="include private text; do not publish the output")
     add("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
 
 
@@ -319,7 +319,7 @@ def _redact_path(match: re.Match[str]) -> str:
 def declare_config_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("key", nargs="?", metavar="KEY", help="print only the value of this key")
-    add("--example", action="store_true", help="print a commented file with every key")
+    add("--example", action="store_true", help="print an example file that explains every key")
     add("--json", action="store_true", help="print one JSON document")
 
 

@@ -37,7 +37,7 @@ class LiteralGrepPattern:
             raise UsageError(
                 "the pattern has a line break",
                 where="pattern",
-                hint="conversations are searched line by line; search for one line",
+                hint="conversations are searched line by line; remove the line break",
             )
         self.pattern = pattern
         self.ignore_case = ignore_case

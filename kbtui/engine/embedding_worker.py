@@ -202,7 +202,7 @@ class EngineEmbeddingModel:
         assert self._model is not None
         with contextlib.suppress(EmbeddingModelUnavailable):
             self._embedder = OnnxEmbedder(self._model)
-            self._log("the model's export is finished; the engine uses it from now on")
+            self._log("the model was exported to ONNX; the engine now uses the export")
 
     def get_passage_encoder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
         """Return the encoder for `missing` passages; if there are many, it uses all cores.

@@ -408,7 +408,7 @@ def _decode_page_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
 
     Raises `UsageError` if the cursor is invalid or belongs to another filter.
     """
-    fault = "the cursor belongs to another filter"
+    fault = "the cursor is for a list with other filters"
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         key, created, entry_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))

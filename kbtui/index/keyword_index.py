@@ -156,7 +156,7 @@ class KeywordIndexWriter:
             self._writer = self._index.writer(heap_size=64_000_000, num_threads=1)
         except ValueError as error:
             raise IndexUnavailable(
-                f"another process writes the keyword index: {error}", where=str(folder)
+                f"another process is writing the keyword index: {error}", where=str(folder)
             ) from error
         self._write_dummy_first_operation()
 

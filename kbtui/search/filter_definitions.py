@@ -171,7 +171,7 @@ def _map_names_to_themselves(*names: str) -> dict[str, tuple[str, ...]]:
 
 FILTERS: tuple[FilterDefinition, ...] = (
     FilterDefinition(
-        "topic", "only this topic, by id or title", "topic", ("topics",),
+        "topic", "only this topic (id or title)", "topic", ("topics",),
         search="topics", term="topic", entries="topics", options=("--topic",), metavar="ID",
     ),
     FilterDefinition(
@@ -186,7 +186,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
         "type", "only entries of these types: note, rule, …, conversation", "term",
         search="types", term="type", entries="types", options=("--type",), metavar="T,…",
     ),
-    FilterDefinition("title", "only entries whose title contains this", "title", search="title", term="entry"),
+    FilterDefinition("title", "only entries whose title contains this text", "title", search="title", term="entry"),
     FilterDefinition(
         "role", "only text by this role: user, assistant, reasoning, tool, …", "choice",
         search="roles", term="role", options=("--role",), metavar="ROLE",
@@ -200,31 +200,31 @@ FILTERS: tuple[FilterDefinition, ...] = (
     ),
     FilterDefinition("arg", "only calls with this argument: arg:path=a.md", "argument", search="arg", term="arg"),
     FilterDefinition(
-        "after", "from this day or time on: 2026-11-01, 3d, 2w", "date", ("since",),
+        "after", "only from this day or time on: 2026-11-01, 3d, 2w", "date", ("since",),
         search="since", entries="since", library=_is_conversation_active_since,
         options=("--after", "--since"), metavar="DATE",
     ),
     FilterDefinition(
-        "before", "before this day or time: 2026-11-01, yesterday", "date", ("until",),
+        "before", "only before this day or time: 2026-11-01, yesterday", "date", ("until",),
         search="until", entries="until", library=_is_conversation_inactive_since,
         options=("--before", "--until"), metavar="DATE",
     ),
-    FilterDefinition("from", "from this day or time on (same as after)", "date", entries="since", options=("--from",), metavar="DATE"),
+    FilterDefinition("from", "only from this day or time on (same as after)", "date", entries="since", options=("--from",), metavar="DATE"),
     FilterDefinition(
-        "to", "up to the end of this day, or to this time", "date",
+        "to", "only until the end of this day, or until this time", "date",
         entries="until", options=("--to",), metavar="DATE", includes_day=True,
     ),
     FilterDefinition(
-        "label", "conversations with this label: label:area, label:area=ui", "text", ("labels",),
+        "label", "only conversations with this label: label:area, label:area=ui", "text", ("labels",),
         library=_has_conversation_label,
     ),
     FilterDefinition(
-        "model", "conversations with answers by a model whose name contains this", "text", ("models",),
+        "model", "only conversations with a model whose name contains this text", "text", ("models",),
         library=lambda _, summary, name: any(name in model.casefold() for model in summary.models),
         needs_summary=True,
     ),
     FilterDefinition(
-        "is", f"conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
+        "is", f"only conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
         ("status",), library=_has_conversation_state, noun="state", choices=_map_names_to_themselves(*STATES),
     ),
     FilterDefinition(

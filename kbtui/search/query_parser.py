@@ -431,9 +431,9 @@ def parse_entry_filter(
     for part in query.filters:
         if part.excluded:
             raise UsageError(
-                f"-{part.key}: is not supported for entries",
+                f"-{part.key}: cannot be used in a list of entries",
                 where=text[part.start : part.end],
-                hint=f"remove the - and name the values to keep after {part.key}:",
+                hint=f"list the values to include instead, as in {part.key}:A,B",
             )
     fields: dict[str, Any] = {}
     for row, values, where in given:

@@ -388,7 +388,7 @@ def _extract_pdf_text(content: bytes) -> dict[str, Any]:
     # A heading marks the start of each page; the index splits the text there.
     body = "\n\n".join(f"## Page {at}\n\n{text}" for at, text in enumerate(texts, 1) if text)
     if not body:
-        raise TextExtractionError("it has no text (a scan?)")
+        raise TextExtractionError("it has no text; it may be a scan")
     return {"title": title, "text": body, "tags": []}
 
 

@@ -57,7 +57,7 @@ class SourceLimits:
         """Return the message that a run found `count` documents but read only the first `files` of them."""
         return (
             f"only the first {self.files:,} of {count:,} {what} were read: "
-            "the limit is source_files in `kbtui config`"
+            "the limit is the setting source_files"
         )
 
 
@@ -74,8 +74,8 @@ def make_source_limits_from_settings(settings: Settings) -> SourceLimits:
 
 def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
     """Return the message that a document has more bytes than the limit and is not read."""
-    limit = f"more than the limit of {max_bytes:,} bytes (source_bytes in `kbtui config`)"
-    return f"has {limit}" if size is None else f"has {size:,} bytes, {limit}"
+    limit = f"than the limit of {max_bytes:,} bytes (setting source_bytes)"
+    return f"is larger {limit}" if size is None else f"is {size:,} bytes long, more {limit}"
 
 
 class FetchError(Exception):

@@ -246,7 +246,7 @@ def _check_source_values(source: SourceDefinition) -> None:
                 text = f"{error.where}: {error.message}" if error.where else error.message
                 raise ConfigError(text, where=key, hint=error.hint) from error
         if not 0 <= source.depth <= MAX_LINK_DEPTH:
-            raise ConfigError(f"must be between 0 and {MAX_LINK_DEPTH}", where="depth")
+            raise ConfigError(f"must be from 0 to {MAX_LINK_DEPTH}", where="depth")
     if source.cron is not None:
         check_cron_expression(source.cron)
 

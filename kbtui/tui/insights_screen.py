@@ -187,7 +187,7 @@ class InsightsScreen(SecondaryScreen):
         ]
         right = (" · ".join(origins), "dim")
         if not self.library.settings.query_log:
-            right = ("searches are not logged (query_log = false)", "warning")
+            right = ("searches are not logged (setting query_log = false)", "warning")
         self.show_totals_line([(counts, "strong"), (period, "dim")], [right])
 
     def action_change_period(self) -> None:

@@ -88,7 +88,7 @@ class SubjectFileActions:
         """
 
         if not values["title"]:
-            raise subject_authoring.MissingTitle("an entry needs a title")
+            raise subject_authoring.MissingTitle("a subject needs a title")
         subject_authoring.find_editor_command()
         knowledge = self._library.load_knowledge()
         topic = subject_authoring.get_named_or_only_topic(knowledge, values["topic"])

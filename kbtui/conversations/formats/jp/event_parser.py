@@ -414,7 +414,7 @@ class ConversationEventParser:
         if (call_id := self._read_call_id(event, element)) is None:
             return
         if call_id not in waiting:
-            self._report_event_problem(event, "no request has its id")
+            self._report_event_problem(event, "no earlier event has its id")
             return
         request = waiting[call_id].pop(0)
         if not waiting[call_id]:

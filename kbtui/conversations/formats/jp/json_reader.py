@@ -62,7 +62,7 @@ def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[i
             if not stat.S_ISREG(status.st_mode):
                 raise WorkspaceError("it is not a regular file", where=path)
             if largest is not None and status.st_size > largest:
-                message = f"it has {status.st_size:,} bytes; the limit is {largest:,}"
+                message = f"its size is {status.st_size:,} bytes; the limit is {largest:,}"
                 raise WorkspaceError(message, where=path)
             yield file, status.st_size
         finally:
