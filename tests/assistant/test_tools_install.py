@@ -258,7 +258,7 @@ def test_a_file_of_somebody_else_is_never_overwritten(
     theirs.write_text("# mine\n")
     assert command(built.root, "install", "--yes") == 3
     assert theirs.read_text() == "# mine\n"
-    assert "learn.toml: not installed: the file exists, and kbtui did not write it" in capfd.readouterr().out
+    assert "not installed: the file exists, and kbtui did not write it" in capfd.readouterr().out
     # The other files are there, and the skill does not enable tools of others.
     assert (built.root / FOLDER / "conversation_read.toml").exists()
     skill = tomllib.loads((built.root / SKILL).read_text("utf-8"))

@@ -487,7 +487,7 @@ def test_a_nested_conversation_is_one_of_its_own(
     assert kbtui("grep", "nested needle") == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     main(["doctor"])
-    assert "conversations  4 in all, 0 archived, 2 within other conversations" in capsys.readouterr().out
+    assert "  4 in all, 0 archived, 2 within other conversations" in capsys.readouterr().out
 
 
 def test_an_id_with_the_suffix_of_another_workspace_names_no_conversation_here(
