@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CitationTargetLookup:
-    """Finds the topics and subjects that tool calls cite, and caches them for the next conversations.
+    """Finds the topics and subjects that tool calls cite; caches them between conversations.
 
     `titles` maps the ids of existing conversations to their titles. `make_subject_id(topic, slug)`
     returns the entry id that search results contain.

@@ -41,7 +41,7 @@ def list_conversations(
     `archived` selects the archived or the live ones; None means both. Conversations that cannot be
     read are included, with their `problem`. With `counts`, each file of events is parsed for
     `events_count` and `last_event_at`; without it, `last_activated_at` determines the order. `known`
-    has the results of an earlier call by id; those whose files have not changed are reused.
+    maps ids to results of an earlier call; results whose files have not changed are reused.
     """
     infos = []
     for stored in _iterate_stored_conversations(workspace):

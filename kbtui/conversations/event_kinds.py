@@ -95,7 +95,7 @@ def list_grep_scopes() -> tuple[str, ...]:
 
 
 def map_groups_to_grep_scopes() -> dict[str, tuple[str, ...]]:
-    """Return the scopes of each group, such as `chat`."""
+    """Map each group, such as `chat`, to its scopes in grep."""
     return _collect_group_values((kind.scope_group, kind.role) for kind in EVENT_KINDS.values())
 
 
@@ -105,14 +105,14 @@ def list_search_roles() -> tuple[str, ...]:
 
 
 def map_groups_to_search_roles() -> dict[str, tuple[str, ...]]:
-    """Return the groups that `role:` accepts, each with its roles."""
+    """Map each group that `role:` accepts to its roles."""
     return _collect_group_values(
         (kind.role_group, kind.role) for kind in EVENT_KINDS.values() if kind.is_indexed
     )
 
 
 def map_include_groups_to_event_kinds() -> dict[str, tuple[str, ...]]:
-    """Return the kinds of events in each group that the tool argument `include` accepts."""
+    """Map each group that the tool argument `include` accepts to its kinds of events."""
     return _collect_group_values((kind.include, kind.name) for kind in EVENT_KINDS.values())
 
 

@@ -156,7 +156,7 @@ class Conversation:
         return "; ".join(named) or None
 
     def describe_unknown_content(self) -> list[str]:
-        """Return a phrase that counts the unknown events and one that counts the resources, if any."""
+        """Return up to two phrases: one counts the unknown events, the other the resources."""
         extras = []
         if unknown := self.unknown_events:
             kinds = Counter(event.name for event in unknown)

@@ -445,7 +445,7 @@ class EmbeddingWorker:
         self._on_change()
 
     def _is_model_unneeded(self) -> bool:
-        """Return whether nothing needs the model now, neither a query nor a chunk; update `is_asleep`."""
+        """Return true if neither a query nor a chunk needs the model now; update `is_asleep`."""
         from kbtui.index.entries_without_vectors import is_index_fully_embedded
 
         if self._model.is_model_loaded or self._is_wanted.is_set():

@@ -448,7 +448,7 @@ class CatalogDatabase:
         return Counter(wanted[text] for text in found if text in wanted)
 
     def get_chunks_by_number(self, numbers: Collection[int]) -> dict[int, tuple[Chunk, str]]:
-        """Return each chunk and the id of its entry, by chunk number; unknown numbers are left out."""
+        """Map chunk numbers to `(chunk, entry id)`; unknown numbers are left out."""
         query = f"SELECT * FROM chunks WHERE number IN ({_make_sql_placeholders(numbers)})"
         rows = self._db.execute(query, list(numbers))
         return {row[0]: (parse_catalog_chunk_row(row), row[2]) for row in rows}

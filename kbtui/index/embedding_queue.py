@@ -45,7 +45,7 @@ PAUSE_SECONDS = 2.0
 class ChunksWithoutVector:
     """The chunks that have no vector yet.
 
-    `numbers` contains the chunk numbers. `entries` has the same numbers by entry id, in the order of
+    `numbers` contains the chunk numbers. `entries` maps entry ids to their numbers, in the order of
     embedding. `seq` is the number of the last catalog transaction that is taken into account, or -1 if
     there is none.
     """
@@ -89,8 +89,8 @@ def compare_vectors_with_catalog(
 ) -> tuple[list[int], dict[str, set[int]]]:
     """Compare the vectors with the catalog.
 
-    Returns the chunk numbers of stale vectors, and the numbers of the chunks without a current vector,
-    by entry id. If a chunk has several vectors, all of them count as stale.
+    The returned list has the chunk numbers of stale vectors; if a chunk has several vectors, all of them
+    are stale. The returned dictionary maps entry ids to the chunks without a current vector.
     """
     import numpy as np
 

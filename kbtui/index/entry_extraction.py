@@ -164,7 +164,7 @@ can have together."""
 
 
 def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
-    """Return the neighbours whose texts are part of the vector of the chunk at `position`."""
+    """Return those neighbours of the chunk at `position` that are part of its vector."""
     found = []
     for step in (-1, 1):
         room = NEIGHBOUR_CHARACTERS
@@ -275,7 +275,7 @@ def _make_conversation_entry_part(
     known: _IndexedConversationPart,
     embed_tool_results: bool,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
-    """Return the part to write, and the part of the conversation that is indexed afterwards.
+    """Return the part to write, and a record of all that is indexed once it is written.
 
     The part to write begins with the last indexed chunks, because their neighbours change.
     """

@@ -103,7 +103,7 @@ def count_citations_of_entries(
 
 @dataclass
 class CitationCounts:
-    """Counts of citations of existing entries, by entry id and by local day."""
+    """How often existing entries are cited, by entry id and by local day."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
     by_day: Counter[str] = field(default_factory=Counter)
@@ -141,7 +141,7 @@ def find_cited_entries(
 
 
 def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, str]:
-    """Map the targets of cited chunks (`chunk:<id>`) to the ids of the chunks' entries."""
+    """Map each target `chunk:<id>` to the id of the entry that contains the chunk."""
     loose = json.dumps([target[6:] for target in targets if target.startswith("chunk:")])
     rows = db.execute(
         "SELECT 'chunk:' || id, entry_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))",

@@ -289,7 +289,7 @@ def load_knowledge(
 
 
 def parse_ref_in_workspace(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference; an existing slug decides what a `:` means. Raises `UsageError` or `NothingFound`."""
+    """Parse a reference; a `:` can be part of an existing slug. Raises `UsageError` or `NothingFound`."""
     from kbtui.refs import parse_ref, remove_workspace_id_from_ref
 
     knowledge: KnowledgeBase | None = None
@@ -426,7 +426,7 @@ class KnowledgeBase:
         return system_prompt_section.read_prompt_fragments(self.workspace)
 
     def copy_with_marks(self, marks: Iterable[PreloadOrDisableMark]) -> KnowledgeBase:
-        """Return a copy with marks applied; raises `NothingFound` or `UsageError`."""
+        """Return a copy to which `marks` are applied; raises `NothingFound` or `UsageError`."""
         topics = dict(self.topics)
         for mark in marks:
             resolved = self.get_topic_slugs(mark.topic)

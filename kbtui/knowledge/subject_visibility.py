@@ -132,7 +132,7 @@ class SubjectSlugsByVisibility:
         self.available = [slug for slug in self.visible if slug not in self.learned_set]
 
     def list_matching_slugs(self, patterns: Iterable[str]) -> list[str]:
-        """Return the slugs that patterns match, in the order of the patterns, then of the slugs.
+        """Return the slugs that match, ordered by pattern; matches of one pattern are sorted by slug.
 
         A pattern that equals a slug selects its subject, even a hidden one. Any other pattern is a glob
         over the visible subjects.
@@ -209,9 +209,9 @@ def resolve_topic_slugs(
 def apply_mark_to_topic(
     topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableMark
 ) -> Topic:
-    """Return a topic with a mark applied.
+    """Return a topic to which `mark` is applied.
 
-    Raises `NothingFound`, and `UsageError` if a glob contradicts the mark: only the user edits globs.
+    Raises `NothingFound`, and `UsageError` if a glob contradicts `mark`: only the user edits globs.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")

@@ -195,7 +195,7 @@ class TomlFileChange:
 def propose_preload_or_disable_marks(
     knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableMark]
 ) -> TomlFileChange:
-    """Return the change to `.jp/kb.toml` that applies marks; options such as `-k` are ignored.
+    """Return the change to `.jp/kb.toml` that applies `marks`; options such as `-k` are ignored.
 
     Raises `NothingFound`, `UsageError` or `ConfigError` if a mark cannot be applied.
     """

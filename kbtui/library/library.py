@@ -321,7 +321,7 @@ class Library(ReferenceReader):
         milliseconds: float | None = None,
         replaces: str = "",
     ) -> Notice | None:
-        """Log a search. `replaces` is a part of its query that was logged while the user typed."""
+        """Log a search. `replaces` is the incomplete query that was logged while the user typed."""
         from kbtui.userdata.query_log import log_search_answer
 
         return log_search_answer(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
 
     LibraryCondition = Callable[[ConversationInfo, ConversationToolsAndModels, Any], bool]
-    """Checks whether a conversation matches the value of a filter, a case-folded text or a time."""
+    """Checks whether a conversation matches a filter's value, which is a case-folded text or a time."""
     Surface = Literal["search", "library", "entries"]
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
 
@@ -68,11 +68,11 @@ class FilterDefinition:
         self.about = about
         """What the filter selects; this is also the help text of its option."""
         self.search = search
-        """The field of `SearchRequest` with the values of the filter; the key if there is no such field."""
+        """The field of `SearchRequest` that has the filter's values; the filter's key if there is none."""
         self.term = term
-        """The field of the keyword index with the values of the filter."""
+        """The field of the keyword index that has the filter's values."""
         self.entries = entries
-        """The field of `EntryFilter` with the values of the filter."""
+        """The field of `EntryFilter` that has the filter's values."""
         self.library = library
         """The function that checks whether the library shows a conversation."""
         self.needs_summary = needs_summary
@@ -240,7 +240,7 @@ def list_surface_filters(surface: Surface) -> list[FilterDefinition]:
 
 
 def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
-    """Return the filters of a surface by their keys and aliases."""
+    """Map the keys and aliases of a surface's filters to the filters."""
     return {name: row for row in list_surface_filters(surface) for name in (row.key, *row.aliases)}
 
 

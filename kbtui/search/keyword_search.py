@@ -178,7 +178,7 @@ class QueryTermBuilder:
     def _build_query_term(
         self, word: str, weight: float, *field_terms: tuple[str, str]
     ) -> QueryTerm:
-        """Build a term that matches any of `field_terms`, pairs of a field and an indexed term."""
+        """Build a term that matches any of `field_terms`, pairs `(field, indexed term)`."""
         terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(field_terms)]
         query = terms[0] if len(terms) == 1 else Query.disjunction_max_query(terms)
         if weight != 1.0:
@@ -320,7 +320,7 @@ class _KeywordIndexQuery:
     def fetch_best_chunks(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
-        """Fetch the best `limit` chunks, and return whether no other chunk matches.
+        """Return the best `limit` chunks, and whether fewer than `limit` chunks match.
 
         `without` has the owner numbers of entries to exclude. With `whole_ties`, the last group of
         equal scores is dropped if it may be incomplete.
@@ -405,7 +405,7 @@ class _KeywordIndexQuery:
     def _build_filter_queries(
         self, request: SearchRequest, narrowing: ArgumentAndExclusionFilters
     ) -> list[tuple[Any, Any]]:
-        """Return the occurrence and the query of each filter; filters do not change scores."""
+        """Return tantivy's `Occur` and query for each filter; filters do not change scores."""
         wanted = [
             ("topic", request.topics),
             ("type", request.types),

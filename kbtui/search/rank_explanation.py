@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""If a chunk is not a hit of a leg, its rank is looked up among this many best chunks of the leg."""
+"""If a chunk is not a hit of a leg, its rank is looked up in the leg's best `DEEP_RANKS` chunks."""
 
 
 class SearchExplainer:

@@ -164,7 +164,7 @@ class SemanticRanking(NamedTuple):
 class Hit(NamedTuple):
     """A chunk of a subject or of a conversation's turn that matches a request.
 
-    `matches` are pairs of character offsets into `text`. `lines` are the first and the last line, counted
+    `matches` are pairs `(start, end)` of offsets in `text`. `lines` are the first and the last line, counted
     from 1. `legs` has the rank of the hit in each leg, counted from 1, or None. `freshness` is `changed`
     if the file has changed since it was indexed but still contains the text.
     """

@@ -90,7 +90,7 @@ class SourceRunRecord(NamedTuple):
 
     @property
     def skipped_documents_by_reason(self) -> dict[str, list[str]]:
-        """The skipped documents by the reason why they were skipped."""
+        """The skipped documents, grouped by reason."""
         found: dict[str, list[str]] = {}
         for skip in self.skips:
             found.setdefault(skip.reason, []).append(skip.what)

@@ -160,7 +160,7 @@ def get_time_zone_variable() -> str:
 
 
 def make_search_environment_fingerprint() -> str:
-    """Return a text that differs if the environment or settings differ in what affects answers."""
+    """Return a text that changes with the settings and environment variables that affect answers."""
     # It contains everything that affects an answer, except the query and kbtui's version.
     settings = get_config_home() + "/config.toml"
     try:

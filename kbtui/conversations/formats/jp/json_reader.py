@@ -47,8 +47,8 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[int, int]]:
     """Open a file of at most `largest` bytes; yield its descriptor and its size.
 
-    A pipe is rejected, because reading it could wait forever. All failures raise `WorkspaceError`:
-    also a link that leads out of the root of the conversations, and a read error in the `with` block.
+    A pipe is rejected, because reading it could wait forever. All failures raise `WorkspaceError`,
+    including a link that leads out of the conversations' directory and a read error in the `with` block.
     """
     try:
         try:
@@ -78,7 +78,7 @@ def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[i
 
 
 def _resolve_link_inside_root(path: str) -> str:
-    """Return the target of a link; raises `WorkspaceError` if it is outside the root."""
+    """Return a link's target; raises `WorkspaceError` if it is outside the conversations' directory."""
     conversations = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
     target = os.path.realpath(path)
     if not target.startswith(f"{os.path.realpath(conversations)}/"):
@@ -93,13 +93,13 @@ def read_file(path: str, largest: int) -> bytes:
 
 
 def read_file_head(path: str, length: int) -> bytes:
-    """Read the first `length` bytes of a regular file, or fewer; raises `WorkspaceError`."""
+    """Read up to `length` bytes from the start of a regular file; raises `WorkspaceError`."""
     with open_regular_file(path) as (file, _):
         return os.read(file, length)
 
 
 def read_file_tail(path: str, length: int) -> bytes:
-    """Read the last `length` bytes of a regular file, or fewer; raises `WorkspaceError`."""
+    """Read up to `length` bytes from the end of a regular file; raises `WorkspaceError`."""
     with open_regular_file(path) as (file, size):
         return os.pread(file, length, max(0, size - length))
 
