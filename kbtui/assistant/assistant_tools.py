@@ -298,7 +298,7 @@ def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> b
 
 
 def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
-    """Mask the secrets in a hit, including those that the passage cuts off."""
+    """Mask the secrets in a hit, including secrets that are only partly in the passage."""
     from kbtui.text import strip_escape_sequences
 
     try:
@@ -397,7 +397,7 @@ class ToolCall(NamedTuple):
 def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     """Format an error for an assistant, with the argument that caused it and a hint.
 
-    A `where` that is not an argument is left out, because it is a path on this machine. A hint with
+    A `where` that is a path on this machine is left out. A hint with
     commands is marked as meant for the user.
     """
     from kbtui.conversations.conversation_repository import ConversationNotFound

@@ -404,7 +404,7 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
 
 
 def resolve_included_event_kinds(include: Sequence[str] | None) -> frozenset[str]:
-    """Return the event kinds of the groups in `include`, or of all groups; raises `UsageError`."""
+    """Return the kinds of events that `include` selects (by default, all); raises `UsageError`."""
     groups = map_include_groups_to_event_kinds()
     names = include or tuple(groups)
     for name in names:
@@ -566,7 +566,7 @@ _MIN_TEXT_LENGTH = 200
 
 
 class _ShortenableText(NamedTuple):
-    """A text to shorten in place: the item `key` of an event or of a part of its arguments."""
+    """A string to shorten in place: `container[key]`, where `container` is part of an event."""
 
     container: Any
     key: Any
@@ -625,7 +625,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return the size to which longer texts must be cut so that all texts together have size `total`."""
+    """Return the maximum size of each text so that all texts together fit into `total`."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0

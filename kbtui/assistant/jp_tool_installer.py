@@ -287,9 +287,9 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
 
 
 def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Return the other files that define tools with these names, by tool name.
+    """Map the names to files that define tools with these names but were not written by kbtui.
 
-    JP would merge their definitions with those of kbtui.
+    JP would merge their definitions with kbtui's own.
     """
     found: dict[str, str] = {}
     tool_files = sorted((workspace.jp_directory / "mcp/tools").rglob("*.toml"))

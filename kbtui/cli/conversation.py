@@ -242,8 +242,8 @@ def _print_conversation_answer(
 ) -> None:
     """Print an answer in the given format; show text on a terminal in a pager.
 
-    JSON and XML contain the notices; with text, they go to standard error. XML names arguments
-    instead of options, because assistants get the same XML.
+    JSON and XML contain the notices; with text, they go to standard error. Notices in XML name
+    arguments, not options, because assistants get the same XML.
     """
     hint = format_notices(answer.notices, for_command=True)
     if form == "json":

@@ -233,7 +233,7 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""A traceback line about a file of Python, of a package or of kbtui, whose path is not private."""
+"""A traceback line with a path that is not private: a file of Python, a package or kbtui."""
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )
@@ -242,8 +242,8 @@ _QUOTATION_MARK = re.compile(
 )
 """A quotation mark, but not an apostrophe between letters.
 
-Everything after it in a record is left out: where the quoted text ends is unclear, because it may
-contain quotation marks.
+Everything after it in a record is left out: the quoted text may itself contain
+quotation marks, so its end is unclear.
 """
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")
@@ -254,7 +254,7 @@ _OMISSION = "…"
 
 
 class LogRedactor:
-    """Removes private text from the logs of a workspace, but keeps where in the code errors occurred."""
+    """Removes private text from logs, but keeps the places in the code where errors occurred."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)

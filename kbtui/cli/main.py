@@ -221,7 +221,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
-    """Return the parser for a command line, and how many leading words it must skip."""
+    """Return the parser for a command line, and how many leading words completion skips."""
     from kbtui.cli.parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)

@@ -66,7 +66,7 @@ class BrowserSession(AppService):
         return process
 
     async def set_terminal_size(self, width: int, height: int) -> None:
-        """Forward a new size, but not before the first paint.
+        """Forward a new size to the TUI, but not before its first paint.
 
         If the size changes during the first layout, Textual alternates between both sizes forever.
         """

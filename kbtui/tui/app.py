@@ -58,7 +58,7 @@ class TuiStartOptions(NamedTuple):
 
     `first` is the reference to open if there is no saved session; with `fresh`, a saved session is
     ignored. `plain` selects the layout for screen readers. `dark` says whether the terminal's
-    background is dark (None if unknown). `typed` is what the user typed during the background query.
+    background is dark (None if unknown). `typed` is what the user typed at startup.
     """
 
     first: Ref | None = None

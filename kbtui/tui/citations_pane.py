@@ -253,7 +253,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
 
 def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:
-    """Return a phrase without Markdown for the reader to find in the document, or () if there is none."""
+    """Return a phrase of the quote for the reader to find, as a tuple; () if no phrase is suitable."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
             # Skip headings, because the same heading often occurs several times.

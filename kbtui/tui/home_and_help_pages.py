@@ -74,7 +74,7 @@ def build_home_document(
     keymap: Mapping[str, str],
     note: str,
 ) -> ReaderDocument:
-    """Return the home page with the most important keys, topics, recent conversations and problems.
+    """Return the home page: the main keys, the topics, recent conversations, and problems.
 
     `contents` is None while the library is being read. `notices` are problems with the settings.
     `note` says why this page is shown instead of another.
@@ -101,7 +101,7 @@ def build_home_document(
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """List the command (id, description) that creates the first topic or entry, if one is missing."""
+    """Return id and description of the command that creates a first topic or entry; [] if not needed."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:

@@ -258,7 +258,7 @@ def _make_folder_and_subject_rows(
 
 
 def _get_subject_sort_key(subject: Subject) -> list[tuple[bool, str]]:
-    """Return a sort key: the files of a directory before its subdirectories, both by name."""
+    """Return a key that puts the files of a directory before its subdirectories, each by name."""
     parts = subject.slug.split("/")
     return [(depth < len(parts) - 1, part) for depth, part in enumerate(parts)]
 
@@ -382,7 +382,7 @@ def _make_conversation_row(info: ConversationInfo, label: str) -> ListRow:
 ROWS_AT_ONCE = 1_000
 """If there are more subjects and conversations than this, a background thread makes the rows."""
 UPDATE_SECONDS = 10.0
-"""The time between checks whether ages such as `5 min` must be updated."""
+"""How often, in seconds, to check whether ages such as `5 min` must be updated."""
 
 
 class LibraryPane(BorderOnlyPane, Vertical):

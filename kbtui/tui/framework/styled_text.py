@@ -114,7 +114,7 @@ def capitalize_first_word_unless_name(text: str) -> str:
 
 
 def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
-    """Align `left` and `right` to the edges; if both do not fit, cut `left`, or leave out a long `right`."""
+    """Align `left` and `right` to the edges. Cut `left` to fit; leave out `right` if it is too long."""
     right_width = measure_cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
@@ -243,7 +243,7 @@ def _scroll_code_line(
 
 @dataclass(slots=True)
 class MatchHighlight:
-    """The pattern to highlight in a block, and the index of the current match in the block (-1: none)."""
+    """The pattern to highlight in a block; `current` is the index of the current match, or -1."""
 
     pattern: re.Pattern[str]
     current: int = -1

@@ -54,7 +54,7 @@ class TuiCommand(NamedTuple):
     the key hint: 0 means no hint, and the lowest priorities are left out if the line is too narrow.
     `needs` is a feature that the document must have, such as "turns", "folds" or "views".
     `is_immediate` commands take precedence over all other bindings of their key, and run before
-    queued keys, which are meant for the widget that the command opens. `about="item"` means that
+    queued keys, so that these go to the widget that the command opens. `about="item"` means that
     the command acts on the selected or open item, so its key waits while the item is loading.
     """
 
@@ -148,7 +148,7 @@ MOVE_BINDINGS = make_textual_bindings(MOVE_COMMANDS)
 
 
 def make_list_bindings(action: str, *, priority: bool = False) -> list[BindingType]:
-    """Return bindings of the keys that call `action` to move in a list while an input keeps the focus."""
+    """Return key bindings that call `action` to move in a list while an input keeps the focus."""
     up, down = "'scroll_pages', -1", "'scroll_pages', 1"
     moves = {"down,ctrl+n": "'down'", "up": "'up'", "pagedown": down, "pageup": up}
     return [Binding(key, f"{action}({moves[key]})", show=False, priority=priority) for key in moves]

@@ -44,7 +44,7 @@ class SavedSession:
     """Whether hidden subjects are shown."""
     folded: list[str] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=dict)
-    """As in `PaneLayout.extra_widths`."""
+    """See `PaneLayout.extra_widths`."""
     theme: str = ""
     """The theme that the user chose, "" for the default."""
     mode: str = "hybrid"

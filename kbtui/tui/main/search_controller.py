@@ -306,7 +306,7 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        A longer form of the last logged query replaces it, unless a hit of the earlier query was used.
+        A query that starts with the last logged query replaces it, unless a hit of that query was used.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:

@@ -428,7 +428,7 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in the root, each with the number of text files in it.
 
-    If a directory with a likely name contains text files, return only directories with likely names.
+    If a directory in `LIKELY_NAMES` contains text files, other directories are left out.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]

@@ -171,7 +171,7 @@ class StatusBar(StyledWidget):
         return [*self._sign, (text, self._index_role), *mode]
 
     def render_line(self, y: int) -> Strip:
-        """Draw the left part, and the longest form of the right part that fits."""
+        """Draw the activities on the left, and the state on the right, shortened if necessary."""
         width, left = self.content_size.width, self._make_message_spans()
         room = width - measure_cell_width(left) - 2
         texts = (self._index_text, self._short_text)

@@ -293,7 +293,7 @@ class SubjectTreeList(RowList):
 def format_prompt_totals(
     prompt: PlannedPrompt | None, marks: int, width: int
 ) -> tuple[Spans, Spans]:
-    """Return the totals: the cost of the prompt, how the marks change it, and the number of marks."""
+    """Return the left side (the cost, and how the marks change it) and the right (the number of marks)."""
     if prompt is None:
         return [("reading the workspace …", "dim")], []
     right: Spans = [(f"{marks:,} to write", "warning")] if marks else []

@@ -112,9 +112,9 @@ class CompactedTurnParts:
 def find_compacted_turn_parts(conversation: Conversation) -> dict[int, CompactedTurnParts]:
     """Return what compactions removed from each turn, by the number of the turn.
 
-    If several compactions cover a turn, the latest summary applies. If none of them has a summary, reasoning
-    is removed if any of them removes it, and the latest change of tool calls applies. Of compactions with the
-    same time, the last one in the file counts as the latest.
+    If several compactions cover a turn, the latest summary applies. If there is no summary, any compaction
+    can remove the reasoning, and the latest change of tool calls applies. Of compactions with the same time,
+    the last one in the file counts as the latest.
     """
     latest_first = sorted(
         conversation.compactions, key=lambda c: c.timestamp.timestamp() if c.timestamp else 0.0
@@ -261,7 +261,7 @@ MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
 
 
 class _ConversationDocumentBuilder:
-    """Builds the blocks of a conversation; `requests` and `errors` list the indices of theirs."""
+    """Builds the blocks of a conversation. `requests` and `errors` contain indices of `blocks`."""
 
     def __init__(self, conversation: Conversation, present: datetime) -> None:
         self.conversation = conversation

@@ -56,7 +56,7 @@ class ReaderHeader(TextLine):
             self.text = text
 
     def render_line(self, y: int) -> Strip:
-        """Render the line; the right side is as long as the left side permits."""
+        """Render the line; shorten its right side if there is not enough room."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
         forms = self._list_header_right_side_variants()
@@ -66,7 +66,7 @@ class ReaderHeader(TextLine):
         )
 
     def _list_header_right_side_variants(self) -> list[Spans]:
-        """Return forms of the right side, longest first: with the full size, only its tokens, no size."""
+        """Return variants of the right side: with the size, with only the tokens, and without a size."""
         for index, (text, role) in enumerate(self.right):
             if "≈" in text:
                 tokens = (text[text.find("≈") :], role)
@@ -161,7 +161,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     @property
     def is_search_pending(self) -> bool:
-        """Whether a thread is still looking for the position to start at or for matches."""
+        """Whether a thread is still searching for matches or for the start position."""
         return self._start_worker.has_pending_result or self._find_worker.has_pending_result
 
     def show_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
