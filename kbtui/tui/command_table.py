@@ -94,7 +94,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("explain", "x", "explain", "Explain the rank of the hit.", 7, action="screen.explain_hit"),
         define_command("why", "w", "explain missing", "Explain why an entry or a passage is missing from the results (asks for its reference).", 3, action="screen.explain_missing"),
         define_command("mode", "m", "mode", "Switch the search mode: both, keywords, meaning.", 6, action="screen.change_search_mode"),
-        define_command("close", "escape", "close", "Close the results.", 8, action="screen.close_results"),
+        define_command("close", "escape", "close", "Close the search results.", 8, action="screen.close_results"),
     ),
     *MOVE_COMMANDS,
     *add_scope_to_commands(
@@ -205,7 +205,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("enter", "enter", "details", "Go to the details; in the details, unfold a passage or open a turn.", 9, action="open_details_or_link"),
         define_command("read", "r", "read", "Open the entry in the reader.", 8, action="open_in_reader"),
         define_command("filter", "f,slash", "filter", "Filter by words, or by type:, is:, topic:, after: and before:.", 10, is_immediate=True, action="focus_filter"),
-        define_command("type", "t", "type", "Switch the type filter: each type, then all.", 5, action="filter_by_next_value('type')"),
+        define_command("type", "t", "type", "Switch the type filter: one type after another, then all.", 5, action="filter_by_next_value('type')"),
         define_command("status", "s", "status", "Switch the status filter: ready, pending, error, all.", 4, action="filter_by_next_value('is')"),
         define_command("new", "n", "new", "Create an entry.", 7, action="create_subject"),
         define_command("edit", "e", "edit", "Edit the entry in $EDITOR; its id and citations stay the same.", 6, action="edit_subject"),
@@ -230,7 +230,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("remove", "d,delete", "remove", "Remove the source (asks whether to keep its documents).", 5, needs="source", action="remove_source"),
         define_command("enter", "enter", "details", "Go to the details.", 7, action="focus_details"),
         _RELOAD, _THEME, _HELP,
-        define_command("back", "escape", "back", "Go back to the list; if you are there already, leave."),
+        define_command("back", "escape", "back", "Go back to the list; in the list, leave the sources."),
         define_command("leave", "q,S", "leave", "Leave the sources (asks first if a source is running).", 12),
     ),
 )  # fmt: skip

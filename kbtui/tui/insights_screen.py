@@ -132,7 +132,7 @@ class InsightsScreen(SecondaryScreen):
     HEADING = "Insights"
     SCOPE = "insights"
     NOTES = (
-        "A query is a gap if, the last time it ran without filters, it found nothing or "
+        "A query is a gap if its last search without filters found nothing, or found "
         "only texts that seem to be about something else.",
     )
 

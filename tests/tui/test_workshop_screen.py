@@ -688,6 +688,6 @@ async def test_a_topic_says_how_many_of_its_subjects_it_lists(book: Builder) -> 
     async with workshop(book.root) as shop:
         await shop.select("topic:project")
         # The hidden and the disabled subject are missing.
-        await shop.tui.until("lists 3 of 5: ")
+        await shop.tui.until("listing 3 of 5: ")
         await shop.select("topic:snippets")
         await shop.tui.until("listing ")

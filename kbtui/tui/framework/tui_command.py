@@ -128,16 +128,14 @@ def format_key_hints(pairs: Iterable[tuple[str, str]]) -> Spans:
 
 
 MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
-    TuiCommand(
-        f"move.{name}", keys, action, label, f"{label.capitalize()}.", "moving", palette=False
-    )
+    TuiCommand(f"move.{name}", keys, action, label, f"Go {label}.", "moving", palette=False)
     for name, keys, action, label in (
         ("down", "j,down", "down", "down"),
         ("up", "k,up", "up", "up"),
         ("half_down", "ctrl+d", "scroll_pages(0.5)", "half a page down"),
         ("half_up", "ctrl+u", "scroll_pages(-0.5)", "half a page up"),
-        ("page_down", "pagedown", "scroll_pages(1)", "page down"),
-        ("page_up", "pageup,b", "scroll_pages(-1)", "page up"),
+        ("page_down", "pagedown", "scroll_pages(1)", "one page down"),
+        ("page_up", "pageup,b", "scroll_pages(-1)", "one page up"),
         ("top", "g,home", "top", "to the top"),
         ("bottom", "G,end", "bottom", "to the end"),
     )

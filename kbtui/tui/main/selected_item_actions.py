@@ -86,7 +86,7 @@ class SelectedItemActions:
         """Return the reference of the item; if it has no reference, show a message and return None."""
         reference = self.get_selected_reference()
         if reference is None:
-            self._main.status.show_key_refusal("Nothing here has a reference.")
+            self._main.status.show_key_refusal("The selected or open item has no reference.")
         return reference
 
     def run_with_activity_shown(
@@ -230,7 +230,7 @@ class SelectedItemActions:
         if ref and contents and contents.find_subject(ref.topic or "", ref.slug or ""):
             main.open_target_in_reader(make_navigation_target(ref))
             return
-        reason = "not a subject, a web page, or an image or PDF in the workspace"
+        reason = "it is not a web page, nor a subject, image or PDF in the workspace"
         main.status.flash_message(f"cannot open {link.href}: {reason}", "warning")
 
     def _offer_to_open_link(self, address: str, path: Path | None = None) -> None:
@@ -266,7 +266,7 @@ class SelectedItemActions:
         ref = parse_ref(reference)
         if ref.kind != "subject":
             key = find_key_label_of_command("copy_more", main.screen.configured_keys)
-            hint = f" Press {key} to copy its text." if key else ""
+            hint = f" Press {key} to copy the text." if key else ""
             main.status.flash_message(f"Only subject files can be edited here.{hint}", "warning")
             return
         try:
@@ -307,7 +307,7 @@ class SelectedItemActions:
                     )
 
             if path.exists():
-                question = f"{path} exists. Overwrite it?"
+                question = f"{path} already exists. Overwrite it?"
                 app.push_screen(ConfirmDialog(question, {"y": "overwrite"}), write_if_confirmed)
             else:
                 write_if_confirmed("y")
@@ -471,7 +471,7 @@ def make_first_topic_page(proposal: FirstTopicProposal, root: Path) -> ReaderDoc
         ParagraphBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),
         SourceTextBlock("diff", change.diff, language="diff", panel=True, above=1),
         ParagraphBlock("directory", [(about, "")], above=1),
-        HeadingBlock("ask", [("Write it?", "h2")], [("y yes · n no", "key")], above=1),
+        HeadingBlock("ask", [("Write it?", "h2")], [("y: yes · n: no", "key")], above=1),
         ParagraphBlock("later", [(later, "dim")]),
     ]
     return ReaderDocument("first", "A first topic", blocks)

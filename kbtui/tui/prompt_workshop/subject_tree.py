@@ -320,11 +320,11 @@ def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
     if node.kind == "topic" and node.topic in prompt.preloads:
         loaded = prompt.preloads[node.topic]
         cost = loaded.format_cost_without_units()
-        preloads = f"in the prompt {cost} · " if loaded.characters else ""
+        preloads = f"in the prompt: {cost} · " if loaded.characters else ""
         resolved = prompt.knowledge.get_topic_slugs(node.topic)
         listed, total = len(resolved.visible), len(resolved.scan.slugs)
         # The row counts only the listed subjects, not the hidden and disabled ones.
-        listing = "listing" if listed == total else f"lists {listed:,} of {total:,}:"
+        listing = "listing:" if listed == total else f"listing {listed:,} of {total:,}:"
         return f"{preloads}{listing} {prompt.listings[node.topic].format_cost_without_units()}"
     if node.kind == "subject" and node.topic in prompt.written.topics:
         resolved = prompt.written.get_topic_slugs(node.topic)

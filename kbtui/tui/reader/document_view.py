@@ -686,7 +686,7 @@ class DocumentOverlayScreen(StyledScreen):
         with Vertical(id="page", classes="pane") as pane:
             pane.border_title = make_label_without_markup(self._title)
             confirm = f"y: {self._confirm_label} · n or Esc: no"
-            keys = confirm if self._confirm_label else "Esc close"
+            keys = confirm if self._confirm_label else "Esc: close"
             pane.border_subtitle = make_label_without_markup(keys)
             yield self.reader
 

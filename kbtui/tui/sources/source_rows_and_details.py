@@ -260,7 +260,7 @@ def describe_source_actions(state: SourceStatus) -> list[str]:
         if source.depth:
             links = "link" if source.depth == 1 else "links"
             inside = CrawlUrlPrefixes(source.url or "", source.prefixes).description
-            lines.append(f"fetch linked pages up to {source.depth} {links} away, below {inside}")
+            lines.append(f"fetch pages up to {source.depth} {links} away, but only below {inside}")
         hosts = map(one_line, source.allow_hosts)
         lines += [f"fetch from {host} even if it is in a private network" for host in hosts]
     elif source.kind == "mcp":
