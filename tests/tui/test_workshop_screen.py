@@ -690,4 +690,4 @@ async def test_a_topic_says_how_many_of_its_subjects_it_lists(book: Builder) -> 
         # The hidden and the disabled subject are missing.
         await shop.tui.until("listing 3 of 5: ")
         await shop.select("topic:snippets")
-        await shop.tui.until("listing ")
+        await shop.tui.until("listing: ")
