@@ -98,7 +98,7 @@ def parse_kbtui_tool_name(name: str) -> str | None:
 
 _CONVERSATION_ID = re.compile(r"jp-c\d+")
 QUOTE_CHARACTERS = 600
-"""The maximum number of characters of a passage that a citation quotes."""
+"""The maximum length of a citation's quote, in characters."""
 
 SEARCH_RESULT_HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE

@@ -36,17 +36,17 @@ class ConversationEventKind:
         self.include = include
         """The kind's group in the argument `include`; None if only a request for all groups returns the kind."""
         self.label = label
-        """The heading of such events."""
+        """The heading of the kind's events."""
         self.scope_group = scope_group
         """The group of scopes that includes the kind in grep (`--scope`); None if there is none."""
         self.role_group = role_group
         """The group of roles that includes the kind in searches (`role:`); None if there is none."""
         self.is_indexed = is_indexed
-        """Whether searches find such events."""
+        """Whether searches find the kind's events."""
         self.is_embedded = is_embedded
-        """Whether the texts of such events get vectors by default."""
+        """Whether the kind's events get vectors by default."""
         self.is_response = is_response
-        """Whether such an event responds to an earlier event with the same id."""
+        """Whether an event of the kind responds to an earlier event with the same id."""
         self.colour = colour
         """The colour of the heading in the output of commands."""
 

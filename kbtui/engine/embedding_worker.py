@@ -205,7 +205,7 @@ class EngineEmbeddingModel:
             self._log("the model was exported to ONNX; the engine now uses the export")
 
     def get_passage_encoder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
-        """Return the encoder for `missing` passages; if there are many, it uses all cores.
+        """Return the encoder for `missing` passages; for `MANY_CHUNKS` or more, an ONNX encoder uses all cores.
 
         Call this in the thread with low priority.
         """
@@ -357,7 +357,7 @@ class EmbeddingWorker:
         `vector_store.make_vector_filter_sql`. `worded` has the numbers of the chunks that the keyword
         leg found, best first. The query's vector is moved towards the first of their vectors.
 
-        Returns a dictionary with `ranked` (pairs of chunk number and cosine similarity), `total`
+        Returns a dictionary with `ranked` (pairs `(chunk number, cosine similarity)`), `total`
         (the number of chunks that the query can find), `left` (how many of these have no vector)
         and `pending` (the chunks in `worded` that have no vector). If ranking fails, the dictionary
         has only `cause`.

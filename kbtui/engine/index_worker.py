@@ -185,7 +185,7 @@ class IndexWorker:
                 done.set()
 
     def _wait_for_request_or_due_compacting(self) -> None:
-        """Wait for a request or until compacting is due; close the index after a while."""
+        """Wait for a request or until compacting is due; close the index if it is idle."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
         due = self._compact_at

@@ -472,14 +472,14 @@ class CatalogDatabase:
         }
 
     def has_no_entries(self, *, hidden: bool) -> bool:
-        """Whether there are no entries; hidden entries count only if `hidden` is true."""
+        """Whether the catalog is empty; hidden entries count only if `hidden` is true."""
         query = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
         return self._query_single_value(query, int(hidden)) is None
 
     def find_citations(
         self, targets: Sequence[str], chunk: str | None = None
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of all citations of `targets` and of the chunk with the id `chunk`, newest first."""
+        """Return the citations whose target is in `targets` or whose chunk is `chunk`, newest first."""
         wanted, values = f"target IN ({_make_sql_placeholders(targets)})", list(targets)
         if chunk is not None:
             wanted, values = f"{wanted} OR chunk = ?", [*values, chunk]

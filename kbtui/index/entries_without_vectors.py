@@ -1,7 +1,7 @@
 """The list of entries that lack vectors. Clients read it without LanceDB.
 
 The list is in a small SQLite file next to the vectors, with the number of the last catalog transaction
-that it covers. An entry that was last written by this transaction or an earlier one has its vectors
+that it covers. An entry that was last written by that transaction or an earlier one has its vectors
 unless it is in the list.
 """
 

@@ -51,7 +51,7 @@ class CodeWordForms(NamedTuple):
     """The forms in which a word of a query can occur in the field `code`.
 
     `wholes` are forms of the whole word, `parts` are the parts of a camelCase word, and `pairs` are
-    pairs of characters of a script without spaces.
+    pairs of characters in a script without spaces.
     """
 
     wholes: list[str]

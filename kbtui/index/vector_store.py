@@ -213,7 +213,7 @@ class VectorStore:
     def compact_vector_table(self, *, force: bool = False) -> None:
         """Join fragments, delete old versions, and index a large table.
 
-        Without `force`, it does nothing while there are few fragments and writes.
+        Without `force`, it does nothing until there are more than `MAX_FRAGMENTS` fragments or writes.
         """
         stats: Any = self.table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]

@@ -78,7 +78,7 @@ def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[
 
 
 def _sample_word_run_hashes(words: list[str]) -> list[int]:
-    """Return the smallest hashes of a text's runs of words. A run has the same hash in every process."""
+    """Hash each run of words in a text; return the smallest hashes, which are the same in every process."""
     runs = {
         crc32(" ".join(words[start : start + RUN_WORDS]).encode())
         for start in range(len(words) - RUN_WORDS + 1)

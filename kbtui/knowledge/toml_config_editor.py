@@ -25,7 +25,7 @@ def edit_toml_tables(
 ) -> str:
     """Return the edited text of a file; `parents` is the path to the tables that are edited.
 
-    `edits` maps the name of each table to the values of its keys; None removes a key or a table. Raises
+    `edits` maps each table's name to its keys and their new values; None removes a key or a table. Raises
     `ConfigError`.
     """
     import tomlkit
@@ -172,7 +172,7 @@ class TomlFileChange:
 
     @property
     def has_no_changes(self) -> bool:
-        """Whether there is nothing to change."""
+        """Whether the text stays the same."""
         return self.old == self.new
 
     @property

@@ -22,7 +22,7 @@ FindingState = Literal["ok", "note", "wrong"]
 
 
 class DiagnosticFinding(NamedTuple):
-    """One finding of a check. `ref` names the subject or conversation concerned, if any."""
+    """One finding of a check. `ref` names the subject or conversation that it is about, if any."""
 
     area: str
     state: FindingState

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
 
 VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
-"""The pattern of one value of a filter."""
+"""The regular expression for one value of a filter."""
 
 
 class FilterValueError(Exception):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""In an index of at least this many chunks, unimportant terms of a query are dropped.
+"""In an index of at least this many chunks, terms below `MIN_WORTH_SHARE` are dropped.
 
 See docs/performance.md.
 """
@@ -64,7 +64,7 @@ class QueryTerm(NamedTuple):
 
 
 def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
-    """Return the terms to search for: all terms, or in a large index only the important ones."""
+    """Return the terms to search for; in a large index, leave out terms below `MIN_WORTH_SHARE`."""
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
     worths = [_estimate_term_worth(part, searcher) for part in parts]
@@ -92,7 +92,7 @@ def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
 
 FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
-"""The weight of a whole compound word, and of a pair of characters of a script without spaces."""
+"""The weight of a whole compound word, and of a pair of characters in a script without spaces."""
 PART_WEIGHT = 0.5
 """The weight of a part of a camelCase word in the query or in the text."""
 GUESS_WEIGHT = 0.8
@@ -152,7 +152,7 @@ class QueryTermBuilder:
         """Build the query for a phrase.
 
         The words of the phrase must be adjacent and in order. In a script without spaces, the text
-        must contain all pairs of adjacent characters of the phrase, in any order.
+        must contain every pair of adjacent characters in the phrase, in any order.
         """
         text = normalize_text(text)
         stems = self._language.stem_text(text)
@@ -267,7 +267,7 @@ class KeywordSearch:
 
 
 class _KeywordIndexQuery:
-    """The query for one of the two keyword indexes: that of visible or that of hidden entries."""
+    """The query for one of the two keyword indexes (visible entries, hidden entries)."""
 
     def __init__(
         self,
@@ -353,7 +353,7 @@ class _KeywordIndexQuery:
         return Query.range_query(self._schema, "owner", FieldType.Unsigned, owner, owner)
 
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
-        """Return the scores that word pairs add to some chunks, by chunk number.
+        """Return the scores that word pairs add to the chunks `numbers`, by chunk number.
 
         Word pairs have a query of their own. tantivy skips chunks that cannot be among the best,
         which are most chunks of a large index. If the main query had word pairs, tantivy would skip no

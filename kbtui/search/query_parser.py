@@ -78,7 +78,7 @@ class ParsedQuery(NamedTuple):
 
 
 def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """Return the pattern of one part of a query (`re` caches it)."""
+    """Return a pattern that matches one filter, phrase or word of a query; `re` caches it."""
     return re.compile(
         r"(?P<no>(?<!\S)-(?=[^\s-]))?"
         rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join(names)})):(?P<values>{VALUE_PATTERN}(?:,{VALUE_PATTERN})*)"

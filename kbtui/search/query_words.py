@@ -179,7 +179,7 @@ def analyze_and_correct_query_words(
 def _complete_word_prefix(
     word: str, tokens: Sequence[QueryToken], searcher: Any
 ) -> list[tuple[str, str]]:
-    """Return the field and the term of each completion of an unfinished word.
+    """Return `(field, term)` for each completion of an unfinished word.
 
     Terms of the field `body` begin with the last token of the word, and terms of the field `code` with
     the whole word.

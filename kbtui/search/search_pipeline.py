@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
 """Ranks chunks by their vectors; the arguments are the request and the name of the generation."""
 SemanticLeg = Callable[[str], SemanticRanker]
-"""A function that starts to embed the text of a query, and returns a function that waits for the
-vector and ranks chunks."""
+"""Starts to embed the text of a query. The returned function waits for the vector and ranks chunks."""
 
 
 def search_index(

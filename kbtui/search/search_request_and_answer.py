@@ -39,7 +39,7 @@ class SearchRequest(NamedTuple):
     reference, the answer explains why its text is not among the hits. With `explain`, the answer
     explains each hit. `zone` is the time zone of dates in the query; None means the time zone of this
     process. `worded` has the chunk numbers of the keyword hits, best first. The semantic leg moves the
-    vector of the query towards the vector of the first of these hits that has one.
+    vector of the query towards the first vector that belongs to one of these hits.
 
     Filters in `query` can narrow these options, but never widen them.
     """

@@ -117,7 +117,7 @@ def is_peer_same_user(connection: socket | TransportSocket) -> bool:
 def make_workspace_key(root: str) -> str:
     """Return 16 hex digits that name the workspace at `root` in kbtui's own directories.
 
-    They are a hash of the root and of JP's directories. The id in `.jp/.id` is not used, because
+    They are a hash of the root and JP's directories. The id in `.jp/.id` is not used, because
     the clones of a repository share it.
     """
     return _hash_paths(root, get_jp_data_home(), get_jp_config_home())

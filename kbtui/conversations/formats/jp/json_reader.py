@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_EVENTS_BYTES = 512 << 20
-"""The maximum size in bytes of an `events.json`. JP's own are a thousand times smaller."""
+"""The maximum size in bytes of an `events.json`. JP's own files are a thousand times smaller."""
 MAX_CONFIG_BYTES = 16 << 20
 DAMAGED = object()
 """The value that replaces an unreadable element, so that later elements keep their index."""
@@ -189,7 +189,7 @@ def _read_json_array_in_blocks(file: int, size: int, problems: list[str]) -> Ite
 def parse_json_array(
     data: bytes, problems: list[str], first: int = 0, more: bool = False
 ) -> list[Any]:
-    """Return the elements of an array, or of a block of an array; append its problems to `problems`.
+    """Return the elements of an array or of one of its blocks; append its problems to `problems`.
 
     `DAMAGED` takes the place of an element that cannot be read. `first` is the index of the first
     element in the file; `more` says whether other blocks follow.
