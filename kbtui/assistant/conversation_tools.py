@@ -266,7 +266,7 @@ def _make_omitted_matches_notice(
     the answer has as many matches as `limit` allows.
     """
     fact = f"{answer.omitted_match_count} more {'match' if answer.omitted_match_count == 1 else 'matches'}"
-    command_hint = "use a longer pattern, --id or --scope to find fewer; --limit prints more"
+    command_hint = "use a longer pattern, --id or --scope to find fewer; raise --limit for more"
     if unfinished is None:
         hint = "use a longer pattern, ids or scopes, or a larger limit"
         return ConversationNotice(fact, hint, command_hint)

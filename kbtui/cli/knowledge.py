@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def declare_topics_command_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic (id or title)")
+    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="list only this topic")
     parser.add_argument("--hidden", action="store_true", help="include hidden subjects")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     _add_knowledge_options(parser)

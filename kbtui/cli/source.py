@@ -82,7 +82,8 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
 def _add_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add = parser.add_argument
     add("--topic", metavar="ID", required=needs_topic, help="the topic for the documents")
-    add("--depth", type=int, metavar="N", help="at most N links from the first page (default: 1)")
+    text = "fetch pages up to N links away from the first page (default: 1)"
+    add("--depth", type=int, metavar="N", help=text)
     text = "fetch only URLs below this one (repeatable)"
     add("--prefix", dest="prefixes", action="append", metavar="P", help=text)
     add("--pattern", metavar="P", help="fetch only resources whose URI matches this glob")

@@ -129,7 +129,7 @@ def declare_serve_command_arguments(parser: ArgumentParser) -> None:
     add("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
     text = "allow an address that other machines can reach"
     add("--allow-network", action="store_true", help=text)
-    add("--font-size", type=int, default=16, metavar="N", help="6 to 72 pixels (default: 16)")
+    add("--font-size", type=int, default=16, metavar="N", help="font size in pixels (default: 16)")
 
 
 def run_serve_command(args: Namespace) -> int:

@@ -83,7 +83,7 @@ def suggest_similar_key(key: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(key, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
+    return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(known)
 
 
 def merge_config_layer(declared: MergedTopicDeclarations, layer: ConfigLayer) -> None:
@@ -207,10 +207,10 @@ def build_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]:
 
 def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None] | None:
     """Return what is wrong with a value of `subjects`, and a hint; None if it is valid."""
-    path_hint = "a path such as .jp/kb/project"
+    path_hint = "write a path such as .jp/kb/project"
     if not subjects:
         hint = 'add subjects = "DIRECTORY", relative to the root'
-        return "missing: the topic has no directory", hint
+        return "the key is missing, so the topic has no directory", hint
     if "\0" in subjects:
         return "must not contain a NUL character", None
     if subjects.startswith("/"):

@@ -121,7 +121,7 @@ class FilterDefinition:
 
         near = get_close_matches(value.lower(), known, n=3, cutoff=0.6)
         more = ", …" if len(known) > 12 else ""
-        hint = f"known: {', '.join(known[:12])}{more}" if known else "there are none yet"
+        hint = f"known values: {', '.join(known[:12])}{more}" if known else "there are none yet"
         if near:
             hint = f"did you mean {' or '.join(near)}?"
         return FilterValueError(f"unknown {self.noun} {value!r}", hint)
@@ -171,7 +171,7 @@ def _map_names_to_themselves(*names: str) -> dict[str, tuple[str, ...]]:
 
 FILTERS: tuple[FilterDefinition, ...] = (
     FilterDefinition(
-        "topic", "only this topic (id or title)", "topic", ("topics",),
+        "topic", "only the topic with this id or title", "topic", ("topics",),
         search="topics", term="topic", entries="topics", options=("--topic",), metavar="ID",
     ),
     FilterDefinition(
