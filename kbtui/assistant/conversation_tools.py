@@ -422,7 +422,7 @@ def select_requested_turns(
 ) -> list[Turn]:
     """Return one turn, the `last` turns, or all turns.
 
-    Raises `UsageError` if both numbers are given or one is below 1, and `NothingFound` for an
+    Raises `UsageError` if both numbers are given or either is below 1, and `NothingFound` for an
     unknown turn.
     """
     if turn is not None and last is not None:
@@ -560,7 +560,7 @@ def _make_event_json(event: ConversationEvent) -> dict[str, Any]:
 # shortening a turn
 
 _TURN_FRAME = 200
-"""How many characters of XML surround the events of a turn."""
+"""How many characters of XML a turn needs in addition to its events."""
 _MIN_TEXT_LENGTH = 200
 """The length to which texts are cut before whole events are omitted."""
 

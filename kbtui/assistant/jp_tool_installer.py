@@ -189,10 +189,10 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
 
 
 def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
-    """Return `body` as file content, preceded by a mark with a checksum.
+    """Return `body` as file content, preceded by a comment with a checksum.
 
-    The mark shows later whether the user has edited the file. `folders` are the directories that
-    are created for the file; a comment lists them.
+    The checksum shows later whether the user has edited the file. `folders` are the directories that
+    are created for the file; another comment lists them.
     """
     folders = sorted(folders)
     if folders:
@@ -204,7 +204,7 @@ def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
 
 
 def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFileChange:
-    """Return the change that gives a file the content `body`, with its mark."""
+    """Return the change that gives a file the content `body`, with a checksum."""
     _check_inside_workspace(workspace, path)
     state, old = _read_file_and_ownership(workspace, path)
     if state == "absent":

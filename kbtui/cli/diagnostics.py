@@ -311,7 +311,7 @@ class LogRedactor:
 
 
 def _redact_path(match: re.Match[str]) -> str:
-    """Return the base directory and the extension of a matched path, with the names left out."""
+    """Reduce a matched path to its base directory and its extension."""
     ending = Path(match[0]).suffix
     return f"{match[1] or ''}/…{ending if re.fullmatch(r'[.][a-z0-9]{1,6}', ending) else ''}"
 

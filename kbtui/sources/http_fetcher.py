@@ -243,7 +243,7 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the HTTP client of a host. A shared one would not check each host's certificate."""
+        """Return the HTTP client of a host. A shared client would not check each host's certificate."""
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(

@@ -80,7 +80,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._used: dict[int, list[Citation]] | None = None
         """The number of a turn -> its citations; None until they are loaded."""
         self._using: list[Citation] = []
-        """The citations of the open document by turns of any conversation."""
+        """The citations of the open document, from all conversations."""
         self._why_not_used = ""
         self._turn: int | None = None
         """The number of the turn at the cursor."""
@@ -232,7 +232,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return ListRow(f"using:{number}:{cite.source}", name, below=[below], data=place)
 
     def action_copy_citations_as(self, form: str) -> None:
-        """Copy the citations in both directions as `markdown` or `json`."""
+        """Copy the citations in both lists as `markdown` or `json`."""
         from kbtui.citations.citation_export import format_citations_json, format_citations_markdown
 
         if self._target is not None:

@@ -38,12 +38,12 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The key of the block of a gap is this prefix, followed by the query."""
+"""The key of a gap's block is this prefix, followed by the query."""
 
 
 @dataclass(slots=True, eq=False)
 class DailyActivityChartBlock(DocumentBlock):
-    """A chart of the searches and citations of each day, as wide as the page."""
+    """A chart of daily searches and citations, as wide as the page."""
 
     insights: UsageStatistics
 

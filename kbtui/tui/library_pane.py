@@ -52,7 +52,7 @@ class FilterCondition(NamedTuple):
     def matches_conversation(
         self, info: ConversationInfo, summary: ConversationToolsAndModels | None
     ) -> bool:
-        """Return whether a conversation matches; without a summary, a condition that needs one is false."""
+        """Return whether a conversation matches; False if this depends on a summary that is missing."""
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
             return False

@@ -171,7 +171,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self._scroll_to_list_line(top)
 
     def _find_row_at_line(self, line: int) -> tuple[int, int]:
-        """Return the index of the row at a line of the list, and the line within the row."""
+        """Return the index of the row that contains this line of the list, and the line within the row."""
         index = bisect_right(self._tops, line) - 1
         return index, line - self._tops[index]
 

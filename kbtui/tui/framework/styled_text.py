@@ -142,7 +142,7 @@ _WORD = re.compile(r"\s*(?P<word>\S+)")
 def _find_wrapped_line_bounds(
     text: str, width: int, first: int, hang: int
 ) -> list[tuple[int, int]]:
-    """Return the start and end of each line of prose; `first` and `hang` are the widths of their indents."""
+    """Return where each wrapped line starts and ends; `first` and `hang` are the widths of the indents."""
     lines: list[tuple[int, int]] = []
     start = end = 0
     room = width - first

@@ -39,7 +39,7 @@ _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
 class NavigationHistory:
-    """The targets that the user opened, for going back and forward; `at` is the index of the current one."""
+    """The targets that the user opened, for going back and forward; `at` is the index of the current target."""
 
     def __init__(self, targets: list[NavigationTarget] | None = None, at: int = -1) -> None:
         self.targets = targets or []

@@ -39,7 +39,7 @@ class SavedSession:
 
     history: NavigationHistory = field(default_factory=NavigationHistory)
     expanded: list[str] | None = None
-    """The keys of the unfolded rows of the library, or None if the library was never read."""
+    """The keys of the unfolded rows, or None if the library was never read."""
     hidden: bool = False
     """Whether hidden subjects are shown."""
     folded: list[str] = field(default_factory=list)

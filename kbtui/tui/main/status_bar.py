@@ -208,9 +208,9 @@ class KeyHintLine(StyledWidget):
     offers: reactive[frozenset[str]] = reactive(frozenset())
     """The features of the document (`TuiCommand.needs`), and "find" during a find."""
     input_id = reactive("")
-    """The id of the focused input, whose keys are shown instead of those of the scopes; "" if none."""
+    """The id of the focused input, or ""; hints for an input replace those for the scopes."""
     suggestions: reactive[Spans] = reactive(list)
-    """Completions of the query, shown instead of the keys of the search input."""
+    """Completions of the query; they replace the key hints while the search input has the focus."""
     equivalent_command = reactive("")
     """A shell command that prints what is on the screen, for users of a screen reader."""
 

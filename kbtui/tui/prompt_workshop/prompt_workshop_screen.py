@@ -416,7 +416,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_selected_row_details()
 
     def action_open_row_or_write(self) -> None:
-        """Write the shown change; without one, fold or unfold the topic or folder, or focus the preview."""
+        """Write the change if it is shown; else fold or unfold the topic or folder, or focus the preview."""
         if self._shown_change is not None:
             self.action_review_or_write_marks()
         elif key := self.list.selected_tree_node.foldable_row_key:

@@ -59,7 +59,7 @@ class SubjectTreeNode(NamedTuple):
 
     @property
     def foldable_row_key(self) -> str:
-        """The key of the row of a topic or folder; "" for any other row."""
+        """The key of the row if it is a topic or folder, otherwise ""."""
         if self.kind == "topic":
             return f"topic:{self.topic}"
         return make_folder_row_key(self.topic, self.name) if self.kind == "folder" else ""
@@ -163,7 +163,7 @@ def _make_nested_subject_rows(topic: str, slugs: list[str], opened: set[str]) ->
 
 
 def make_folder_row_key(topic: str, path: str) -> str:
-    """Return the key of the row of a folder."""
+    """Return the key of a folder's row."""
     return f"folder:{topic}/{path}"
 
 

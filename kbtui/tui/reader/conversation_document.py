@@ -481,7 +481,7 @@ class _ConversationDocumentBuilder:
         self._add_source_text_blocks(key, event.text)
 
     def _add_unknown_event_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add the JSON of an event of an unknown kind, which a newer version of JP may have written."""
+        """Add an event of an unknown kind as JSON; a newer version of JP may have written it."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
         self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source_text_blocks(key, event.text, language="json")
