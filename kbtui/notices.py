@@ -39,7 +39,7 @@ MODEL_CAUSES: dict[str, str] = {
     "model_off": 'the model is switched off (setting model = "off")',
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Why semantic search is unavailable, by cause. For other causes, the notice has a `detail`."""
+"""Maps a cause to the reason why semantic search is unavailable. Other causes have a `detail` instead."""
 
 
 class NoticeValues(TypedDict, total=False):

@@ -38,8 +38,8 @@ def list_conversations(
 ) -> list[ConversationInfo]:
     """Return the conversations of a workspace, newest activity first.
 
-    `archived` selects archived (True), live (False) or all conversations (None). Those that cannot be
-    read are included, with their `problem`. With `counts`, each file of events is parsed for
+    `archived` selects archived (True), live (False) or all conversations (None). Unreadable ones are
+    included, with their `problem`. With `counts`, each file of events is parsed for
     `events_count` and `last_event_at`; without it, `last_activated_at` determines the order. `known`
     maps ids to results of an earlier call; results whose files have not changed are reused.
     """

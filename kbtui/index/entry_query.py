@@ -45,7 +45,7 @@ def open_catalog_snapshot(
 ) -> Iterator[sqlite3.Connection]:
     """Open the catalog in a read transaction, so that all queries see the same state.
 
-    Raises `IndexUnavailable` if the catalog cannot be read. `is_given_up` is called from time to time
+    Raises `IndexUnavailable` if the catalog cannot be read. `is_given_up` is called repeatedly
     during each query; if it returns true, the query is cancelled, and `IndexUnavailable` is raised.
     """
     path = reader.folder / "catalog.sqlite"
@@ -233,7 +233,7 @@ def query_entry_page(
     is_given_up: Callable[[], bool] | None = None,
     only: str | None = None,
 ) -> EntryPage:
-    """Return the page of entries that starts at `cursor`, with up to `limit` entries but at most `most`.
+    """Return the page of entries that starts at `cursor`, with up to `limit` entries, never more than `most`.
 
     If `vectors` is false because the model is switched off, no entry counts as pending. `only` is an
     entry id that limits the page to this entry. Raises `UsageError` if the cursor is invalid or belongs

@@ -273,7 +273,7 @@ def remove_vector_directory(folder: Path) -> None:
 
 
 def move_vector_towards(vector: list[float], towards: list[float] | None) -> list[float]:
-    """Return a query's vector plus `LEAN_WEIGHT` times another one (docs/search-quality.md)."""
+    """Return `vector` plus `LEAN_WEIGHT` times `towards`, if there is one (docs/search-quality.md)."""
     if towards is None:
         return vector
     return [mine + LEAN_WEIGHT * other for mine, other in zip(vector, towards, strict=True)]

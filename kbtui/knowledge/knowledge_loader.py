@@ -51,8 +51,8 @@ TOPIC_FIELDS = {
 class MergedTopicDeclarations:
     """The topics declared in the configuration layers that have been merged so far.
 
-    `broken` has the topics with a mistake. They are left out: if `disabled` is mistyped, the topic
-    would show the subjects that it should hide.
+    `broken` has the topics with a mistake. They are left out, because a topic whose `disabled` is
+    mistyped would show the subjects that it should hide.
     """
 
     root: Path

@@ -92,7 +92,7 @@ def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
 
 
 def suggest_similar_topics(name: str, topics: list[str]) -> str:
-    """Return a hint that names the topics most similar to `name`, or else the first topics."""
+    """Return a hint that names the topics most similar to `name` or, if none is similar, the first topics."""
     from difflib import get_close_matches
 
     if not topics:

@@ -161,7 +161,7 @@ class SubjectSlugsByVisibility:
 
 
 def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, KnowledgeProblem | None]:
-    """Return the real path of a topic's directory below the real path `root`, or a problem."""
+    """Return the real path of a topic's directory, or a problem; `root` is the workspace's real path."""
     hint = None
     try:
         real = os.path.realpath(Path(root, topic.subjects), strict=True)

@@ -342,7 +342,7 @@ def _get_entry_title(entries: dict[str, CatalogEntry], entry_id: str, default: s
 
 
 def _is_workspace_file_missing(root: Path, path: str) -> bool:
-    """Return whether a file of the workspace does not exist; False for files outside of it."""
+    """Return whether a file is missing from the workspace; False for a path outside of it."""
     full = os.path.normpath(root / path)
     if not full.startswith(f"{root}/"):
         return False

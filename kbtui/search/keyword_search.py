@@ -370,7 +370,7 @@ class _KeywordIndexQuery:
         return {int(n): float(score) for n, (score, _) in zip(found, hits, strict=True)}
 
     def find_document_addresses(self, numbers: Iterable[int]) -> dict[int, Any]:
-        """Return the document addresses of those chunks that this index has, by chunk number."""
+        """Map the numbers of chunks in this index to document addresses; leave out other numbers."""
         query = self._make_chunk_number_query(numbers)
         hits = self.searcher.search(query, limit=MAX_FETCHED_CHUNKS, count=False).hits
         addresses = [address for _, address in hits]

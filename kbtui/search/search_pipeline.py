@@ -310,9 +310,9 @@ def score_leg_rank(
 ) -> float:
     """Return what a leg adds to the score of a chunk: 1 / (k + rank), with ranks counted from 1.
 
-    `length` is the number of the leg's hits, of which it fetches at most `depth`. A chunk that is not
-    among them has the rank None or a rank above `length`. It gets 0 if the leg has fewer than `depth`
-    hits, and otherwise counts as having the rank `length + 1`. `coverage` is the share of chunks that
+    The leg has `length` hits, at most `depth`. A chunk that is not one of them has the rank None or a
+    rank above `length`. If the leg has fewer than `depth` hits, the leg adds 0 to such a chunk's score.
+    Otherwise the chunk counts as having the rank `length + 1`. `coverage` is the share of chunks that
     the leg can rank, above 0 and up to 1; dividing by it estimates the rank among all chunks.
     """
     if rank is None or rank > length:

@@ -214,7 +214,7 @@ def _does_path_exist(path: Path) -> bool:
 
 
 def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ...] = ()) -> None:
-    """Add a file and the files that it extends to the layers, in the order of merging."""
+    """Add layers for a file and for the files that it extends, in the order of merging."""
     if not above:
         found.files_left = MAX_LAYERS
     found.files_left -= 1

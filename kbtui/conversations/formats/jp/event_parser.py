@@ -108,7 +108,7 @@ class ConversationEventParser:
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
-        """Maps an element's index to the message that begins there, and to the texts to join."""
+        """Maps an element's index to the message that begins there, with the texts to join."""
         self.compactions: list[ConversationCompaction] = []
         self.problems: list[str] = []
         self.more_problems = 0
