@@ -1,4 +1,4 @@
-"""Finds secrets in text, to mask them or to warn of them.
+"""Finds secrets in text, to mask them or to warn about them.
 
 Secrets are keys in known formats and values with names such as `password`. Most keys in conversations
 are found, but not all secrets.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Presence = Literal["projected", "user_local", "external"]
-"""Where JP keeps a conversation: in both of its roots, in the user-local one, or in the workspace."""
+"""Where JP keeps a conversation: in both of its roots, only in the user-local root, or only in the workspace."""
 MAX_NAMED_PROBLEMS = 10
 """The maximum number of problems that `Conversation.describe_problems` names; it counts the others."""
 MAX_NAMED_KINDS = 5

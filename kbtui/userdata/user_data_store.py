@@ -205,7 +205,7 @@ class UserData:
         return runs
 
     def save_fetched_address_facts(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
-        """Replace the facts about each address (`ETag`, links) that a source's next run needs."""
+        """Replace the facts (`ETag`, links) about each address; the source's next run needs them."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self._store.open_write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
