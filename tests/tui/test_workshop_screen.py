@@ -141,14 +141,14 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
         )
         assert "Nothing in topic" in shop.given
         await shop.tui.until(f"{cost(wanted.format_prompt_section())}, +{grown:,} characters ≈ ")
-        assert "2 to write" in shop.tui.text
+        assert "2 unwritten changes" in shop.tui.text
         await shop.press("v")
         await shop.tui.until(lambda: shop.given == wanted.format_prompt_section())
         # The same keys take the marks back.
         await shop.marked("x")
         await shop.select("project/start")
         await shop.marked("l")
-        assert "to write" not in shop.tui.text
+        assert "unwritten change" not in shop.tui.text
         assert "+" not in shop.tui.text
     assert tree_hash(book.root) == before
 
@@ -195,7 +195,7 @@ async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
         assert len(shop.screen.marks) == 2
         await shop.marked("U")
         assert not shop.screen.marks.unwritten_marks
-        await shop.tui.until(lambda: "to write" not in shop.tui.text)
+        await shop.tui.until(lambda: "unwritten change" not in shop.tui.text)
 
 
 async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
@@ -388,12 +388,12 @@ async def test_leaving_with_marks_asks_first(book: Builder, kb: Path) -> None:
         for key in ("escape", "q", "ctrl+q"):
             await shop.press(key)
             assert shop.is_open
-            assert "1 unwritten change" in shop.tui.text
+            assert "1 unwritten change · q: discard" in shop.tui.text
             await shop.press("escape")
-            assert "unwritten" not in shop.tui.text
+            assert "q: discard" not in shop.tui.text
         # From under the help too.
         await shop.press("question_mark", "ctrl+q")
-        await shop.tui.until("1 unwritten change")
+        await shop.tui.until("1 unwritten change · q: discard")
         assert shop.tui.app.is_running
         await shop.press("q")
         await shop.tui.until(lambda: not shop.is_open)

@@ -296,7 +296,7 @@ def format_prompt_totals(
     """Return the left side (the cost, and how the marks change it) and the right (the number of marks)."""
     if prompt is None:
         return [("reading the workspace …", "dim")], []
-    right: Spans = [(f"{marks:,} to write", "warning")] if marks else []
+    right: Spans = [(format_counted_noun(marks, "unwritten change"), "warning")] if marks else []
     before, after = prompt.written_cost, prompt.cost
     role = "warning" if after.characters >= before.characters else "inserted"
     left: Spans = []
