@@ -637,7 +637,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    """Return the first and last events that fit into `size` if texts are cut to `_MIN_TEXT_LENGTH`."""
+    """Leave out events in the middle until the others fit if cut to `_MIN_TEXT_LENGTH`."""
     sizes = []
     for event in events:
         spare = sum(max(0, text.size - _MIN_TEXT_LENGTH) for text in _find_shortenable_texts(event))

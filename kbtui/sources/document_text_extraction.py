@@ -263,7 +263,7 @@ def _read_code_block(block: Any) -> str:
 
 
 def _detect_code_language(block: Any) -> str:
-    """Return the language that the attributes of a code block or its wrappers name; empty if none."""
+    """Return the language that is named in the attributes of a code block or its wrappers; else empty."""
     around = [block, *block.iter("code")]
     for node in block.iterancestors():
         around.append(node)

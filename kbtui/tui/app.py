@@ -180,7 +180,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit. If a screen has unsaved changes, return to that screen instead, which then asks about them."""
+        """Quit. If a screen has unsaved changes, return to that screen, so that it can ask about them."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:

@@ -30,7 +30,7 @@ def get_last_activity_time(info: ConversationInfo) -> datetime:
 
 
 def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:
-    """Return a key that sorts by activity, latest first; among equal times, the newest comes first."""
+    """Return a key that sorts by activity and then by creation, latest first."""
     return (-get_last_activity_time(info).timestamp(), -info.created_at.timestamp(), info.id)
 
 

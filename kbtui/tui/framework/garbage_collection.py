@@ -28,7 +28,7 @@ FULL_THRESHOLD = 500
 IDLE_SECONDS = 1.0
 """The time in seconds without a key or mouse event after which the user counts as idle."""
 SHORT_COLLECTION_SECONDS = 0.008
-"""The longest duration in seconds of a full collection that may run between two keys."""
+"""A full collection may run between two keys if it takes at most this many seconds."""
 FREED_PER_STEP = 100
 """How many blocks or turns to free per step."""
 

@@ -59,7 +59,7 @@ class TextLine(StyledWidget):
 
 
 class WrappedParagraphs(StyledWidget):
-    """Wrapped paragraphs above the widget `covered`. Without paragraphs, the widget is hidden."""
+    """Wrapped paragraphs, shown above the widget `covered` if there are any."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"

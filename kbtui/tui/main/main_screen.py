@@ -1,4 +1,4 @@
-"""The main screen: the panes library, search results, reader and citations, and their controllers."""
+"""The main screen: its panes (library, search results, reader, citations) and their controllers."""
 
 from __future__ import annotations
 

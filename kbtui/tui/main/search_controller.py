@@ -81,7 +81,7 @@ class SearchController:
         self._is_logged = False
         """Whether the current query was logged, so that repeating it does not log it again."""
         self._unused = ""
-        """The last logged query if none of its hits was used, else ""; a longer query replaces it in the log."""
+        """The last logged query if none of its hits was used, else ""; a query that extends it replaces it in the log."""
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1

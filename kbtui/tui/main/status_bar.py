@@ -52,7 +52,7 @@ class StatusBar(StyledWidget):
         self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
         self._index_role = "dim"
         self._first_index_by = ""
-        """Who builds the first index: "engine", or "alone" for this process; "" if nobody does or it is unknown."""
+        """Who builds the first index: "engine", or "alone" for this process; "" if nobody does, or if unknown."""
         self._was_ready = False
         self._last_ready_event: EngineEvent = {}
 

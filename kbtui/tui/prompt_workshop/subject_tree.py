@@ -198,7 +198,7 @@ class SubjectTreeList(RowList):
 
     @property
     def selected_tree_node(self) -> SubjectTreeNode:
-        """The node of the selected row; while no row is selected, the node of the whole section."""
+        """The node of the selected row; while no row is selected, the node of the whole prompt section."""
         row = self.selected_row
         return row.data if row is not None else WHOLE_PROMPT_NODE
 

@@ -143,7 +143,7 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""How many tools the details name at most; the most used come first."""
+"""The maximum number of tools that the details name; the most used come first."""
 
 
 def list_conversation_facts(

@@ -68,7 +68,7 @@ class DocumentViewport:
         self.is_model_view = False
         """Whether to show what the model sees, not what the user sees (`DocumentBlock.view`)."""
         self.code_offset: int | None = None
-        """How many cells wide code is scrolled to the left; if it is None, code wraps."""
+        """The number of cells by which wide code is scrolled to the left; None wraps the code."""
         self.current_match: tuple[int, int] | None = None
         """The index of the block with the current match, and the index of the match in the block."""
         self.layout_count = 0

@@ -120,7 +120,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The cursor moved."""
 
     class FindEnded(Message):
-        """Find mode has ended: the keys that went to matches now go to turns."""
+        """Find mode has ended, so the keys for the next match now go to the next turn."""
 
     class StatusMessage(Message):
         """A message for the status line."""
