@@ -166,7 +166,7 @@ def list_conversation_facts(
     facts.append(("size", ", ".join([*sizes, f"{format_size(info.size, ' ')}B"])))
     facts.append(("stored", PRESENCE_LABELS[info.presence]))
     if extras := conversation.describe_unknown_content():
-        facts.append(("other files", ", ".join(extras)))
+        facts.append(("other content", ", ".join(extras)))
     if not brief or conversation.problems or info.problem:
         facts.append(("directory", str(info.directory)))
     if info.labels:
