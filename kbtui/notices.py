@@ -76,7 +76,7 @@ def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
 
 
 def get_keywords_only_reason(notice: Notice) -> str:
-    """Return the reason in a `keywords_only` notice; "" if another notice gives the reason."""
+    """Return why a search used only keywords, from a `keywords_only` notice; "" if it gives no reason."""
     values = notice.values
     return values.get("detail") or MODEL_CAUSES.get(values.get("cause", ""), "")
 

@@ -164,7 +164,7 @@ can have together."""
 
 
 def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
-    """Return those neighbours of the chunk at `position` that are part of its vector."""
+    """Return the neighbours whose texts are embedded together with the chunk at `position`."""
     found = []
     for step in (-1, 1):
         room = NEIGHBOUR_CHARACTERS

@@ -391,7 +391,7 @@ class KnowledgeBase:
     def _find_learn_topic_and_patterns(
         self, topic: str, patterns: list[str]
     ) -> tuple[Topic, list[str]]:
-        """Return the topic and the patterns that `learn`'s arguments mean; raises `NothingFound`."""
+        """Find the topic for the arguments of `learn`, and its patterns; raises `NothingFound`."""
         name, _, slug = topic.partition("/")
         try:
             return self.resolve_topic(topic), patterns

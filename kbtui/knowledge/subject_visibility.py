@@ -116,8 +116,8 @@ class SubjectSlugsByVisibility:
     """A topic's slugs, and which of them are visible.
 
     `visible` is sorted and has no hidden, disabled or shadowed subjects. `learned` has the pre-loaded
-    subjects in the order of their patterns, `available` the subjects that `learn` lists. `folder` is the
-    path of the directory, with links unresolved.
+    subjects, in the order of the patterns that select them. `available` has the other subjects that an
+    assistant can learn. `folder` is the path of the directory, with links unresolved.
     """
 
     def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:

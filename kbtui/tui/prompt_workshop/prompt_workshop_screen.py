@@ -157,7 +157,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message; this cancels the question whether to leave."""
+        """Show a message; it replaces the question whether to leave without writing."""
         self._is_asking_to_leave = False
         super().show_message(text, role)
 
