@@ -39,7 +39,7 @@ MODEL_CAUSES: dict[str, str] = {
     "model_off": 'the model is switched off (setting model = "off")',
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Why semantic search is unavailable, by cause. For other causes, the notice has a `detail`."""
+"""Maps a cause to the reason why semantic search is unavailable. Other causes have a `detail` instead."""
 
 
 class NoticeValues(TypedDict, total=False):
@@ -76,7 +76,7 @@ def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
 
 
 def get_keywords_only_reason(notice: Notice) -> str:
-    """Return the reason in a `keywords_only` notice; "" if another notice gives the reason."""
+    """Return why a search used only keywords, from a `keywords_only` notice; "" if it gives no reason."""
     values = notice.values
     return values.get("detail") or MODEL_CAUSES.get(values.get("cause", ""), "")
 
@@ -99,7 +99,7 @@ def format_notice(notice: Notice) -> str:
         case "meaning_only":
             return "no keyword hits; showing the closest in meaning"
         case "newest_first":
-            return "no words to search for; showing the newest first"
+            return "no words to search for; showing the newest hits first"
         case "nothing_to_look_for":
             return "nothing to search for: add a word"
         case "passages_pending":

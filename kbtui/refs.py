@@ -124,7 +124,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
         if ref.kind == "conversation":
             return remove_workspace_id_from_ref(ref, workspace)
     hint = "write jp-c17457886043, 17457886043, jp://jp-c17457886043, claude-258c7280 or codex-0199812e"
-    raise UsageError(f"{text!r} is not a conversation's id", hint=hint)
+    raise UsageError(f"{text!r} is not the id of a conversation", hint=hint)
 
 
 def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:
@@ -191,6 +191,6 @@ def split_slug_and_line_range(slug: str) -> tuple[str, tuple[int, int] | None]:
         raise UsageError(
             f"{slug[match.end(1) + 1 :]} is not a valid range of lines",
             where=slug,
-            hint="lines count from 1, as in 12-18",
+            hint="write two line numbers, such as 12-18; the first line is 1",
         )
     return match[1], (first, last)

@@ -1,4 +1,4 @@
-"""Finds secrets in text, to mask them or to warn of them.
+"""Finds secrets in text, to mask them or to warn about them.
 
 Secrets are keys in known formats and values with names such as `password`. Most keys in conversations
 are found, but not all secrets.
@@ -100,7 +100,7 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
     ),
     ("JSON web token", "eyJ", r"[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{10,2000}"),
 )
-"""A kind of key, its prefixes, and the pattern of the rest. A key cannot start inside a word."""
+"""The kind of a key, its prefixes (separated by `|`), and the pattern of the rest. A key cannot start inside a word."""
 _PREFIXES = {prefix for _, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}
 _FORMAT = re.compile(
     "|".join(
@@ -157,7 +157,7 @@ _VALUES = (
         re.compile(r"\s(?:-u|--user)[ =][\"']?[^\s:\"'/]{1,100}:(?P<value>[^\s\"'`<>\\]{8,200})"),
     ),
 )
-"""A kind of secret, a lower-case string that each of them contains, and the pattern."""
+"""A kind of secret, a lower-case string that every text with such a secret contains, and its pattern."""
 # A quote, which may be escaped in a JSON string or written as an XML entity.
 _QUOTE = r"(?:\\{0,7}[\"'`]|&(?:quot|apos|#3[49]);)?"
 # API_KEY = "…", \"clientSecret\": \"…\", password: …, <token>…, --token …, the password is …

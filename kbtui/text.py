@@ -108,7 +108,7 @@ def strip_escape_sequences_before_cutting(text: str) -> str:
 def sanitize_text_and_move_ranges(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Sanitize a text, and move `marks` (ranges of characters in it) accordingly."""
+    """Sanitize a text, and move `marks`, ranges of characters in it, to their new positions."""
     clean = sanitize(text)
     if clean == text:
         return text, marks

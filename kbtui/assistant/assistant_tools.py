@@ -119,7 +119,7 @@ KNOWLEDGE_SEARCH = ToolDefinition(
 CONVERSATION_LIST = ToolDefinition(
     "conversation_list",
     f"List conversations of this workspace, with all agents, with title, size and dates. {DATA_WARNING}",
-    "The newest activity comes first. `total` counts all conversations, not just this page. Use "
+    "Conversations with the newest activity come first. `total` counts all conversations, not just this page. Use "
     "`offset` for the next page.",
     {
         "limit": _make_integer_schema(
@@ -305,7 +305,7 @@ def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> b
 
 
 def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
-    """Mask the secrets in a hit, including those that the passage cuts off."""
+    """Mask the secrets in a hit, including secrets that are only partly in the passage."""
     from kbtui.text import strip_escape_sequences
 
     try:
@@ -406,7 +406,7 @@ class ToolCall(NamedTuple):
 def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     """Format an error for an assistant, with the argument that caused it and a hint.
 
-    A `where` that is not an argument is left out, because it is a path on this machine. A hint with
+    A `where` that is a path on this machine is left out. A hint with
     commands is marked as meant for the user.
     """
     from kbtui.conversations.conversation_repository import ConversationNotFound
@@ -417,7 +417,7 @@ def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     if isinstance(error, ConversationNotFound) and error.nearest is None:
         hint = "`conversation_list` lists the ids"
     elif hint and ("`kbtui " in hint or " -w " in hint):
-        hint = f"for the user: {hint}"
+        hint = f"tell the user: {hint}"
     return f"{text} ({hint})" if hint else text
 
 

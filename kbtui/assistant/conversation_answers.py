@@ -75,7 +75,7 @@ class ToolConversationNotFound(ToolCallRefused, NothingFound):
 class ConversationListPage:
     """A page of the list of conversations.
 
-    `total` is the number of matching conversations, `omitted` the number of those after this page.
+    `total` is the number of matching conversations; `omitted` of them come after this page.
     """
 
     total: int
@@ -205,7 +205,7 @@ def format_answer_as_xml(kind: str, answer: Mapping[str, Any]) -> str:
 
 
 def format_xml_element(tag: str, fields: Mapping[str, Any], indent: int) -> str:
-    """Format an answer or a part of one as an XML element, indented by `indent` spaces."""
+    """Format an answer or part of an answer as an XML element, indented by `indent` spaces."""
     outer, inner = " " * indent, " " * (indent + 2)
     lines = [f"{outer}<{tag}>"]
     for name, value in fields.items():

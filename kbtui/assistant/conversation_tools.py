@@ -290,7 +290,7 @@ def _make_omitted_matches_notice(
     the answer has as many matches as `limit` allows.
     """
     fact = f"{answer.omitted_match_count} more {'match' if answer.omitted_match_count == 1 else 'matches'}"
-    command_hint = "use a longer pattern, -i or -s to find fewer, --limit to show more"
+    command_hint = "use a longer pattern, --id or --scope to find fewer; raise --limit for more"
     if unfinished is None:
         hint = "use a longer pattern, ids or scopes, or a larger limit"
         return ConversationNotice(fact, hint, command_hint)
@@ -428,7 +428,7 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
 
 
 def resolve_included_event_kinds(include: Sequence[str] | None) -> frozenset[str]:
-    """Return the event kinds of the groups in `include`, or of all groups; raises `UsageError`."""
+    """Return the kinds of events that `include` selects (by default, all); raises `UsageError`."""
     groups = map_include_groups_to_event_kinds()
     names = include or tuple(groups)
     for name in names:
@@ -446,7 +446,7 @@ def select_requested_turns(
 ) -> list[Turn]:
     """Return one turn, the `last` turns, or all turns.
 
-    Raises `UsageError` if both numbers are given or one is below 1, and `NothingFound` for an
+    Raises `UsageError` if both numbers are given or either is below 1, and `NothingFound` for an
     unknown turn.
     """
     if turn is not None and last is not None:
@@ -524,10 +524,8 @@ def _make_answer_too_long_error(
     turns = "1 turn" if total == 1 else f"{total} turns"
     fitting = _count_fitting_turns(answer.turns, room)
     if fitting:
-        single = f"ask for a single turn: `turn` is a number from 1 to {total}"
-        hint = f"last={fitting} fits; or {single}"
-        single = f"print a single turn with --turn N, from 1 to {total}"
-        command_hint = f"--last {fitting} fits; or {single}"
+        hint = f"use last={fitting}, or `turn` with a number from 1 to {total}"
+        command_hint = f"use --last {fitting}, or --turn with a number from 1 to {total}"
     else:
         hint = f"the last turn alone is too long; turn={total} returns it shortened"
         command_hint = f"the last turn alone is too long; --turn {total} shows it shortened"
@@ -553,7 +551,7 @@ def _list_conversation_notices(
         yield ConversationNotice("the conversation has no turns yet")
     if extras := conversation.describe_unknown_content():
         named = " and ".join(_mask_secrets_if_requested(masked, extra) for extra in extras)
-        yield ConversationNotice(f"the conversation also has {named}")
+        yield ConversationNotice(f"the conversation contains {named}")
 
 
 def _count_fitting_turns(turns: list[dict[str, Any]], room: int) -> int:
@@ -587,13 +585,13 @@ def _make_event_json(event: ConversationEvent) -> dict[str, Any]:
 # shortening a turn
 
 _TURN_FRAME = 200
-"""How many characters of XML surround the events of a turn."""
+"""How many characters of XML a turn needs in addition to its events."""
 _MIN_TEXT_LENGTH = 200
 """The length to which texts are cut before whole events are omitted."""
 
 
 class _ShortenableText(NamedTuple):
-    """A text to shorten in place: the item `key` of an event or of a part of its arguments."""
+    """A string to shorten in place: `container[key]`, where `container` is part of an event."""
 
     container: Any
     key: Any
@@ -652,7 +650,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return the size to which longer texts must be cut so that all texts together have size `total`."""
+    """Return the maximum size of each text so that all texts together fit into `total`."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0
@@ -664,7 +662,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    """Return the first and last events that fit into `size` if texts are cut to `_MIN_TEXT_LENGTH`."""
+    """Leave out events in the middle until the others fit if cut to `_MIN_TEXT_LENGTH`."""
     sizes = []
     for event in events:
         spare = sum(max(0, text.size - _MIN_TEXT_LENGTH) for text in _find_shortenable_texts(event))

@@ -162,7 +162,7 @@ def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
         elif state == "edited":
             # JP cannot load a skill that enables tools without a definition.
             is_skill = path == SKILL_FILE
-            why = "it enables tools that are removed; delete it yourself" if is_skill else None
+            why = "this file enables removed tools; delete it yourself" if is_skill else None
             changes.append(PlannedFileChange(path, "edited", old=data, why=why))
     return changes
 
@@ -189,10 +189,10 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
 
 
 def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
-    """Return `body` as file content, preceded by a mark with a checksum.
+    """Return `body` as file content, preceded by a comment with a checksum.
 
-    The mark shows later whether the user has edited the file. `folders` are the directories that
-    are created for the file; a comment lists them.
+    The checksum shows later whether the user has edited the file. `folders` are the directories that
+    are created for the file; another comment lists them.
     """
     folders = sorted(folders)
     if folders:
@@ -204,7 +204,7 @@ def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
 
 
 def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFileChange:
-    """Return the change that gives a file the content `body`, with its mark."""
+    """Return the change that gives a file the content `body`, with a checksum."""
     _check_inside_workspace(workspace, path)
     state, old = _read_file_and_ownership(workspace, path)
     if state == "absent":
@@ -287,9 +287,9 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
 
 
 def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Return the other files that define tools with these names, by tool name.
+    """Map the names to files that define tools with these names but were not written by kbtui.
 
-    JP would merge their definitions with those of kbtui.
+    JP would merge their definitions with kbtui's own.
     """
     found: dict[str, str] = {}
     tool_files = sorted((workspace.jp_directory / "mcp/tools").rglob("*.toml"))

@@ -38,7 +38,7 @@ def format_conversation_markdown(
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
     The text of messages is unchanged. Tool calls and results are in code fences that their content
-    cannot close. Each turn ends with a list of its citations, the document with a list of all.
+    cannot close. Each turn ends with a list of its citations, the document with a list of all citations.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
@@ -207,7 +207,7 @@ def format_citations_markdown(
 ) -> str:
     """Return Markdown that lists what `ref` uses, and what uses it.
 
-    What `ref` uses has the same numbers as in the citations pane.
+    The targets that `ref` uses are numbered as in the citations pane.
     """
     parts = []
     if uses:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CitationTargetLookup:
-    """Finds the topics and subjects that tool calls cite, and caches them for the next conversations.
+    """Finds the topics and subjects that tool calls cite; caches them between conversations.
 
     `titles` maps the ids of existing conversations to their titles. `make_subject_id(topic, slug)`
     returns the entry id that search results contain. `directories` are the workspace and, if it is in a
@@ -128,7 +128,7 @@ _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
 """Before how many characters a result begins that an agent stored as the server sent it."""
 QUOTE_CHARACTERS = 600
-"""The maximum number of characters of a passage that a citation quotes."""
+"""The maximum length of a citation's quote, in characters."""
 
 SEARCH_RESULT_HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE

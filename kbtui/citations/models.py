@@ -18,7 +18,7 @@ class Citation(NamedTuple):
     conversation. `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if
     `kind` is "file"; `title` is the title of the target, if known. `gone` means that the target
     no longer exists. `quote` is the beginning of the passage that a search returned. With the
-    quote, the passage is found even if its subject was split differently. The index has no quotes.
+    quote, the passage is found even if its subject is now split differently. The index has no quotes.
     """
 
     conversation: str

@@ -51,7 +51,7 @@ def run_completion_command(args: Namespace) -> int:
 
 
 def print_shell_completions(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
-    """Print completions; `find_parser` returns a parser and how many leading words it must skip."""
+    """Print completions; `find_parser` returns a parser and how many leading words to skip."""
     from argcomplete.finders import ExclusiveCompletionFinder
     from argcomplete.lexers import split_line
 
@@ -134,7 +134,7 @@ def list_slug_completions(path: str | None, topic_name: str, current: str) -> Pa
 
 
 def list_subject_glob_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List each topic as `TOPIC/`, or after `TOPIC/` the topic's slugs."""
+    """List the topics as `TOPIC/`; after the user has typed `TOPIC/`, list its slugs."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
     if not sign:

@@ -46,30 +46,30 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     metavar = "ls|grep|read|info|export"
     commands = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
-    text = "list at most N conversations (20)"
+    text = "list at most N conversations (default: 20)"
     ls.add_argument("--limit", type=int, default=20, metavar="N", help=text)
-    text = "skip the first N conversations (0)"
+    text = "skip the first N conversations (default: 0)"
     ls.add_argument("--offset", type=int, default=0, metavar="N", help=text)
     times = ["created", "activity", "updated"]
     ls.add_argument(
-        "--sort", choices=times, default="activity", help="the time to sort by (activity)"
+        "--sort", choices=times, default="activity", help="sort by this time (default: activity)"
     )
     ls.add_argument("--ascending", action="store_true", help="list the oldest first")
     ls.add_argument("--title", metavar="TEXT", help="only titles that contain TEXT")
     grep = commands.add_parser("grep", aliases=["g"], help="search conversations line by line")
-    grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="literal text within a line")
+    grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="the text to find in a line")
     grep.add_argument("--case-sensitive", action="store_true", help="match case")
     _add_repeatable_option(
         grep, "-i", "--id", dest="ids", metavar="ID", what="only this conversation"
     )
-    text = "chat, tool, title, user, assistant, …"
+    text = "where to search: chat, tool, title, user, assistant, …"
     _add_repeatable_option(grep, "-s", "--scope", dest="scopes", metavar="SCOPE", what=text)
-    text = "lines of context (1 on a terminal, else 0)"
+    text = "print N lines of context (default: 1 on a terminal, otherwise 0)"
     grep.add_argument("-C", "--context", type=int, metavar="N", help=text)
-    text = "print at most N matches (50)"
+    text = "print at most N matches (default: 50)"
     grep.add_argument("--limit", type=int, default=50, metavar="N", help=text)
     read = commands.add_parser("read", aliases=["print"], help="print a conversation")
-    text = "at most N characters of XML: a single turn is shortened, several turns fail"
+    text = "limit XML to N characters: a single turn is shortened, several turns are refused"
     read.add_argument("--max-chars", type=int, metavar="N", help=text)
     info = commands.add_parser("info", help="show what a conversation contains and used")
     text = "write a conversation as Markdown, with its citations"
@@ -89,13 +89,14 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
         text = "use archived conversations instead of live ones"
         command.add_argument("--archived", action="store_true", help=text)
     for command in (read, export):
-        command.add_argument("id", metavar="ID", help="jp-c17457886043, its digits, or jp-c…:TURN")
+        text = "a conversation or turn: jp-c17457886043, 17457886043 or jp-c…:TURN"
+        command.add_argument("id", metavar="ID", help=text)
         command.add_argument("--turn", type=int, metavar="N", help="only this turn")
         command.add_argument("--last", type=int, metavar="N", help="only the last N turns")
-        text = ", ".join(map_include_groups_to_event_kinds())
+        text = f"only these kinds of events: {', '.join(map_include_groups_to_event_kinds())}"
         _add_repeatable_option(command, "--include", metavar="KIND", what=text)
     for command in (ls, grep, read):
-        formats, text = ["text", "xml", "json"], "the output format (text)"
+        formats, text = ["text", "xml", "json"], "the output format (default: text)"
         command.add_argument("--format", choices=formats, default="text", help=text)
         text = "the same as --format json"
         command.add_argument("--json", dest="format", action="store_const", const="json", help=text)
@@ -299,8 +300,8 @@ def _print_conversation_answer(
 ) -> None:
     """Print an answer in the given format; show text on a terminal in a pager.
 
-    JSON and XML contain the notices; with text, they go to standard error. XML names arguments
-    instead of options, because assistants get the same XML.
+    JSON and XML contain the notices; with text, they go to standard error. Notices in XML name
+    arguments, not options, because assistants get the same XML.
     """
     hint = format_notices(answer.notices, for_command=True)
     if form == "json":

@@ -158,9 +158,9 @@ _PACKAGES = ("textual", "tantivy", "lancedb", "onnxruntime", "sentence-transform
 
 def declare_log_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    text = f"print the last N lines of each log ({_LOG_LINES})"
+    text = f"print the last N lines of each log (default: {_LOG_LINES})"
     add("--lines", type=int, default=_LOG_LINES, metavar="N", help=text)
-    add("--whole", action="store_true", help="keep private text (do not publish it)")
+    add("--whole", action="store_true", help="include private text; do not publish the output")
     add("-o", "--output", metavar="FILE", help="write to FILE (default: standard output)")
 
 
@@ -245,7 +245,7 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""A traceback line about a file of Python, of a package or of kbtui, whose path is not private."""
+"""A traceback line with a path that is not private: a file of Python, a package or kbtui."""
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )
@@ -254,8 +254,8 @@ _QUOTATION_MARK = re.compile(
 )
 """A quotation mark, but not an apostrophe between letters.
 
-Everything after it in a record is left out: where the quoted text ends is unclear, because it may
-contain quotation marks.
+Everything after it in a record is left out: the quoted text may itself contain
+quotation marks, so its end is unclear.
 """
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")
@@ -266,7 +266,7 @@ _OMISSION = "…"
 
 
 class LogRedactor:
-    """Removes private text from the logs of a workspace, but keeps where in the code errors occurred."""
+    """Removes private text from logs, but keeps the places in the code where errors occurred."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
@@ -323,7 +323,7 @@ class LogRedactor:
 
 
 def _redact_path(match: re.Match[str]) -> str:
-    """Return the base directory and the extension of a matched path, with the names left out."""
+    """Reduce a matched path to its base directory and its extension."""
     ending = Path(match[0]).suffix
     return f"{match[1] or ''}/…{ending if re.fullmatch(r'[.][a-z0-9]{1,6}', ending) else ''}"
 
@@ -331,7 +331,7 @@ def _redact_path(match: re.Match[str]) -> str:
 def declare_config_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("key", nargs="?", metavar="KEY", help="print only the value of this key")
-    add("--example", action="store_true", help="print a commented file with every key")
+    add("--example", action="store_true", help="print an example file that explains every key")
     add("--json", action="store_true", help="print one JSON document")
 
 

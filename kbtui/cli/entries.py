@@ -52,12 +52,12 @@ _RIGHT_ALIGNED = {0, 3, 4}
 
 def declare_entries_command_arguments(parser: CommandParser) -> None:
     add = parser.add_argument
-    add("query", nargs="*", metavar="QUERY", help="words in title or text, and filters")
+    add("query", nargs="*", metavar="QUERY", help="words to find in titles and texts, and filters")
     add_filter_options(parser, "entries")
     add("--hidden", action="store_true", help="include hidden subjects")
     add("--archived", action="store_true", help="include archived conversations")
-    add("--limit", type=int, default=50, metavar="N", help="entries per page, 1 to 500 (50)")
-    add("--cursor", metavar="C", help="list the next page; repeat the filters of the first")
+    add("--limit", type=int, default=50, metavar="N", help="page size, 1 to 500 (default: 50)")
+    add("--cursor", metavar="C", help="list the next page, given its cursor; repeat all filters")
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -164,10 +164,10 @@ PREVIEW_CHARACTERS = 200
 def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
     new = actions.add_parser("new", help="create a subject file and edit it")
-    text = "the subject's topic; not needed if there is only one"
+    text = "the subject's topic; optional if there is only one topic"
     new.add_argument("--topic", metavar="ID", help=text)
     new.add_argument("--title", metavar="TEXT", help="the title")
-    new.add_argument("--type", default="note", metavar="T", help="such as rule or decision (note)")
+    new.add_argument("--type", default="note", metavar="T", help="the type (default: note)")
     new.add_argument("--tags", default="", metavar="T,…", help="the tags")
     new.add_argument("--slug", metavar="S", help="the slug (default: made from the title)")
     text = "the text, or - to read it from standard input; no editor opens"
@@ -175,7 +175,7 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     edit = actions.add_parser(
         "edit", help="open a subject in $EDITOR; the subject keeps its id and citations"
     )
-    remove = actions.add_parser("rm", help="move a subject to the trash, after asking")
+    remove = actions.add_parser("rm", help="ask for confirmation and move a subject to the trash")
     remove.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     text = "delete the file if there is no trash"
     remove.add_argument("--permanently", action="store_true", help=text)
@@ -183,7 +183,7 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     text = f"print whole passages, not just {PREVIEW_CHARACTERS} characters of each"
     show.add_argument("--full", action="store_true", help=text)
     for command in (edit, remove, show):
-        text = "topic/slug, jp-c…" if command is show else "topic/slug"
+        text = "topic/slug or jp-c…" if command is show else "topic/slug"
         command.add_argument("ref", metavar="REF", help=text)
     for command in (new, show):
         command.add_argument("--json", action="store_true", help="print one JSON document")
@@ -373,7 +373,7 @@ def _format_entry_details(facts: dict[str, Any], cites: list[Citation]) -> str:
     if facts["tags"]:
         lines.append("tags " + ", ".join(map(one_line, facts["tags"])))
     if facts["source"] or facts["source_url"]:
-        lines.append(f"from {facts['source'] or 'a source'}  {facts['source_url'] or ''}".rstrip())
+        lines.append(f"source {facts['source'] or '-'}  {facts['source_url'] or ''}".rstrip())
     lines.append(f"\ncited in the last 30 days: {facts['cites_30d']}")
     lines += [f"  {format_citing_turn(cite)}" for cite in cites]
     lines.append(f"\n{facts['chunks']} passage{'s' * (facts['chunks'] != 1)}")

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def declare_insights_command_arguments(parser: ArgumentParser) -> None:
     add, text = parser.add_argument, "show the insights, or erase the query log"
     add("action", choices=["show", "erase"], nargs="?", default="show", help=text)
-    add("--days", type=int, default=30, metavar="N", help="days to look back, 1 to 3660 (30)")
-    add("--limit", type=int, default=10, metavar="N", help="rows per list, 1 to 1000 (10)")
-    text = "days without a change after which an entry is stale (180)"
+    add("--days", type=int, default=30, metavar="N", help="days to look back (default: 30)")
+    add("--limit", type=int, default=10, metavar="N", help="rows per list (default: 10)")
+    text = "days without a change after which an entry is stale (default: 180)"
     add("--stale-days", type=int, default=180, metavar="N", help=text)
     add("--hidden", action="store_true", help="include hidden subjects")
     add("--yes", action="store_true", help="do not ask for confirmation")
@@ -75,7 +75,7 @@ def run_insights_command(args: Namespace) -> int:
     facts = {**found.as_json(), "logging": is_logging}
     print_text_or_json(format_insights_report(found), facts, args.json)
     if not (is_logging or args.json):
-        print_to_stderr("searches are not logged (query_log = false)")
+        print_to_stderr("searches are not logged (setting query_log = false)")
     return 0
 
 

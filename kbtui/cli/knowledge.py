@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def declare_topics_command_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="only this topic, by id or title")
+    parser.add_argument("topic", nargs="?", metavar="TOPIC", help="list only this topic")
     parser.add_argument("--hidden", action="store_true", help="include hidden subjects")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     _add_knowledge_options(parser)
@@ -187,7 +187,7 @@ def _add_knowledge_options(parser: ArgumentParser) -> None:
         (
             ("--cfg",),
             "NAME|KEY=VALUE",
-            "apply a named configuration, or set kb.topic.ID.KEY=VALUE; += adds (repeatable)",
+            "load a named configuration, or set kb.topic.ID.KEY=VALUE, or append with += (repeatable)",
         ),
     ):
         parser.add_argument(*names, action="append", default=[], metavar=metavar, help=text)
@@ -210,5 +210,5 @@ def _load_knowledge_with_options(args: Namespace) -> KnowledgeBase:
             from kbtui.knowledge.knowledge_lint import explain_pattern_without_match
 
             why = explain_pattern_without_match(resolved, pattern)
-            print_to_stderr(f"-k {value}: nothing matches" + (f" ({why})" if why else ""))
+            print_to_stderr(f"-k {value} matches no subject" + (f" ({why})" if why else ""))
     return knowledge

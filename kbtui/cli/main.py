@@ -32,13 +32,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "search": ("search", "search subjects and conversations"),
     "index": ("engine", "bring the index up to date"),
     "topics": ("knowledge", "list topics and their subjects"),
-    "learn": ("knowledge", "print exactly what `learn` returns"),
+    "learn": ("knowledge", "print exactly what the tool `learn` returns"),
     "prompt": ("knowledge", "print the <knowledge> section of the system prompt"),
     "conversation": ("conversation", "list, grep, read and export conversations"),
     "show": ("reference_commands", "print what a reference points to"),
     "open": ("reference_commands", "open a reference in the TUI"),
-    "cites": ("reference_commands", "show what a reference uses, and what uses it"),
-    "entries": ("entries", "list entries: type, status, size, citations"),
+    "cites": ("reference_commands", "list the citations from and to a reference"),
+    "entries": ("entries", "list entries with type, status, size and citations"),
     "entry": ("entries", "create, edit or remove a subject; inspect an entry"),
     "insights": ("insights", "show top queries, gaps, citations and activity"),
     "source": ("source", "fetch pages, files and MCP resources into topics"),
@@ -61,7 +61,7 @@ ALIASES = {"c": "conversation"}
 def main(argv: "Sequence[str] | None" = None) -> int:
     """Run a command and return its exit code."""
     if sys.platform == "win32":
-        print("kbtui: Windows is not supported yet; Linux and macOS are", file=sys.stderr)
+        print("kbtui: Windows is not supported yet; use Linux or macOS", file=sys.stderr)
         return 3
     if argv is None:
         sys.excepthook = _print_crash_traceback
@@ -221,7 +221,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
-    """Return the parser for a command line, and how many leading words it must skip."""
+    """Return the parser for a command line, and how many leading words completion skips."""
     from kbtui.cli.parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)
@@ -253,7 +253,7 @@ def _format_command_overview() -> str:
     lines += [
         "",
         "`kbtui COMMAND --help` explains a command. Exit codes: 0 done, 1 nothing found,",
-        "2 usage or configuration, 3 workspace or index, 130 interrupted.",
+        "2 wrong usage or configuration, 3 unusable workspace or index, 130 interrupted.",
     ]
     return "\n".join(lines) + "\n"
 

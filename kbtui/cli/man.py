@@ -25,7 +25,7 @@ VARIABLES = {
     "XDG_CACHE_HOME, XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_STATE_HOME, XDG_RUNTIME_DIR": "base directories; `kbtui paths` prints the directories in use",
     "JP_USER_DATA_DIR, JP_GLOBAL_CONFIG_DIR": "JP's own directories",
     "NO_COLOR": "no colours",
-    "PAGER": "the program that shows long text on a terminal: less if it is unset, none if it is empty",
+    "PAGER": "the program that shows long text on a terminal: less by default, none if the variable is empty",
     "VISUAL, EDITOR": "the editor for subjects",
 }
 
@@ -125,7 +125,7 @@ def _format_argument_placeholder(action: Action) -> str:
 def _format_man_settings() -> Iterator[str]:
     yield from _format_man_paragraphs(
         "`kbtui config` shows each key with its value, and the path of the file, usually "
-        "~/.config/kbtui/config.toml. `kbtui config --example` prints a file to begin with."
+        "~/.config/kbtui/config.toml. `kbtui config --example` prints an example file."
     )
     for key in SETTING_KEYS:
         variable = f"; the environment variable {key.variable} overrides it" if key.variable else ""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def declare_show_command_arguments(parser: ArgumentParser) -> None:
-    text = "topic/slug, topic/slug:12-18, jp-c…:3, chunk:ID"
+    text = "topic/slug, topic/slug:12-18, jp-c…:3 or chunk:ID"
     parser.add_argument("ref", metavar="REF", help=text)
 
 
@@ -64,7 +64,7 @@ def run_cites_command(args: Namespace) -> int:
     if library.index_notices_text:
         print_to_stderr(library.index_notices_text)
     if found.gone:
-        print_to_stderr(f"it no longer exists: {found.gone}")
+        print_to_stderr(f"{found.ref} no longer exists: {found.gone}")
     lines = [_format_citation(number, cite) for number, cite in enumerate(found.uses, 1)]
     lines += [f"used by {format_citing_turn(cite)}\n" for cite in found.used_by]
     facts = citations_to_dict(found.ref, found.uses, found.used_by)

@@ -33,12 +33,12 @@ def declare_search_command_arguments(parser: CommandParser) -> None:
     )
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="what to look for")
-    add("--mode", choices=["hybrid", "lexical", "semantic"], help="which rankings to use (hybrid)")
+    add("--mode", choices=["hybrid", "lexical", "semantic"], help="search mode (default: hybrid)")
     add_filter_options(parser, "search")
     add("--archived", action="store_true", help="include archived conversations")
     add("--hidden", action="store_true", help="include hidden subjects")
-    add("--limit", type=int, metavar="N", help="number of hits, 1 to 100 (20)")
-    add("--wait", type=float, metavar="S", help="seconds to wait for the model (10)")
+    add("--limit", type=int, metavar="N", help="number of hits, 1 to 100 (default: 20)")
+    add("--wait", type=float, metavar="S", help="seconds to wait for the model (default: 10)")
     add("--explain", action="store_true", help="explain the rank of each hit")
     add("--why", metavar="REF", help="explain why a subject or a turn is not a hit")
     add("--like", metavar="REF", help="find passages that are similar to a subject or a turn")
@@ -179,7 +179,7 @@ def _raise_first_query_mistake(answer: dict[str, Any]) -> None:
     for start, end, message, hint in answer["details"]["mistakes"][:1]:
         where = None
         if start >= 0:
-            where = f"{answer['query'][start:end]!r}, from character {start + 1}"
+            where = f"{answer['query'][start:end]!r} at character {start + 1}"
         raise UsageError(message, where=where, hint=hint)
 
 

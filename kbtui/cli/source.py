@@ -52,13 +52,13 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
     add = actions.add_parser("add", help="declare a source and approve it")
     kinds = [*_KINDS_BY_SHORT_NAME, *_KINDS_BY_SHORT_NAME.values(), "mcp"]
     add.add_argument("kind", choices=kinds, metavar="KIND", help="url_crawl, file_upload or mcp")
-    text = "the URL, the file or directory, or the command"
+    text = "what to fetch: a URL, a file or directory, or an MCP server's command"
     add.add_argument("what", nargs="?", metavar="WHAT", help=text)
     text = "the name of the source and its directory (default: made from WHAT)"
     add.add_argument("--name", metavar="N", help=text)
     edit = actions.add_parser("edit", help="change a source and approve the change")
     edit.add_argument("name", metavar="NAME", help="a source's name")
-    edit.add_argument("--what", metavar="WHAT", help="the new URL, file or command")
+    edit.add_argument("--what", metavar="WHAT", help="the new URL, file, directory or command")
     edit.add_argument("--no-cron", action="store_true", help="run the source only on request")
     for command in (add, edit):
         _add_source_options(command, needs_topic=command is add)
@@ -81,17 +81,18 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
 
 def _add_source_options(parser: ArgumentParser, *, needs_topic: bool) -> None:
     add = parser.add_argument
-    add("--topic", metavar="ID", required=needs_topic, help="the topic that gets the documents")
-    add("--depth", type=int, metavar="N", help="how many links to follow from the first page (1)")
+    add("--topic", metavar="ID", required=needs_topic, help="the topic for the documents")
+    text = "fetch pages up to N links away from the first page (default: 1)"
+    add("--depth", type=int, metavar="N", help=text)
     text = "fetch only URLs below this one (repeatable)"
     add("--prefix", dest="prefixes", action="append", metavar="P", help=text)
     add("--pattern", metavar="P", help="fetch only resources whose URI matches this glob")
     add("--server", metavar="CMD", help="the MCP server's command")
-    text = "fetch from this host even in a private network (repeatable)"
+    text = "fetch from this host even if it is in a private network (repeatable)"
     add("--allow-host", dest="allow_hosts", action="append", metavar="H", help=text)
     text = "pass this environment variable to the MCP server (repeatable)"
     add("--env", action="append", metavar="VAR", help=text)
-    text = "when the engine runs it, as a cron expression: '0 4 * * 1' is Mondays at 4:00"
+    text = "run at these times, given as a cron expression: '0 4 * * 1' means Mondays at 4:00"
     add("--cron", metavar="EXPR", help=text)
 
 
@@ -133,7 +134,7 @@ def _add_source(workspace: Workspace, userdata: UserData, args: Namespace) -> in
     facts = _serialize_source(workspace, userdata, source, None)
     print_text_or_json(f"{name}\n", facts, args.json)
     if not args.json:
-        print_to_stderr(f"`kbtui source run {name}` fetches it")
+        print_to_stderr(f"`kbtui source run {name}` fetches its documents")
         _print_cron_explanation(source)
     return 0
 
@@ -195,7 +196,7 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     names = [args.name] if args.name else []
     for source in found.sources.values() if args.all else ():
         if find_source_approval_time(workspace, userdata, source) is None:
-            print_to_stderr(f"{source.name}: not approved, skipped")
+            print_to_stderr(f"{source.name}: skipped, because it is not approved")
         else:
             names.append(source.name)
     progress = ProgressLine()

@@ -109,8 +109,8 @@ _ACTION_LABELS = {
     "update": "update",
     "remove": "remove",
     "keep": "up to date",
-    "edited": "edited, left as it is",
-    "taken": "not installed: kbtui did not write this file",
+    "edited": "edited by you and left alone",
+    "taken": "not installed: the file exists, and kbtui did not write it",
 }
 
 
@@ -224,7 +224,7 @@ def run_tool_command(args: Namespace) -> int:
 
 
 def declare_mcp_command_arguments(parser: ArgumentParser) -> None:
-    text = "the id of the calling conversation, which is not searched"
+    text = "the id of the conversation that calls the tools, which is left out of searches"
     parser.add_argument("--current", metavar="ID", help=text)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def declare_tui_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--fresh", action="store_true", help="do not restore the last session")
-    add("--plain", action="store_true", help="for screen readers: one pane, no frames")
+    add("--plain", action="store_true", help="show one pane without frames, for screen readers")
 
 
 def run_tui_command(args: Namespace) -> int:
@@ -123,13 +123,13 @@ def find_demo_workspace() -> Path:
 
 
 def declare_serve_command_arguments(parser: ArgumentParser) -> None:
-    add, text = parser.add_argument, "the port (8000); 0 uses any free port"
+    add, text = parser.add_argument, "the port (default: 8000); 0 uses any free port"
     add("--port", type=int, default=8000, metavar="N", help=text)
-    text = "the address to listen on (127.0.0.1)"
+    text = "the address to listen on (default: 127.0.0.1)"
     add("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
     text = "allow an address that other machines can reach"
     add("--allow-network", action="store_true", help=text)
-    add("--font-size", type=int, default=16, metavar="N", help="font size in pixels, 6 to 72 (16)")
+    add("--font-size", type=int, default=16, metavar="N", help="font size in pixels (default: 16)")
 
 
 def run_serve_command(args: Namespace) -> int:

@@ -37,7 +37,7 @@ class LiteralGrepPattern:
             raise UsageError(
                 "the pattern has a line break",
                 where="pattern",
-                hint="conversations are searched line by line; search for one line",
+                hint="conversations are searched line by line; remove the line break",
             )
         self.pattern = pattern
         self.ignore_case = ignore_case
@@ -247,7 +247,7 @@ def _mask_event_text(event: ConversationEvent, text: str) -> str:
 def _add_context_lines(
     text: str, spans: Sequence[tuple[int, int, int]], context: int
 ) -> Iterator[tuple[str | None, int | None]]:
-    """Yield each line with the offset of its match (None for context), and two Nones between blocks."""
+    """Yield `(line, match offset)`, `(line, None)` for context, and `(None, None)` between blocks."""
     lines = text.removesuffix("\n").split("\n")
     matches = {}
     number = offset = 0

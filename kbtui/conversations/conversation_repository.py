@@ -108,10 +108,10 @@ def list_conversations(
 ) -> list[ConversationInfo]:
     """Return the conversations of a workspace, newest activity first.
 
-    `archived` selects the archived or the live ones; None means both. Conversations that cannot be
-    read are included, with their `problem`. With `counts`, each file of events is parsed for
+    `archived` selects archived (True), live (False) or all conversations (None). Unreadable ones are
+    included, with their `problem`. With `counts`, each file of events is parsed for
     `events_count` and `last_event_at`; without it, `last_activated_at` determines the order. `known`
-    has the results of an earlier call by id; those whose files have not changed are reused.
+    maps ids to results of an earlier call; results whose files have not changed are reused.
     """
     infos = []
     for stored in _iterate_stored_conversations(workspace):

@@ -36,17 +36,17 @@ class ConversationEventKind:
         self.include = include
         """The kind's group in the argument `include`; None if only a request for all groups returns the kind."""
         self.label = label
-        """The heading of such events."""
+        """The heading of the kind's events."""
         self.scope_group = scope_group
         """The group of scopes that includes the kind in grep (`--scope`); None if there is none."""
         self.role_group = role_group
         """The group of roles that includes the kind in searches (`role:`); None if there is none."""
         self.is_indexed = is_indexed
-        """Whether searches find such events."""
+        """Whether searches find the kind's events."""
         self.is_embedded = is_embedded
-        """Whether the texts of such events get vectors by default."""
+        """Whether the kind's events get vectors by default."""
         self.is_response = is_response
-        """Whether such an event responds to an earlier event with the same id."""
+        """Whether an event of the kind responds to an earlier event with the same id."""
         self.colour = colour
         """The colour of the heading in the output of commands."""
 
@@ -96,7 +96,7 @@ def list_grep_scopes() -> tuple[str, ...]:
 
 
 def map_groups_to_grep_scopes() -> dict[str, tuple[str, ...]]:
-    """Return the scopes of each group, such as `chat`."""
+    """Map each group, such as `chat`, to its scopes in grep."""
     return _collect_group_values((kind.scope_group, kind.role) for kind in EVENT_KINDS.values())
 
 
@@ -106,14 +106,14 @@ def list_search_roles() -> tuple[str, ...]:
 
 
 def map_groups_to_search_roles() -> dict[str, tuple[str, ...]]:
-    """Return the groups that `role:` accepts, each with its roles."""
+    """Map each group that `role:` accepts to its roles."""
     return _collect_group_values(
         (kind.role_group, kind.role) for kind in EVENT_KINDS.values() if kind.is_indexed
     )
 
 
 def map_include_groups_to_event_kinds() -> dict[str, tuple[str, ...]]:
-    """Return the kinds of events in each group that the tool argument `include` accepts."""
+    """Map each group that the tool argument `include` accepts to its kinds of events."""
     return _collect_group_values((kind.include, kind.name) for kind in EVENT_KINDS.values())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 Presence = Literal["projected", "user_local", "external"]
-"""Where JP keeps a conversation: in both of its roots, in the user-local one, or in the workspace."""
+"""Where JP keeps a conversation: in both of its roots, only in the user-local root, or only in the workspace."""
 MAX_NAMED_PROBLEMS = 10
 """The maximum number of problems that `Conversation.describe_problems` names; it counts the others."""
 MAX_NAMED_KINDS = 5
@@ -221,7 +221,7 @@ class Conversation:
         return "; ".join(named) or None
 
     def describe_unknown_content(self) -> list[str]:
-        """Return a phrase that counts the unknown events and one that counts the resources, if any."""
+        """Return up to two phrases: one counts the unknown events, the other the resources."""
         extras = []
         if unknown := self.unknown_events:
             kinds = Counter(event.name for event in unknown)

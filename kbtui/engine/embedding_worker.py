@@ -202,10 +202,10 @@ class EngineEmbeddingModel:
         assert self._model is not None
         with contextlib.suppress(EmbeddingModelUnavailable):
             self._embedder = OnnxEmbedder(self._model)
-            self._log("the model's export is finished; the engine uses it from now on")
+            self._log("the model was exported to ONNX; the engine now uses the export")
 
     def get_passage_encoder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
-        """Return the encoder for `missing` passages; if there are many, it uses all cores.
+        """Return the encoder for `missing` passages; for `MANY_CHUNKS` or more, an ONNX encoder uses all cores.
 
         Call this in the thread with low priority.
         """
@@ -357,7 +357,7 @@ class EmbeddingWorker:
         `vector_store.make_vector_filter_sql`. `worded` has the numbers of the chunks that the keyword
         leg found, best first. The query's vector is moved towards the first of their vectors.
 
-        Returns a dictionary with `ranked` (pairs of chunk number and cosine similarity), `total`
+        Returns a dictionary with `ranked` (pairs `(chunk number, cosine similarity)`), `total`
         (the number of chunks that the query can find), `left` (how many of these have no vector)
         and `pending` (the chunks in `worded` that have no vector). If ranking fails, the dictionary
         has only `cause`.
@@ -445,7 +445,7 @@ class EmbeddingWorker:
         self._on_change()
 
     def _is_model_unneeded(self) -> bool:
-        """Return whether nothing needs the model now, neither a query nor a chunk; update `is_asleep`."""
+        """Return true if neither a query nor a chunk needs the model now; update `is_asleep`."""
         from kbtui.index.entries_without_vectors import is_index_fully_embedded
 
         if self._model.is_model_loaded or self._is_wanted.is_set():

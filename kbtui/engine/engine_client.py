@@ -59,7 +59,7 @@ class EngineClient:
             self._socket.connect(socket_path.encode("utf-8", "surrogateescape"))
             if not is_peer_same_user(self._socket):
                 raise EngineOwnedByOtherUser(
-                    "a process of another user listens on the engine's socket",
+                    "a process of another user is listening on the engine's socket",
                     where=socket_path,
                     hint="remove the socket, or set XDG_RUNTIME_DIR to a directory that only you can write",
                 )

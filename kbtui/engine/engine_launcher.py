@@ -210,7 +210,7 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 
 def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
-    """Connect through the socket that the lock file names or, failing that, the usual path.
+    """Connect through the socket that the lock file names or, failing that, through the usual socket.
 
     Returns None if no engine of this workspace listens on either socket.
     """

@@ -103,7 +103,7 @@ class ClientConnection:
             self._writer.write(frame)
 
     async def wait_until_frames_are_sent(self) -> None:
-        """Wait until few frames are unsent; raises `TimeoutError` after 30 seconds."""
+        """Wait while the send buffer is full; raises `TimeoutError` after 30 seconds."""
         await asyncio.wait_for(self._writer.drain(), 30.0)
 
     def close(self) -> None:

@@ -44,7 +44,7 @@ _WANTED_EVENTS = (
     | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORIES
 )  # fmt: skip
 _IGNORED_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG}
-"""Errors that mean that a directory cannot be watched: it no longer exists or cannot be read."""
+"""Errors of directories that cannot be watched because they no longer exist or cannot be read."""
 _READ_BYTES = 1 << 16
 
 
@@ -165,7 +165,7 @@ ROOT_CHECK_SHARE = 50
 """The minimum pause after a check of the roots, as a multiple of the check's own duration."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
-"""How long events must cease before changes are reported, and the maximum delay of the report."""
+"""How long to wait for more events before reporting changes, and the maximum delay of a report."""
 POLL_MILLISECONDS = 1000
 """The interval at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DAMAGE_CHECK_DELAY = 1.0
 """How many seconds after its first refresh an index is checked for damage."""
 DAMAGE_CHECK_INTERVAL = 600.0
-"""A refresh is followed by a damage check if the last one was at least this many seconds ago."""
+"""A refresh is followed by a damage check if the last check was at least this many seconds ago."""
 DAMAGE_CHECK_VALIDITY = 60.0
 """After a damage check, suspected damage is ignored for this many seconds."""
 COMPACT_AT_ONCE_MAX = 2000
@@ -39,7 +39,7 @@ COMPACT_AT_ONCE_MAX = 2000
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
 """The time in seconds to compact one passage, and the share of a core that compacting may use.
 
-A larger index is compacted after a pause that is long enough to stay below this share.
+An index of more passages than `COMPACT_AT_ONCE_MAX` is compacted after a pause that keeps to this share.
 """
 CLOSE_INDEX_SECONDS = 5.0
 """How many seconds after a change the index is closed.
@@ -185,7 +185,7 @@ class IndexWorker:
                 done.set()
 
     def _wait_for_request_or_due_compacting(self) -> None:
-        """Wait for a request or until compacting is due; close the index after a while."""
+        """Wait for a request or until compacting is due; close the index if it is idle."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
         due = self._compact_at

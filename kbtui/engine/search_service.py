@@ -117,10 +117,10 @@ class SearchService:
         """Answer a client's search request.
 
         `request` has the fields `question`, `wait`, `origin`, `caller` and `uses_model`. `state` says
-        whether the index is up to date. Returns a dictionary with one of three sets of keys:
-        `answer` and `suspect`; `suspect` is true if nothing was found and the index was not recently
-        checked for damage (such a search is not logged);
-        `failed`: an error that the client must raise (class, message, location and hint);
+        whether the index is up to date. The returned dictionary has one of three sets of keys.
+        `answer` and `suspect`: `suspect` is true if nothing was found and the index was not recently
+        checked for damage; the search is then not logged.
+        `failed`: an error that the client must raise (class, message, location and hint).
         `declined` and `detail`: a code and a text that say what is missing or damaged.
 
         Raises `ValueError` for an invalid request.

@@ -459,7 +459,7 @@ class CatalogDatabase:
         return Counter(wanted[text] for text in found if text in wanted)
 
     def get_chunks_by_number(self, numbers: Collection[int]) -> dict[int, tuple[Chunk, str]]:
-        """Return each chunk and the id of its entry, by chunk number; unknown numbers are left out."""
+        """Map chunk numbers to `(chunk, entry id)`; unknown numbers are left out."""
         query = f"SELECT * FROM chunks WHERE number IN ({_make_sql_placeholders(numbers)})"
         rows = self._db.execute(query, list(numbers))
         return {row[0]: (parse_catalog_chunk_row(row), row[2]) for row in rows}
@@ -483,14 +483,14 @@ class CatalogDatabase:
         }
 
     def has_no_entries(self, *, hidden: bool) -> bool:
-        """Whether there are no entries; hidden entries count only if `hidden` is true."""
+        """Whether the catalog is empty; hidden entries count only if `hidden` is true."""
         query = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
         return self._query_single_value(query, int(hidden)) is None
 
     def find_citations(
         self, targets: Sequence[str], chunk: str | None = None
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of all citations of `targets` and of the chunk with the id `chunk`, newest first."""
+        """Return the citations whose target is in `targets` or whose chunk is `chunk`, newest first."""
         wanted, values = f"target IN ({_make_sql_placeholders(targets)})", list(targets)
         if chunk is not None:
             wanted, values = f"{wanted} OR chunk = ?", [*values, chunk]

@@ -65,7 +65,7 @@ class EmbeddingCache:
         return work()
 
     def get_cached_vectors(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return the cached vectors of texts with these hashes, as bytes of float32 numbers."""
+        """Map each hash that has a cached vector to this vector, as bytes of float32 numbers."""
         held = list(hashes)
         return self._retry_with_new_cache_file(lambda: self._read_cached_vectors(held))
 

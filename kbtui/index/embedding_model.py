@@ -203,7 +203,7 @@ EXPORT_VERSION = 1
 MAX_TOKENS = 256
 """The packaged model reads at most this many tokens of a text and ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
-"""The minimum cosine similarity between vectors of the export and of the original model.
+"""The minimum cosine similarity between the export's vectors and the original model's.
 
 If the similarity is lower, the export is deleted.
 """
@@ -304,7 +304,7 @@ def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] 
 def export_model_to_onnx(model: EmbeddingModel) -> Path:
     """Export the model, and return the path of the export.
 
-    Raises `EmbeddingModelUnavailable` if the vectors of the export and of the original model differ.
+    Raises `EmbeddingModelUnavailable` if the export's vectors differ from the original model's.
     """
     path = get_onnx_export_path(model)
     note_path = path.with_suffix(".json")

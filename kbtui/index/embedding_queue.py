@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COMPARED_ROWS = 20_000
 """How many chunks of the catalog are compared with the vectors at a time."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""The weights of each neighbour and of the entry's title in a chunk's vector.
+"""How much each neighbour and the entry's title count in a chunk's vector.
 
 A chunk's vector is a weighted sum of vectors; the weight of the chunk's own text is 1.
 """
@@ -35,7 +35,7 @@ WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 limit starts at `WRITE_SECONDS` and grows with each write up to `WRITE_SECONDS_MAX`, because every write
 adds a fragment to the table."""
 SLICE_CHUNKS = 128
-"""How many chunks of an entry are embedded before the next check whether to stop or restart."""
+"""How many chunks of an entry are embedded between two checks whether to stop or restart."""
 FAILURES_MAX = 3
 """How many entries in a row must fail before the model counts as broken."""
 PAUSE_SECONDS = 2.0
@@ -45,7 +45,7 @@ PAUSE_SECONDS = 2.0
 class ChunksWithoutVector:
     """The chunks that have no vector yet.
 
-    `numbers` contains the chunk numbers. `entries` has the same numbers by entry id, in the order of
+    `numbers` contains the chunk numbers. `entries` maps entry ids to their numbers, in the order of
     embedding. `seq` is the number of the last catalog transaction that is taken into account, or -1 if
     there is none.
     """
@@ -89,8 +89,8 @@ def compare_vectors_with_catalog(
 ) -> tuple[list[int], dict[str, set[int]]]:
     """Compare the vectors with the catalog.
 
-    Returns the chunk numbers of stale vectors, and the numbers of the chunks without a current vector,
-    by entry id. If a chunk has several vectors, all of them count as stale.
+    The returned list has the chunk numbers of stale vectors; if a chunk has several vectors, all of them
+    are stale. The returned dictionary maps entry ids to the chunks without a current vector.
     """
     import numpy as np
 

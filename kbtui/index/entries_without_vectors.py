@@ -1,8 +1,8 @@
 """The list of entries that lack vectors. Clients read it without LanceDB.
 
 The list is in a small SQLite file next to the vectors, with the number of the last catalog transaction
-that it covers. An entry that is not in the list has its vectors if it was
-written by then.
+that it covers. An entry that was last written by that transaction or an earlier one has its vectors
+unless it is in the list.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class EntriesWithoutVectorsWriter:
         self._execute_in_transaction(("INSERT OR REPLACE INTO missing VALUES (?, ?)", rows))
 
     def _execute_in_transaction(self, *statements: tuple[str, Sequence[tuple[str, ...]]]) -> None:
-        """Execute each statement for each of its rows."""
+        """Execute each SQL statement once for each of its rows, all in one transaction."""
         with (
             contextlib.suppress(sqlite3.Error),
             contextlib.closing(sqlite3.connect(self._path, isolation_level=None)) as db,

@@ -167,7 +167,7 @@ can have together."""
 
 
 def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
-    """Return the neighbours whose texts are part of the vector of the chunk at `position`."""
+    """Return the neighbours whose texts are embedded together with the chunk at `position`."""
     found = []
     for step in (-1, 1):
         room = NEIGHBOUR_CHARACTERS
@@ -278,7 +278,7 @@ def _make_conversation_entry_part(
     known: _IndexedConversationPart,
     embed_tool_results: bool,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
-    """Return the part to write, and the part of the conversation that is indexed afterwards.
+    """Return the part to write, and a record of all that is indexed once it is written.
 
     The part to write begins with the last indexed chunks, because their neighbours change.
     """

@@ -45,7 +45,7 @@ def open_catalog_snapshot(
 ) -> Iterator[sqlite3.Connection]:
     """Open the catalog in a read transaction, so that all queries see the same state.
 
-    Raises `IndexUnavailable` if the catalog cannot be read. `is_given_up` is called from time to time
+    Raises `IndexUnavailable` if the catalog cannot be read. `is_given_up` is called repeatedly
     during each query; if it returns true, the query is cancelled, and `IndexUnavailable` is raised.
     """
     path = reader.folder / "catalog.sqlite"
@@ -103,7 +103,7 @@ def count_citations_of_entries(
 
 @dataclass
 class CitationCounts:
-    """Counts of citations of existing entries, by entry id and by local day."""
+    """How often existing entries are cited, by entry id and by local day."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
     by_day: Counter[str] = field(default_factory=Counter)
@@ -148,7 +148,7 @@ def map_cited_targets_to_entries(
 
 
 def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]) -> dict[str, str]:
-    """Map the targets of cited chunks (`chunk:<id>`) to the ids of the chunks' entries."""
+    """Map each target `chunk:<id>` to the id of the entry that contains the chunk."""
     loose = json.dumps([target[6:] for target in targets if target.startswith("chunk:")])
     rows = db.execute(
         "SELECT 'chunk:' || id, entry_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))",
@@ -253,7 +253,7 @@ def query_entry_page(
     is_given_up: Callable[[], bool] | None = None,
     only: str | None = None,
 ) -> EntryPage:
-    """Return the page of entries that starts at `cursor`, with up to `limit` entries but at most `most`.
+    """Return the page of entries that starts at `cursor`, with up to `limit` entries, never more than `most`.
 
     If `vectors` is false because the model is switched off, no entry counts as pending. `only` is an
     entry id that limits the page to this entry. Raises `UsageError` if the cursor is invalid or belongs
@@ -437,7 +437,7 @@ def _decode_page_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
 
     Raises `UsageError` if the cursor is invalid or belongs to another filter.
     """
-    fault = "the cursor belongs to another filter"
+    fault = "the cursor is for a list with other filters"
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         key, created, entry_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))

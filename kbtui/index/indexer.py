@@ -357,7 +357,7 @@ class WorkspaceIndex:
         return changes
 
     def remove_stale_documents(self, most: int | None = None) -> int:
-        """Remove replaced documents from the keyword indexes, which rewrites the other documents.
+        """Remove replaced documents from the keyword indexes by rewriting the other documents.
 
         Does nothing if it would rewrite more than `most` documents; None means no limit. Without a
         limit, a requested refresh stops the rewriting. Returns how many documents remain to be
@@ -412,7 +412,7 @@ class WorkspaceIndex:
         knowledge: KnowledgeBase,
         changes: IndexRefreshChanges,
     ) -> None:
-        """Remove the `gone` entries, index `subjects` and `conversations`, and commit from time to time."""
+        """Remove the `gone` entries, index `subjects` and `conversations`, and commit at growing intervals."""
         from kbtui.citations import CitationTargetLookup
         from kbtui.conversations.conversation_repository import list_conversations
         from kbtui.conversations.project_directories import list_project_directories

@@ -156,7 +156,7 @@ class KeywordIndexWriter:
             self._writer = self._index.writer(heap_size=64_000_000, num_threads=1)
         except ValueError as error:
             raise IndexUnavailable(
-                f"another process writes the keyword index: {error}", where=str(folder)
+                f"another process is writing the keyword index: {error}", where=str(folder)
             ) from error
         self._write_dummy_first_operation()
 
@@ -333,8 +333,8 @@ def make_tool_argument_terms(key: str, value: str) -> list[str]:
 def _join_text_with_neighbours(chunks: list[Chunk], position: int) -> str:
     """Return a chunk's text with the end of the text before it and the start of the text after it.
 
-    The chunk's own text is included, because the only chunk of a short entry would otherwise score
-    lower than a chunk with neighbours (docs/search-quality.md).
+    The chunk's own text is part of it. Without it, a chunk that is the whole entry would match fewer
+    words than a chunk with neighbours, and rank lower (docs/search-quality.md).
     """
     start, end = max(0, position - CONTEXT_CHUNKS), position + CONTEXT_CHUNKS + 1
     before = "".join(f"{one.text}\n" for one in chunks[start:position] if one.embed)

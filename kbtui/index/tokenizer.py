@@ -51,7 +51,7 @@ class CodeWordForms(NamedTuple):
     """The forms in which a word of a query can occur in the field `code`.
 
     `wholes` are forms of the whole word, `parts` are the parts of a camelCase word, and `pairs` are
-    pairs of characters of a script without spaces.
+    pairs of characters in a script without spaces.
     """
 
     wholes: list[str]
@@ -128,7 +128,7 @@ def _join_word_parts(word: str) -> str:
 
 
 def split_camel_case(word: str) -> list[str]:
-    """Return the parts of the camelCase words in a compound in lower case; [] if there are none."""
+    """Return the lower-cased parts of all camelCase words in a compound; [] if there are none."""
     if word.islower() or word.isupper():
         return []
     found: list[str] = []

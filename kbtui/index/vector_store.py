@@ -213,7 +213,7 @@ class VectorStore:
     def compact_vector_table(self, *, force: bool = False) -> None:
         """Join fragments, delete old versions, and index a large table.
 
-        Without `force`, it does nothing while there are few fragments and writes.
+        Without `force`, it does nothing until there are more than `MAX_FRAGMENTS` fragments or writes.
         """
         stats: Any = self.table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]
@@ -257,7 +257,7 @@ class VectorStore:
                 self.table.create_index(column, config=BTree())
 
     def _read_partition_count(self) -> int:
-        """Return the number of partitions of the index from its name; 0 if there is no index."""
+        """Return how many partitions the index has, according to its name; 0 if there is no index."""
         names = (index.name for index in self.table.list_indices())
         counts = [
             int(name.removeprefix(_INDEX_PREFIX))
@@ -273,7 +273,7 @@ def remove_vector_directory(folder: Path) -> None:
 
 
 def move_vector_towards(vector: list[float], towards: list[float] | None) -> list[float]:
-    """Return a query's vector plus `LEAN_WEIGHT` times another one (docs/search-quality.md)."""
+    """Return `vector` plus `LEAN_WEIGHT` times `towards`, if there is one (docs/search-quality.md)."""
     if towards is None:
         return vector
     return [mine + LEAN_WEIGHT * other for mine, other in zip(vector, towards, strict=True)]

@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""How many words a run has, how many runs are sampled per text, and how many of these find candidates."""
+"""How many words a run has, how many runs are sampled per text, and how many are looked up in other texts."""
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
 """The minimum and maximum number of words that are compared. Shorter texts are similar by chance; of longer
 texts, only the beginning is compared."""
 MAX_TEXTS_PER_RUN = 50
-"""A run in more texts than this is boilerplate and finds no candidates."""
+"""A run that more texts contain is boilerplate and is ignored when similar texts are looked up."""
 
 _WORD = re.compile(r"\w+")
 
 
 def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each subject that repeats earlier ones; the problem names the most similar.
+    """Yield a problem for each subject that repeats earlier ones, naming the most similar one.
 
     This is bottom-k sketching (Broder, "On the resemblance and containment of documents", 1997).
     """
@@ -78,7 +78,7 @@ def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[
 
 
 def _sample_word_run_hashes(words: list[str]) -> list[int]:
-    """Return the smallest hashes of a text's runs of words. A run has the same hash in every process."""
+    """Hash each run of words in a text; return the smallest hashes, which are the same in every process."""
     runs = {
         crc32(" ".join(words[start : start + RUN_WORDS]).encode())
         for start in range(len(words) - RUN_WORDS + 1)
@@ -206,7 +206,7 @@ def _make_subject_problem(
 
 
 def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each topic whose title finds another one: ids and earlier titles come first."""
+    """Yield a problem for each topic whose title is another topic's id or an earlier topic's title."""
     enabled = {topic.id: topic for topic in knowledge.topics.values() if topic.enable}
     first: dict[str, Topic] = {}
     for topic in enabled.values():
@@ -233,7 +233,7 @@ def _find_slug_collisions(resolved: SubjectSlugsByVisibility) -> Iterator[Knowle
         winner = scan.relative_paths[slug]
         others = ", ".join(sorted(names))
         yield KnowledgeProblem(
-            f"{winner} and {others} have the same slug, which refers to {winner}; use paths for the others",
+            f"{winner} and {others} have the same slug, which refers to {winner}; name the others by their paths",
             where=f"{resolved.topic.id}/{slug}",
             topic=resolved.topic.id,
             hint="rename one of them",

@@ -51,8 +51,8 @@ TOPIC_FIELDS = {
 class MergedTopicDeclarations:
     """The topics declared in the configuration layers that have been merged so far.
 
-    `broken` has the topics with a mistake. They are left out: if `disabled` is mistyped, the topic
-    would show the subjects that it should hide.
+    `broken` has the topics with a mistake. They are left out, because a topic whose `disabled` is
+    mistyped would show the subjects that it should hide.
     """
 
     root: Path
@@ -83,7 +83,7 @@ def suggest_similar_key(key: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(key, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else "known: " + ", ".join(known)
+    return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(known)
 
 
 def merge_config_layer(declared: MergedTopicDeclarations, layer: ConfigLayer) -> None:
@@ -207,10 +207,10 @@ def build_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]:
 
 def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None] | None:
     """Return what is wrong with a value of `subjects`, and a hint; None if it is valid."""
-    path_hint = "a path such as docs/project"
+    path_hint = "write a path such as docs/project"
     if not subjects:
         hint = 'add subjects = "DIRECTORY", relative to the root'
-        return "missing: the topic has no directory", hint
+        return "the key is missing, so the topic has no directory", hint
     if "\0" in subjects:
         return "must not contain a NUL character", None
     if subjects.startswith("/"):
@@ -305,7 +305,7 @@ def find_superseded_file_problems(workspace: Workspace, name: str) -> list[Knowl
 
 
 def parse_ref_in_workspace(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference; an existing slug decides what a `:` means. Raises `UsageError` or `NothingFound`."""
+    """Parse a reference; a `:` can be part of an existing slug. Raises `UsageError` or `NothingFound`."""
     from kbtui.refs import parse_ref, remove_workspace_id_from_ref
 
     knowledge: KnowledgeBase | None = None
@@ -412,7 +412,7 @@ class KnowledgeBase:
     def _find_learn_topic_and_patterns(
         self, topic: str, patterns: list[str]
     ) -> tuple[Topic, list[str]]:
-        """Return the topic and the patterns that `learn`'s arguments mean; raises `NothingFound`."""
+        """Find the topic for the arguments of `learn`, and its patterns; raises `NothingFound`."""
         name, _, slug = topic.partition("/")
         try:
             return self.resolve_topic(topic), patterns
@@ -447,7 +447,7 @@ class KnowledgeBase:
         return system_prompt_section.read_prompt_fragments(self.workspace)
 
     def copy_with_marks(self, marks: Iterable[PreloadOrDisableMark]) -> KnowledgeBase:
-        """Return a copy with marks applied; raises `NothingFound` or `UsageError`."""
+        """Return a copy to which `marks` are applied; raises `NothingFound` or `UsageError`."""
         topics = dict(self.topics)
         file = self.workspace.format_config_path(TOPICS_FILE)
         for mark in marks:

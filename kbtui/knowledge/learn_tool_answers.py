@@ -92,7 +92,7 @@ def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
 
 
 def suggest_similar_topics(name: str, topics: list[str]) -> str:
-    """Return a hint that names the topics most similar to `name`, or else the first topics."""
+    """Return a hint that names the topics most similar to `name` or, if none is similar, the first topics."""
     from difflib import get_close_matches
 
     if not topics:
@@ -314,7 +314,7 @@ def _format_omitted_subjects(parts: list[str], caller: LearnToolCaller) -> str:
 
 
 def _list_fitting_names(names: list[str], room: int | None) -> list[str]:
-    """Return the first names as lines of a list, in at most `room` characters."""
+    """Return as many names as fit into `room` characters, each as a line of a list."""
     sizes = accumulate(len(name) + 3 for name in names)
     count = sum(room is None or size <= room for size in sizes)
     return [f"- {name}" for name in names[:count]]

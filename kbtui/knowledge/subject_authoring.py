@@ -89,7 +89,7 @@ def add_subject(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> 
 def check_subject_draft(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> str:
     """Return the slug that a draft would get; raises the same errors as `add_subject`."""
     if not draft.title.strip():
-        raise MissingTitle("an entry needs a title", hint="add --title")
+        raise MissingTitle("a subject needs a title", hint="add --title")
     return check_new_slug(knowledge, topic, draft.slug or make_safe_file_name(draft.title))
 
 
@@ -148,7 +148,7 @@ def _choose_draft_title(text: str, otherwise: str) -> str:
     is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()
     title = None if is_emptied else split.title or otherwise.strip()
     if not title or title == UNTITLED:
-        raise MissingTitle("an entry needs a title")
+        raise MissingTitle("a subject needs a title")
     return title
 
 

@@ -85,7 +85,7 @@ def explain_too_large_subject(size: int) -> str | None:
     if most <= 0 or size <= most * _MEGABYTE:
         return None
     return (
-        f"it has {size / _MEGABYTE:,.0f} MB, more than the limit of {most} MB "
+        f"its size is {size / _MEGABYTE:,.0f} MB, more than the limit of {most} MB "
         "(setting subject_megabytes)"
     )
 
@@ -166,7 +166,7 @@ def validate_slug(slug: str) -> str:
     """Return the slug unchanged; raises `UsageError` if it cannot be the path of a file."""
     parts = slug.split("/")
     if any(not part.strip(". ") or not part.isprintable() for part in parts) or "\\" in slug:
-        hint = "use words, and `/` for folders"
+        hint = "write one or more names separated by `/`, such as folder/name"
         raise UsageError(f"{slug!r} cannot be a slug", hint=hint)
     if len(slug.encode()) > 1000 or any(len(part.encode()) > 200 for part in parts):
         raise UsageError("the slug is too long", where=slug[:60] + "…")

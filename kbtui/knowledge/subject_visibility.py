@@ -116,8 +116,8 @@ class SubjectSlugsByVisibility:
     """A topic's slugs, and which of them are visible.
 
     `visible` is sorted and has no hidden, disabled or shadowed subjects. `learned` has the pre-loaded
-    subjects in the order of their patterns, `available` the subjects that `learn` lists. `folder` is the
-    path of the directory, with links unresolved.
+    subjects, in the order of the patterns that select them. `available` has the other subjects that an
+    assistant can learn. `folder` is the path of the directory, with links unresolved.
     """
 
     def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:
@@ -132,7 +132,7 @@ class SubjectSlugsByVisibility:
         self.available = [slug for slug in self.visible if slug not in self.learned_set]
 
     def list_matching_slugs(self, patterns: Iterable[str]) -> list[str]:
-        """Return the slugs that patterns match, in the order of the patterns, then of the slugs.
+        """Return the slugs that match, ordered by pattern; matches of one pattern are sorted by slug.
 
         A pattern that equals a slug selects its subject, even a hidden one. Any other pattern is a glob
         over the visible subjects.
@@ -161,7 +161,7 @@ class SubjectSlugsByVisibility:
 
 
 def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, KnowledgeProblem | None]:
-    """Return the real path of a topic's directory below the real path `root`, or a problem."""
+    """Return the real path of a topic's directory, or a problem; `root` is the workspace's real path."""
     hint = None
     try:
         real = os.path.realpath(Path(root, topic.subjects), strict=True)
@@ -209,9 +209,9 @@ def resolve_topic_slugs(
 def apply_mark_to_topic(
     topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableMark, file: str
 ) -> Topic:
-    """Return a topic with a mark applied; `file` is the name of the file that declares topics.
+    """Return a topic to which `mark` is applied; `file` is the name of the file that declares topics.
 
-    Raises `NothingFound`, and `UsageError` if a glob contradicts the mark: only the user edits globs.
+    Raises `NothingFound`, and `UsageError` if a glob contradicts `mark`: only the user edits globs.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")

@@ -30,7 +30,7 @@ def edit_toml_tables(
 ) -> str:
     """Return the edited text of a file; `parents` is the path to the tables that are edited.
 
-    `edits` maps the name of each table to the values of its keys; None removes a key or a table. Raises
+    `edits` maps each table's name to its keys and their new values; None removes a key or a table. Raises
     `ConfigError`.
     """
     import tomlkit
@@ -177,7 +177,7 @@ class TomlFileChange:
 
     @property
     def has_no_changes(self) -> bool:
-        """Whether there is nothing to change."""
+        """Whether the text stays the same."""
         return self.old == self.new
 
     @property
@@ -204,7 +204,7 @@ class TomlFileChange:
 def propose_preload_or_disable_marks(
     knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableMark]
 ) -> TomlFileChange:
-    """Return the change to `kb.toml` that applies marks; options such as `-k` are ignored.
+    """Return the change to `kb.toml` that applies `marks`; options such as `-k` are ignored.
 
     Raises `NothingFound`, `UsageError` or `ConfigError` if a mark cannot be applied.
     """

@@ -18,8 +18,8 @@ class TopicScan:
     """The files found in a topic's directory.
 
     `slugs` is sorted. `relative_paths` maps slugs to paths in the directory. If several files would
-    have the same slug, one gets it. The others get other slugs, which `shadowed` maps to that one.
-    `mistakes` has pairs of message and path for the files that were left out.
+    have the same slug, one gets it. The others get other slugs, which `shadowed` maps to the common one.
+    `mistakes` has a pair `(message, path)` for each file that was left out.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ FindingState = Literal["ok", "note", "wrong"]
 
 
 class DiagnosticFinding(NamedTuple):
-    """One finding of a check. `ref` names the subject or conversation concerned, if any."""
+    """One finding of a check. `ref` names the subject or conversation that it is about, if any."""
 
     area: str
     state: FindingState
@@ -58,7 +58,7 @@ def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
         if columns < wide or rows < high:
             yield "note", f"the terminal is small: the panes need {wide} columns and {high} rows"
     if os.environ.get("NO_COLOR"):
-        yield "note", "NO_COLOR is set: no colours"
+        yield "note", "NO_COLOR is set, so kbtui shows no colours"
     elif os.environ.get("COLORTERM") not in {"truecolor", "24bit"}:
         text = "the terminal does not announce 24-bit colour (COLORTERM=truecolor): "
         yield "note", text + "kbtui uses the nearest of 256 colours"
@@ -287,7 +287,7 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
     parts = f", {nested} within other conversations" if nested else ""
     # If a directory could not be read, "ok, 0" would wrongly say that there are none.
     state: FindingState = "note" if any(stray.is_unreadable for stray in strays) else "ok"
-    yield state, f"{len(infos)}, {archived} archived{parts}"
+    yield state, f"{len(infos)} in all, {archived} archived{parts}"
     for path, reason, is_unreadable in strays:
         if is_unreadable:
             yield "wrong", f"{path}: unreadable: {reason}"
@@ -301,7 +301,7 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
         if problem := conversation.describe_problems():
             yield "wrong", f"{info.ref}: {problem}", info.ref
         if extras := conversation.describe_unknown_content():
-            text = f"{info.ref}: the conversation also has {' and '.join(extras)}"
+            text = f"{info.ref}: the conversation contains {' and '.join(extras)}"
             yield "note", text, info.ref
 
 
@@ -365,7 +365,7 @@ def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
         return
     try:
         # The index also has hidden subjects but no disabled ones, unlike the library pane.
-        labels = {"chunks": "passages", "subjects": "subjects (including hidden, not disabled)"}
+        labels = {"chunks": "passages", "subjects": "subjects that are not disabled"}
         counts = [
             f"{count} {labels.get(name, name)}"
             for name, count in reader.count_catalog_rows().items()
@@ -419,7 +419,7 @@ def _diagnose_model(library: Library) -> Iterator[FindingWithoutArea]:
     )
 
     if library.settings.model == "off":
-        yield "note", "switched off in the settings: only keyword search"
+        yield "note", "switched off in the settings, so search uses keywords only"
         return
     try:
         verify_packaged_model(find_embedding_model(library.settings.model))

@@ -256,7 +256,7 @@ class PrivateIndex:
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
-        """The numbers of the last requested and of the last finished update."""
+        """The number of the last requested update, and that of the last finished update."""
         self._thread = threading.Thread(
             target=self._update_index_until_closed, name="private-index", daemon=True
         )
@@ -299,7 +299,7 @@ class PrivateIndex:
 
     @property
     def index_notices(self) -> list[Notice]:
-        """The notices that say that the index is temporary, why, and what may be missing."""
+        """The notices that the index is temporary, with the reason and with what may be missing."""
         notices = [
             Notice("private_index", {"is_complete": self.is_complete, "detail": self._error or ""}),
             Notice("keywords_only", make_engine_unavailable_notice_values(self._cause)),

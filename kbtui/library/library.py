@@ -80,7 +80,7 @@ class Library(ReferenceReader):
     def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
         """Return the conversations, newest first.
 
-        `archived` selects only archived ones (True), only live ones (False) or all (None).
+        `archived` selects archived (True), live (False) or all conversations (None).
         """
         from kbtui.conversations import conversation_repository
 
@@ -91,7 +91,7 @@ class Library(ReferenceReader):
     ) -> list[ConversationInfo]:
         """Return all conversations like `list_conversations`, but without `events_count`.
 
-        `known` has the results of an earlier call by id. Conversations whose files have not changed
+        `known` maps ids to the results of an earlier call. Conversations whose files have not changed
         since then are not read again. Of the others, only the metadata and the last event are read.
         """
         from kbtui.conversations import conversation_repository
@@ -328,7 +328,7 @@ class Library(ReferenceReader):
         milliseconds: float | None = None,
         replaces: str = "",
     ) -> Notice | None:
-        """Log a search. `replaces` is a part of its query that was logged while the user typed."""
+        """Log a search. `replaces` is the incomplete query that was logged while the user typed."""
         from kbtui.userdata.query_log import log_search_answer
 
         return log_search_answer(

@@ -69,7 +69,7 @@ class ReferenceReader(IndexAccess):
         return make_subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
 
     def _resolve_topic_of_ref(self, ref: Ref) -> Ref:
-        """In a reference, replace a topic's title by its id; raises `NothingFound`."""
+        """Replace a topic's title in a reference by the topic's id; raises `NothingFound`."""
         if ref.kind == "topic":
             return ref._replace(topic=self.load_knowledge().resolve_topic(ref.topic or "").id)
         return ref._replace(topic=self.find_subject(ref).topic)
@@ -207,7 +207,7 @@ class ReferenceReader(IndexAccess):
         return cite.title, cite.gone
 
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
-        """Return the citations of a reference's target or of the file at a path, newest first."""
+        """Return all citations of `target` (a reference or the path of a file), newest first."""
         from kbtui.citations.models import Citation
 
         targets, chunk, gone = self._list_citation_names_of_target(target)
@@ -352,7 +352,7 @@ def _get_entry_title(entries: dict[str, CatalogEntry], entry_id: str, default: s
 
 
 def _is_workspace_file_missing(root: Path, path: str) -> bool:
-    """Return whether a file of the workspace does not exist; False for files outside of it."""
+    """Return whether a file is missing from the workspace; False for a path outside of it."""
     full = os.path.normpath(root / path)
     if not full.startswith(f"{root}/"):
         return False

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     )
 
     LibraryCondition = Callable[[ConversationInfo, ConversationToolsAndModels, Any], bool]
-    """Checks whether a conversation matches the value of a filter, a case-folded text or a time."""
+    """Checks whether a conversation matches a filter's value, which is a case-folded text or a time."""
     Surface = Literal["search", "library", "entries"]
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
 
 VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
-"""The pattern of one value of a filter."""
+"""The regular expression for one value of a filter."""
 
 
 class FilterValueError(Exception):
@@ -69,11 +69,11 @@ class FilterDefinition:
         self.about = about
         """What the filter selects; this is also the help text of its option."""
         self.search = search
-        """The field of `SearchRequest` with the values of the filter; the key if there is no such field."""
+        """The field of `SearchRequest` that has the filter's values; the filter's key if there is none."""
         self.term = term
-        """The field of the keyword index with the values of the filter."""
+        """The field of the keyword index that has the filter's values."""
         self.entries = entries
-        """The field of `EntryFilter` with the values of the filter."""
+        """The field of `EntryFilter` that has the filter's values."""
         self.library = library
         """The function that checks whether the library shows a conversation."""
         self.needs_summary = needs_summary
@@ -124,7 +124,7 @@ class FilterDefinition:
 
         near = get_close_matches(value.lower(), known, n=3, cutoff=0.6)
         more = ", …" if len(known) > 12 else ""
-        hint = f"known: {', '.join(known[:12])}{more}" if known else "there are none yet"
+        hint = f"known values: {', '.join(known[:12])}{more}" if known else "there are none yet"
         if near:
             hint = f"did you mean {' or '.join(near)}?"
         return FilterValueError(f"unknown {self.noun} {value!r}", hint)
@@ -179,7 +179,7 @@ def _map_names_to_themselves(*names: str) -> dict[str, tuple[str, ...]]:
 
 FILTERS: tuple[FilterDefinition, ...] = (
     FilterDefinition(
-        "topic", "only this topic, by id or title", "topic", ("topics",),
+        "topic", "only the topic with this id or title", "topic", ("topics",),
         search="topics", term="topic", entries="topics", options=("--topic",), metavar="ID",
     ),
     FilterDefinition(
@@ -194,7 +194,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
         "type", "only entries of these types: note, rule, …, conversation", "term",
         search="types", term="type", entries="types", options=("--type",), metavar="T,…",
     ),
-    FilterDefinition("title", "only entries whose title contains this", "title", search="title", term="entry"),
+    FilterDefinition("title", "only entries whose title contains this text", "title", search="title", term="entry"),
     FilterDefinition(
         "role", "only text by this role: user, assistant, reasoning, tool, …", "choice",
         search="roles", term="role", options=("--role",), metavar="ROLE",
@@ -208,26 +208,26 @@ FILTERS: tuple[FilterDefinition, ...] = (
     ),
     FilterDefinition("arg", "only calls with this argument: arg:path=a.md", "argument", search="arg", term="arg"),
     FilterDefinition(
-        "after", "from this day or time on: 2026-11-01, 3d, 2w", "date", ("since",),
+        "after", "only from this day or time on: 2026-11-01, 3d, 2w", "date", ("since",),
         search="since", entries="since", library=_is_conversation_active_since,
         options=("--after", "--since"), metavar="DATE",
     ),
     FilterDefinition(
-        "before", "before this day or time: 2026-11-01, yesterday", "date", ("until",),
+        "before", "only before this day or time: 2026-11-01, yesterday", "date", ("until",),
         search="until", entries="until", library=_is_conversation_inactive_since,
         options=("--before", "--until"), metavar="DATE",
     ),
-    FilterDefinition("from", "from this day or time on (same as after)", "date", entries="since", options=("--from",), metavar="DATE"),
+    FilterDefinition("from", "only from this day or time on (same as after)", "date", entries="since", options=("--from",), metavar="DATE"),
     FilterDefinition(
-        "to", "up to the end of this day, or to this time", "date",
+        "to", "only until the end of this day, or until this time", "date",
         entries="until", options=("--to",), metavar="DATE", includes_day=True,
     ),
     FilterDefinition(
-        "label", "conversations with this label: label:area, label:area=ui", "text", ("labels",),
+        "label", "only conversations with this label: label:area, label:area=ui", "text", ("labels",),
         library=_has_conversation_label,
     ),
     FilterDefinition(
-        "model", "conversations with answers by a model whose name contains this", "text", ("models",),
+        "model", "only conversations with a model whose name contains this text", "text", ("models",),
         library=lambda _, summary, name: any(name in model.casefold() for model in summary.models),
         needs_summary=True,
     ),
@@ -237,7 +237,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
         library=lambda info, _, name: matches_beginning(info.agent, name), matches_beginning=True,
     ),
     FilterDefinition(
-        "is", f"conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
+        "is", f"only conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",
         ("status",), library=_has_conversation_state, noun="state", choices=_map_names_to_themselves(*STATES),
     ),
     FilterDefinition(
@@ -253,7 +253,7 @@ def list_surface_filters(surface: Surface) -> list[FilterDefinition]:
 
 
 def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
-    """Return the filters of a surface by their keys and aliases."""
+    """Map the keys and aliases of a surface's filters to the filters."""
     return {name: row for row in list_surface_filters(surface) for name in (row.key, *row.aliases)}
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""In an index of at least this many chunks, unimportant terms of a query are dropped.
+"""In an index of at least this many chunks, terms below `MIN_WORTH_SHARE` are dropped.
 
 See docs/performance.md.
 """
@@ -64,7 +64,7 @@ class QueryTerm(NamedTuple):
 
 
 def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
-    """Return the terms to search for: all terms, or in a large index only the important ones."""
+    """Return the terms to search for; in a large index, leave out terms below `MIN_WORTH_SHARE`."""
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
     worths = [_estimate_term_worth(part, searcher) for part in parts]
@@ -92,7 +92,7 @@ def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
 
 FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
-"""The weight of a whole compound word, and of a pair of characters of a script without spaces."""
+"""The weight of a whole compound word, and of a pair of characters in a script without spaces."""
 PART_WEIGHT = 0.5
 """The weight of a part of a camelCase word in the query or in the text."""
 GUESS_WEIGHT = 0.8
@@ -152,7 +152,7 @@ class QueryTermBuilder:
         """Build the query for a phrase.
 
         The words of the phrase must be adjacent and in order. In a script without spaces, the text
-        must contain all pairs of adjacent characters of the phrase, in any order.
+        must contain every pair of adjacent characters in the phrase, in any order.
         """
         text = normalize_text(text)
         stems = self._language.stem_text(text)
@@ -178,7 +178,7 @@ class QueryTermBuilder:
     def _build_query_term(
         self, word: str, weight: float, *field_terms: tuple[str, str]
     ) -> QueryTerm:
-        """Build a term that matches any of `field_terms`, pairs of a field and an indexed term."""
+        """Build a term that matches any of `field_terms`, pairs `(field, indexed term)`."""
         terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(field_terms)]
         query = terms[0] if len(terms) == 1 else Query.disjunction_max_query(terms)
         if weight != 1.0:
@@ -267,7 +267,7 @@ class KeywordSearch:
 
 
 class _KeywordIndexQuery:
-    """The query for one of the two keyword indexes: that of visible or that of hidden entries."""
+    """The query for one of the two keyword indexes (visible entries, hidden entries)."""
 
     def __init__(
         self,
@@ -320,7 +320,7 @@ class _KeywordIndexQuery:
     def fetch_best_chunks(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
-        """Fetch the best `limit` chunks, and return whether no other chunk matches.
+        """Return the best `limit` chunks, and whether fewer than `limit` chunks match.
 
         `without` has the owner numbers of entries to exclude. With `whole_ties`, the last group of
         equal scores is dropped if it may be incomplete.
@@ -353,7 +353,7 @@ class _KeywordIndexQuery:
         return Query.range_query(self._schema, "owner", FieldType.Unsigned, owner, owner)
 
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
-        """Return the scores that word pairs add to some chunks, by chunk number.
+        """Return the scores that word pairs add to the chunks `numbers`, by chunk number.
 
         Word pairs have a query of their own. tantivy skips chunks that cannot be among the best,
         which are most chunks of a large index. If the main query had word pairs, tantivy would skip no
@@ -370,7 +370,7 @@ class _KeywordIndexQuery:
         return {int(n): float(score) for n, (score, _) in zip(found, hits, strict=True)}
 
     def find_document_addresses(self, numbers: Iterable[int]) -> dict[int, Any]:
-        """Return the document addresses of those chunks that this index has, by chunk number."""
+        """Map the numbers of chunks in this index to document addresses; leave out other numbers."""
         query = self._make_chunk_number_query(numbers)
         hits = self.searcher.search(query, limit=MAX_FETCHED_CHUNKS, count=False).hits
         addresses = [address for _, address in hits]
@@ -405,7 +405,7 @@ class _KeywordIndexQuery:
     def _build_filter_queries(
         self, request: SearchRequest, narrowing: ArgumentAndExclusionFilters
     ) -> list[tuple[Any, Any]]:
-        """Return the occurrence and the query of each filter; filters do not change scores."""
+        """Return tantivy's `Occur` and query for each filter; filters do not change scores."""
         wanted = [
             ("topic", request.topics),
             ("type", request.types),

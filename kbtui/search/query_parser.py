@@ -79,7 +79,7 @@ class ParsedQuery(NamedTuple):
 
 
 def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """Return the pattern of one part of a query (`re` caches it)."""
+    """Return a pattern that matches one filter, phrase or word of a query; `re` caches it."""
     return re.compile(
         r"(?P<no>(?<!\S)-(?=[^\s-]))?"
         rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join(names)})):(?P<values>{VALUE_PATTERN}(?:,{VALUE_PATTERN})*)"
@@ -160,7 +160,7 @@ class ArgumentAndExclusionFilters(NamedTuple):
     """Filters that have no field in `SearchRequest`: arguments of tool calls, and exclusions.
 
     `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of each tuple.
-    `without` has the excluded values: pairs of a field of the keyword index and its values.
+    `without` has a pair `(field, values)` for each exclusion, with a field of the keyword index.
     """
 
     args: tuple[tuple[str, ...], ...] = ()
@@ -443,9 +443,9 @@ def parse_entry_filter(
     for part in query.filters:
         if part.excluded:
             raise UsageError(
-                f"-{part.key}: is not supported for entries",
+                f"-{part.key}: cannot be used in a list of entries",
                 where=text[part.start : part.end],
-                hint=f"remove the - and name the values to keep after {part.key}:",
+                hint=f"list the values to include instead, as in {part.key}:A,B",
             )
     fields: dict[str, Any] = {}
     for row, values, where in given:

@@ -84,7 +84,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 class QueryToken(NamedTuple):
     """A run of letters and digits in a word of a query.
 
-    `stem` is its term in the index, and `others` are pairs of field and term for further languages. If the
+    `stem` is its term in the index, and `others` are `(field, term)` for each further language. If the
     index does not contain the word, `corrected` has the stems of similar words.
     """
 
@@ -103,7 +103,7 @@ class QueryToken(NamedTuple):
 class QueryWord(NamedTuple):
     """A word of a query, with its tokens and its forms in the field `code`.
 
-    If the user is still typing the word, it also has completions: pairs of a field and an indexed term.
+    If the user is still typing the word, it also has completions, pairs `(field, indexed term)`.
     """
 
     text: str
@@ -179,7 +179,7 @@ def analyze_and_correct_query_words(
 def _complete_word_prefix(
     word: str, tokens: Sequence[QueryToken], searcher: Any
 ) -> list[tuple[str, str]]:
-    """Return the field and the term of each completion of an unfinished word.
+    """Return `(field, term)` for each completion of an unfinished word.
 
     Terms of the field `body` begin with the last token of the word, and terms of the field `code` with
     the whole word.
@@ -199,7 +199,7 @@ def _complete_word_prefix(
 
 
 def list_terms_with_prefix(searcher: Any, field: str, prefix: str) -> list[tuple[str, str]]:
-    """Return up to `MAX_PREFIX_TERMS` indexed terms that begin with `prefix`, each with the field."""
+    """Return `(field, term)` for up to `MAX_PREFIX_TERMS` indexed terms that begin with `prefix`."""
     found = searcher.terms_with_prefix(field, prefix, limit=MAX_PREFIX_TERMS)
     return [(field, term) for term, _ in found]
 

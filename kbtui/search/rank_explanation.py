@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""If a chunk is not a hit of a leg, its rank is looked up among this many best chunks of the leg."""
+"""If a chunk is not a hit of a leg, its rank is looked up in the leg's best `DEEP_RANKS` chunks."""
 
 
 class SearchExplainer:
@@ -54,7 +54,7 @@ class SearchExplainer:
         self._addresses: list[dict[int, Any]] = []
 
     def explain_hits(self) -> list[RankExplanation]:
-        """Return an explanation of each hit of the answer, in order."""
+        """Explain each hit of the answer, in the order of the hits."""
         numbers = {chunk.id: number for number, (chunk, _) in self._run.chunks_by_number.items()}
         self._find_document_addresses_of_chunks([numbers[hit.chunk_id] for hit in self.answer.hits])
         explained = []

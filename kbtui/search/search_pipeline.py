@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
 """Ranks chunks by their vectors; the arguments are the request and the name of the generation."""
 SemanticLeg = Callable[[str], SemanticRanker]
-"""A function that starts to embed the text of a query, and returns a function that waits for the
-vector and ranks chunks."""
+"""Starts to embed the text of a query. The returned function waits for the vector and ranks chunks."""
 
 
 def search_index(
@@ -326,9 +325,9 @@ def score_leg_rank(
 ) -> float:
     """Return what a leg adds to the score of a chunk: 1 / (k + rank), with ranks counted from 1.
 
-    `length` is the number of the leg's hits, of which it fetches at most `depth`. A chunk that is not
-    among them has the rank None or a rank above `length`. It gets 0 if the leg has fewer than `depth`
-    hits, and otherwise counts as having the rank `length + 1`. `coverage` is the share of chunks that
+    The leg has `length` hits, at most `depth`. A chunk that is not one of them has the rank None or a
+    rank above `length`. If the leg has fewer than `depth` hits, the leg adds 0 to such a chunk's score.
+    Otherwise the chunk counts as having the rank `length + 1`. `coverage` is the share of chunks that
     the leg can rank, above 0 and up to 1; dividing by it estimates the rank among all chunks.
     """
     if rank is None or rank > length:
@@ -438,7 +437,7 @@ def _list_content_tokens(word: QueryWord) -> list[QueryToken]:
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages contain the rarest token of a word; function words are ignored."""
+    """Return how many passages contain a word; if it has several tokens, the rarest one counts."""
     counts = [
         max(searcher.doc_freq(field, term) for field, term in token.index_terms)
         for token in _list_content_tokens(word)

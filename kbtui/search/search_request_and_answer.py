@@ -39,7 +39,7 @@ class SearchRequest(NamedTuple):
     reference, the answer explains why its text is not among the hits. With `explain`, the answer
     explains each hit. `zone` is the time zone of dates in the query; None means the time zone of this
     process. `worded` has the chunk numbers of the keyword hits, best first. The semantic leg moves the
-    vector of the query towards the vector of the first of these hits that has one.
+    vector of the query towards the first vector that belongs to one of these hits.
 
     Filters in `query` can narrow these options, but never widen them.
     """
@@ -165,7 +165,7 @@ class SemanticRanking(NamedTuple):
 class Hit(NamedTuple):
     """A chunk of a subject or of a conversation's turn that matches a request.
 
-    `matches` are pairs of character offsets into `text`. `lines` are the first and the last line, counted
+    `matches` are pairs `(start, end)` of offsets in `text`. `lines` are the first and the last line, counted
     from 1. `legs` has the rank of the hit in each leg, counted from 1, or None. `freshness` is `changed`
     if the file has changed since it was indexed but still contains the text. `agent` is the agent of the
     conversation. If the conversation belongs to another one, as that of a subagent does, `parent_id` and

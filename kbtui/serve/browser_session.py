@@ -32,7 +32,7 @@ LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 
 class BrowserSession(AppService):
-    """The WebSocket of a browser tab, and the process that runs the TUI for it (without a shell)."""
+    """The WebSocket of a browser tab, and the process, started without a shell, that runs its TUI."""
 
     def __init__(self, command: list[str], websocket: WebSocketResponse) -> None:
         super().__init__(
@@ -66,7 +66,7 @@ class BrowserSession(AppService):
         return process
 
     async def set_terminal_size(self, width: int, height: int) -> None:
-        """Forward a new size, but not before the first paint.
+        """Forward a new size to the TUI, but not before its first paint.
 
         If the size changes during the first layout, Textual alternates between both sizes forever.
         """

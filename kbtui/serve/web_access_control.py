@@ -105,6 +105,6 @@ def choose_listen_address(host: str, allow_network: bool) -> str:
         raise UsageError(
             "other computers could reach the workspace at this address, without encryption",
             where=f"--host {host}",
-            hint="use an SSH tunnel, or add --allow-network to allow it",
+            hint="use an SSH tunnel, or add --allow-network to let other computers connect",
         )
     return host if host in {"0.0.0.0", "::"} else found[0]

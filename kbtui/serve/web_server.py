@@ -76,7 +76,7 @@ class BrowserServer:
             is_correct_token(request.cookies.get(self._cookie), self._token)
             or (kind == "page" and is_correct_token(request.query.get("token"), self._token))
         ):
-            reason = "open the address that `kbtui serve` printed; it contains a token"
+            reason = "the token is missing or wrong; open the address that `kbtui serve` printed"
         if reason is not None:
             raise web.HTTPForbidden(text=f"kbtui: {reason}\n")
         return await handler(request)

@@ -146,7 +146,7 @@ def _drop_menus_and_buttons(tree: Any) -> None:
 
 
 def _is_hidden_element(node: Any) -> bool:
-    """Return whether an element is hidden. The panel of a tab is not: the user can open the tab."""
+    """Return whether an element is hidden. Tab panels never are, because the user can open them."""
     if node.tag in ("body", "main", "article") or node.get("role") == "tabpanel":
         return False
     return node.get("hidden") is not None or node.get("aria-hidden") == "true"
@@ -204,7 +204,7 @@ def _convert_element_to_markdown(element: Any) -> str:
 
 
 def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
-    """Replace code blocks with marks, because converters would change them; return the blocks."""
+    """Replace code blocks by placeholders, because converters would change them; return the blocks."""
     for table in list(tree.iter("table")):
         _unwrap_code_table(table)
     codes: list[str] = []
@@ -263,7 +263,7 @@ def _read_code_block(block: Any) -> str:
 
 
 def _detect_code_language(block: Any) -> str:
-    """Return the language that the attributes of a code block or its wrappers name; empty if none."""
+    """Return the language that is named in the attributes of a code block or its wrappers; else empty."""
     around = [block, *block.iter("code")]
     for node in block.iterancestors():
         around.append(node)
@@ -281,7 +281,7 @@ def _detect_code_language(block: Any) -> str:
 
 
 def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
-    """Replace the placeholders in a text by their code blocks, on lines of their own with the same indentation."""
+    """Replace each placeholder by its code block, which starts a new line and is indented like the text."""
     lines: list[str] = []
     left = dict(enumerate(codes))
     for line in (text or "").split("\n"):
@@ -352,7 +352,7 @@ def extract_document_text(
 
 
 def decode_document_text(content: bytes, charset: str | None) -> str:
-    """Decode text as `charset`, UTF-8, the character set that it declares, or a detected one."""
+    """Decode text. Try `charset`, UTF-8 and the declared character set, then detect it."""
     own = _DECLARED_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:
@@ -388,7 +388,7 @@ def _extract_pdf_text(content: bytes) -> dict[str, Any]:
     # A heading marks the start of each page; the index splits the text there.
     body = "\n\n".join(f"## Page {at}\n\n{text}" for at, text in enumerate(texts, 1) if text)
     if not body:
-        raise TextExtractionError("it has no text (a scan?)")
+        raise TextExtractionError("it has no text; it may be a scan")
     return {"title": title, "text": body, "tags": []}
 
 

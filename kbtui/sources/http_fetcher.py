@@ -57,7 +57,7 @@ class SourceLimits:
         """Return the message that a run found `count` documents but read only the first `files` of them."""
         return (
             f"only the first {self.files:,} of {count:,} {what} were read: "
-            "the limit is source_files in `kbtui config`"
+            "the limit is the setting source_files"
         )
 
 
@@ -74,8 +74,8 @@ def make_source_limits_from_settings(settings: Settings) -> SourceLimits:
 
 def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
     """Return the message that a document has more bytes than the limit and is not read."""
-    limit = f"more than the limit of {max_bytes:,} bytes (source_bytes in `kbtui config`)"
-    return f"has {limit}" if size is None else f"has {size:,} bytes, {limit}"
+    limit = f"than the limit of {max_bytes:,} bytes (setting source_bytes)"
+    return f"is larger {limit}" if size is None else f"is {size:,} bytes long, more {limit}"
 
 
 class FetchError(Exception):
@@ -243,7 +243,7 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the HTTP client of a host. A shared one would not check each host's certificate."""
+        """Return the HTTP client of a host. A shared client would not check each host's certificate."""
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(

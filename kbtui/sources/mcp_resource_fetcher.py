@@ -162,7 +162,7 @@ async def _read_mcp_resource_text(
     extractor: TextExtractorProcess,
     max_bytes: int,
 ) -> str:
-    """Return a resource's contents as Markdown; raises `TextExtractionError` if one is unreadable."""
+    """Return a resource's contents as Markdown; raises `TextExtractionError` if any part is unreadable."""
     found = await session.read_resource(resource.uri)
     if not isinstance(found, types.ReadResourceResult):
         raise TextExtractionError("the server asks for input")

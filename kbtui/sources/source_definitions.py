@@ -32,7 +32,7 @@ SourceKind = Literal["url_crawl", "file_upload", "mcp"]
 
 @dataclass(frozen=True)
 class SourceDefinition:
-    """One `[source.NAME]` table of `kb-sources.toml`; `name` is also its directory in the topic.
+    """One `[source.NAME]` table of `kb-sources.toml`. Its documents are in the directory `name`.
 
     `depth` is how many links a crawl may follow from `url`. The hosts in `allow_hosts` may be in a
     private network. `file` is a file or a directory. `server` is the command of an MCP server, and `env`
@@ -97,7 +97,7 @@ def check_cron_expression(expression: str) -> None:
 
 
 def find_next_cron_time(expression: str, after: float) -> float | None:
-    """Return the next time that a cron expression matches in local time, in Unix seconds, or None."""
+    """Return when a cron expression (in local time) next matches, in Unix seconds; None if never."""
     from cronsim import CronSim
 
     for moment in CronSim(expression, datetime.fromtimestamp(after)):
@@ -250,7 +250,7 @@ def _check_source_values(source: SourceDefinition) -> None:
                 text = f"{error.where}: {error.message}" if error.where else error.message
                 raise ConfigError(text, where=key, hint=error.hint) from error
         if not 0 <= source.depth <= MAX_LINK_DEPTH:
-            raise ConfigError(f"must be between 0 and {MAX_LINK_DEPTH}", where="depth")
+            raise ConfigError(f"must be from 0 to {MAX_LINK_DEPTH}", where="depth")
     if source.cron is not None:
         check_cron_expression(source.cron)
 
@@ -274,7 +274,7 @@ def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> 
 
 
 def _hash_program_file(workspace: Workspace, word: str) -> str | None:
-    """Return the hash of the file if a word of a command names a program in the workspace, or None."""
+    """Return the hash of the program in the workspace that `word` names, or None."""
     try:
         real = Path(os.path.realpath(Path(workspace.root, word)))
         if not real.is_relative_to(workspace.root) or not real.is_file():

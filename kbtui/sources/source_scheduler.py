@@ -82,7 +82,7 @@ class SourceScheduler:
         if due:
             self._name, self._began = due[0], time.monotonic()
             self._started[self._name] = now
-            self._log(f"source {self._name}: due, started")
+            self._log(f"source {self._name}: started, because it is due")
             module, root = "kbtui.sources.source_runner", os.fspath(self._workspace.root)
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, root, self._name],
@@ -106,9 +106,9 @@ class SourceScheduler:
     def _check_running_source_process(self) -> None:
         code = self._process.poll() if self._process else None
         if code is not None:
-            self._log(f"source {self._name}: ended with {code}")
+            self._log(f"source {self._name}: ended with exit code {code}")
             self._process = None
         elif self._process and time.monotonic() - self._began > MAX_RUN_SECONDS:
-            limit = f"it was not done after {MAX_RUN_SECONDS:g} s"
+            limit = f"it was not finished after {MAX_RUN_SECONDS:g} s"
             self._log(f"source {self._name}: stopped, because {limit}")
             self.stop()

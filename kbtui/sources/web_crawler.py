@@ -69,10 +69,10 @@ class WebCrawler:
                 key = "source_pages" if self._done >= self._limits.pages else "source_seconds"
                 reason = (
                     f"stopped after {self._done} pages with {left} more to fetch: "
-                    f"the limit is {key} in `kbtui config`"
+                    f"the limit is the setting {key}"
                 )
             elif self._failures >= MAX_FAILURES_IN_A_ROW:
-                reason = f"stopped after {MAX_FAILURES_IN_A_ROW} failures in a row; {left} pages were left"
+                reason = f"stopped after {MAX_FAILURES_IN_A_ROW} failures in a row; {left} pages were not fetched"
             if reason:
                 self._run.record_failed_document(self._start, reason, permanent=False)
                 return

@@ -58,7 +58,7 @@ class TuiStartOptions(NamedTuple):
 
     `first` is the reference to open if there is no saved session; with `fresh`, a saved session is
     ignored. `plain` selects the layout for screen readers. `dark` says whether the terminal's
-    background is dark (None if unknown). `typed` is what the user typed during the background query.
+    background is dark (None if unknown). `typed` is what the user typed at startup.
     """
 
     first: Ref | None = None
@@ -180,7 +180,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit. If a screen has unsaved changes, return to that screen instead, which then asks about them."""
+        """Quit. If a screen has unsaved changes, return to that screen, so that it can ask about them."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:
@@ -255,6 +255,6 @@ def run_tui(
     if error := app._exception:
         raise KbtuiError(
             f"kbtui crashed: {type(error).__name__}: {cut_to_width(one_line(str(error)), 200)}",
-            hint="your files are safe; `kbtui log` prints what a bug report needs",
+            hint="your files are safe; `kbtui log` prints the details for a bug report",
         ) from error
     return app.return_code or 0

@@ -77,7 +77,7 @@ class BookmarksScreen(StyledScreen):
 
     def _show_bookmarks(self, bookmarks: list[Bookmark]) -> None:
         key = find_key_label_of_command("bookmark", self.configured_keys)
-        how = f" Press {key} to bookmark what is selected or open." if key else ""
+        how = f" Press {key} to bookmark the selected or open item." if key else ""
         rows = []
         for mark in bookmarks:
             left: Spans = [("★ ", "accent"), (one_line(mark.title) or mark.ref, "strong")]

@@ -80,7 +80,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._used: dict[int, list[Citation]] | None = None
         """The number of a turn -> its citations; None until they are loaded."""
         self._using: list[Citation] = []
-        """The citations of the open document by turns of any conversation."""
+        """The citations of the open document, from all conversations."""
         self._why_not_used = ""
         self._turn: int | None = None
         """The number of the turn at the cursor."""
@@ -134,7 +134,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._using_worker.submit_call(
             lambda: self._library.find_citing_turns(target),
             lambda citations: show_citing_turns(citations, "Not used by any turn yet."),
-            lambda error: show_citing_turns(self._using, f"Cannot look up the turns: {error}"),
+            lambda error: show_citing_turns(self._using, f"Cannot find the citing turns: {error}"),
         )
 
     def show_citations_at_cursor(self) -> None:
@@ -232,7 +232,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return ListRow(f"using:{number}:{cite.source}", name, below=[below], data=place)
 
     def action_copy_citations_as(self, form: str) -> None:
-        """Copy the citations in both directions as `markdown` or `json`."""
+        """Copy the citations in both lists as `markdown` or `json`."""
         from kbtui.citations.citation_export import format_citations_json, format_citations_markdown
 
         if self._target is not None:
@@ -253,7 +253,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
 
 def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:
-    """Return a phrase without Markdown for the reader to find in the document, or () if there is none."""
+    """Return a phrase of the quote for the reader to find, as a tuple; () if no phrase is suitable."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
             # Skip headings, because the same heading often occurs several times.
@@ -288,5 +288,5 @@ def _explain_missing_citations(conversation: Conversation, turn: int) -> str:
     if len(calls) > 1:
         return f"None of the {len(calls):,} tool calls read a subject, file or conversation."
     if calls:
-        return "The tool call read no subject, file or conversation."
+        return "The tool call in this turn did not read a subject, file or conversation."
     return "No tool calls in this turn."

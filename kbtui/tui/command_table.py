@@ -52,19 +52,19 @@ def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiComman
 MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "library",
-        define_command("open", "enter", "open", "Open what is selected.", 9, about="item", action="open_selected_row"),
+        define_command("open", "enter", "open", "Open the selected item.", 9, about="item", action="open_selected_row"),
         define_command("expand", "l,right", "unfold", "Unfold the topic, folder or conversation.", action="unfold_selected_row"),
         define_command("collapse", "h,left", "fold", "Fold the topic, folder or conversation, or go to the parent.", action="fold_row_or_select_parent"),
         define_command("toggle", "space", "fold or unfold", "Fold or unfold the topic, folder or conversation.", action="toggle_selected_fold", palette=False),
-        define_command("filter", "f", "filter", "Filter by words of the title, or by agent:, label:, tool:, model:, after:, before: and is:.", 7, action="show_filter_input"),
-        define_command("sort", "o", "sort", "Sort conversations by activity, creation, update, title or turns.", action="switch_sort_order"),
+        define_command("filter", "f", "filter", "Filter by words in the title, or by agent:, label:, tool:, model:, after:, before: and is:.", 7, action="show_filter_input"),
+        define_command("sort", "o", "sort", "Switch the sort order of conversations: activity, created, updated, title, turns.", action="switch_sort_order"),
         define_command("clear", "escape", "clear filter", "Clear the filter.", palette=False, action="clear_filter"),
     ),
     *add_scope_to_commands(
         "reader",
         define_command("fold", "enter", "unfold", "Fold or unfold this line, or open its link.", 8, needs="folds", action="toggle_fold_or_open_link"),
-        define_command("next", "n", "next turn", "Go to the next turn; after a find, to the next match.", 6, needs="turns", action="go_to_next_match_or_turn(1)"),
-        define_command("previous", "N", "previous turn", "Go to the previous turn; after a find, to the previous match.", needs="turns", action="go_to_next_match_or_turn(-1)"),
+        define_command("next", "n", "next turn", "Go to the next turn, or to the next match while matches are highlighted.", 6, needs="turns", action="go_to_next_match_or_turn(1)"),
+        define_command("previous", "N", "previous turn", "Go to the previous turn, or to the previous match while matches are highlighted.", needs="turns", action="go_to_next_match_or_turn(-1)"),
         define_command("next_request", "u", "next request", "Go to the next request.", needs="turns", action="go_to_next_request_or_error('request',1)"),
         define_command("previous_request", "U", "previous request", "Go to the previous request.", needs="turns", action="go_to_next_request_or_error('request',-1)"),
         define_command("next_error", "w", "next error", "Go to the next failed tool call.", needs="turns", action="go_to_next_request_or_error('error',1)"),
@@ -76,7 +76,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("compacted", "c", "what the model sees", "Switch between the whole conversation and what the model sees after compaction.", needs="turns", action="toggle_model_view"),
         define_command("facts", "a", "details", "Show the details of the conversation: model, labels, attachments, turns, location, size.", 2, needs="turns", action="toggle_facts_bar"),
         define_command("view", "v", "view", "Switch the view: rendered, source, `learn` output.", 5, needs="views", action="request_next_view"),
-        define_command("link", "o", "open link", "Open the link or image on this line; asks before starting another program.", action="screen.link"),
+        define_command("link", "o", "open link", "Open the link or image on this line (asks before starting another program).", action="screen.link"),
         define_command("wrap", "x", "wrap code", "Wrap wide code, or stop wrapping it.", action="toggle_code_wrapping"),
         define_command("code_right", "l,right", "scroll right", "Scroll wide code to the right.", action="scroll_code_sideways(1)", palette=False),
         define_command("code_left", "h,left", "scroll left", "Scroll wide code to the left.", action="scroll_code_sideways(-1)", palette=False),
@@ -92,9 +92,9 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         "results",
         define_command("open", "enter", "open", "Open the hit in the reader.", 9, action="open_selected_row"),
         define_command("explain", "x", "explain", "Explain the rank of the hit.", 7, action="screen.explain_hit"),
-        define_command("why", "w", "explain missing", "Explain why an entry or a passage is missing from the results; asks for its reference.", 3, action="screen.explain_missing"),
+        define_command("why", "w", "explain missing", "Explain why an entry or a passage is missing from the results (asks for its reference).", 3, action="screen.explain_missing"),
         define_command("mode", "m", "mode", "Switch the search mode: both, keywords, meaning.", 6, action="screen.change_search_mode"),
-        define_command("close", "escape", "close", "Close the results.", 8, action="screen.close_results"),
+        define_command("close", "escape", "close", "Close the search results.", 8, action="screen.close_results"),
     ),
     *MOVE_COMMANDS,
     *add_scope_to_commands(
@@ -106,21 +106,21 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("back", "left_square_bracket", "back", "Go back to what was open before.", action="history(-1)"),
         define_command("forward", "right_square_bracket", "forward", "Go forward in the history.", action="history(1)"),
         define_command("similar", "s", "more like this", "Show passages similar to the selected or open item.", about="item"),
-        define_command("bookmark", "B", "bookmark", "Bookmark the selected or open item, with a note.", about="item"),
-        define_command("bookmarks", "apostrophe", "bookmarks", "Show the bookmarks: open, change, remove.", action="show_bookmarks"),
+        define_command("bookmark", "B", "bookmark", "Bookmark the selected or open item, with an optional note.", about="item"),
+        define_command("bookmarks", "apostrophe", "bookmarks", "List the bookmarks, and open, change or remove them.", action="show_bookmarks"),
         define_command("copy", "y", "copy reference", "Copy the reference of the selected or open item.", 1, about="item"),
         define_command("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it.", about="item"),
         define_command("edit", "e", "edit", "Open the subject in $EDITOR at the current line.", about="item"),
         define_command("prompt", "p", "prompt", "Show the whole <knowledge> prompt and its size."),
-        define_command("workshop", "P", "prompt workshop", "Choose which subjects the prompt contains, try patterns, and see its size.", action="open_prompt_workshop"),
-        define_command("doctor", "D", "doctor", "Check topics, conversations, index, engine and model.", action="open_doctor"),
+        define_command("workshop", "P", "prompt workshop", "Choose which subjects the prompt contains, try patterns, and see the size of the prompt.", action="open_prompt_workshop"),
+        define_command("doctor", "D", "doctor", "Check the topics, conversations, index, engine and model.", action="open_doctor"),
         define_command("hidden", "full_stop", "hidden subjects", "Show or hide hidden subjects.", action="toggle_hidden_subjects"),
-        define_command("entries", "E", "entries", "Show all entries as a table: filter, create, edit, delete.", action="open_entries_screen"),
-        define_command("sources", "S", "sources", "Show the sources of fetched documents: run, approve, add, change, remove.", action="open_sources_screen"),
+        define_command("entries", "E", "entries", "List all entries, and filter, create, edit or delete them.", action="open_entries_screen"),
+        define_command("sources", "S", "sources", "List the sources of documents, and run, approve, add, change or remove them.", action="open_sources_screen"),
         define_command("insights", "I", "insights", "Show which queries were run, which of them found nothing useful, and which entries are cited.", action="open_insights_screen"),
         define_command("new", "plus", "new entry", "Create an entry.", action="create_entry"),
         define_command("export", "X", "export", "Export the conversation with its citations to a Markdown file.", about="item"),
-        define_command("first", "i", "first topic", "Create the first topic; shows the file and asks before writing it."),
+        define_command("first", "i", "first topic", "Create the first topic (shows the file and asks before writing it)."),
         define_command("home", "H", "home", "Show the home page."),
         define_command("pane.library", "1", "library", "Go to the library; press again to fold it.", action="focus_or_fold_pane('library')"),
         define_command("pane.reader", "2", "reader", "Go to the reader.", action="focus_or_fold_pane('reader')"),
@@ -133,7 +133,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("pane.usual", "equals_sign", "reset panes", "Reset the widths of the panes, and unfold them.", action="reset_panes"),
         define_command("pane.zoom", "z", "zoom", "Zoom this pane, or show all panes again.", action="zoom"),
         define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark"),
-        define_command("reload", "ctrl+r", "reload", "Read the library and the document from disk again."),
+        define_command("reload", "ctrl+r", "reload", "Reload the library and the document from disk."),
         define_command("help", "question_mark", "help", "Show the keys that work here.", 11, action="show_key_help"),
         define_command("quit", "q", "quit", "Quit kbtui.", 12, action="app.quit"),
     ),
@@ -154,7 +154,7 @@ A secondary screen has its own commands and those of "moving", but not those of 
 
 _THEME = define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark")  # fmt: skip
 _HELP = define_command("help", "question_mark", "help", "Show the keys of this screen.", 11)
-_RELOAD = define_command("reload", "ctrl+r", "reload", "Read everything from disk again.")
+_RELOAD = define_command("reload", "ctrl+r", "reload", "Reload everything from disk.")
 _HIDDEN = define_command("hidden", "full_stop", "hidden", "Show or hide hidden subjects.")
 
 SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
@@ -165,19 +165,19 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("switch", "e", "topic on/off", "Switch the topic on or off.", 5, action="toggle_topic"),
         define_command("write", "w", "write", "Review the changes; press again to write them to kb.toml.", 10, action="review_or_write_marks"),
         define_command("undo", "u", "undo", "Undo the last write.", 4, needs="written", action="undo_written_change"),
-        define_command("drop", "U", "discard", "Discard all changes that are not written yet.", 3, needs="marks", action="discard_marks"),
+        define_command("drop", "U", "discard", "Discard all unwritten changes.", 3, needs="marks", action="discard_marks"),
         define_command("try", "slash", "try pattern", "Try a pattern: TOPIC/GLOB, such as rfd/03*.", 7, action="focus_pattern_input"),
         define_command("view", "v", "view", "Switch between `learn` output and the whole prompt.", 6, action="toggle_preview_kind"),
         define_command("open", "enter", "open", "Unfold a topic or folder, or go to the text of a subject; in the review, write the changes.", action="open_row_or_write"),
         define_command("expand", "right", "unfold", "Unfold the topic or folder.", action="unfold_row"),
         define_command("collapse", "left,h", "fold", "Fold the topic or folder, or go to the parent.", action="fold_row"),
-        define_command("filter", "f", "filter", "Filter by words of the slug.", action="focus_filter"),
+        define_command("filter", "f", "filter", "Filter by words in the slug.", action="focus_filter"),
         _HIDDEN._replace(action="toggle_hidden_subjects"),
         define_command("next", "tab,shift+tab", "other pane", "Switch between the list and the text.", action="focus_other_pane"),
-        _RELOAD._replace(help="Read everything from disk again; unwritten changes stay."),
+        _RELOAD._replace(help="Reload everything from disk; unwritten changes are kept."),
         _THEME, _HELP,
         define_command("back", "escape", "back", "Close the pattern, the filter or the review; if none is open, leave."),
-        define_command("leave", "q", "leave", "Leave; asks first if there are unwritten changes.", 12),
+        define_command("leave", "q", "leave", "Leave the prompt workshop (asks first if there are unwritten changes).", 12),
     ),
     *add_scope_to_commands(
         "doctor",
@@ -195,7 +195,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("previous", "N", "previous section", "Go to the previous section.", action="go_to_next_section(-1)"),
         define_command("days", "d", "period", "Change the period: 30, 90 or 7 days.", 8, action="change_period"),
         _HIDDEN._replace(help="Include hidden subjects, or leave them out.", action="toggle_hidden_subjects"),
-        define_command("erase", "x", "erase log", "Erase all logged searches, after asking.", 5, action="erase_logged_searches"),
+        define_command("erase", "x", "erase log", "Erase all logged searches (asks first).", 5, action="erase_logged_searches"),
         _RELOAD._replace(keys="ctrl+r,r"),
         _THEME, _HELP,
         define_command("leave", "escape,q,I", "back", "Leave the insights.", 12),
@@ -204,12 +204,12 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         "entries",
         define_command("enter", "enter", "details", "Go to the details; in the details, unfold a passage or open a turn.", 9, action="open_details_or_link"),
         define_command("read", "r", "read", "Open the entry in the reader.", 8, action="open_in_reader"),
-        define_command("filter", "f,slash", "filter", "Filter by words, type:, is:, topic:, after: and before:.", 10, is_immediate=True, action="focus_filter"),
-        define_command("type", "t", "type", "Filter by the next type; after the last type, show all.", 5, action="filter_by_next_value('type')"),
-        define_command("status", "s", "status", "Filter by the next status; after the last status, show all.", 4, action="filter_by_next_value('is')"),
+        define_command("filter", "f,slash", "filter", "Filter by words, or by type:, is:, topic:, after: and before:.", 10, is_immediate=True, action="focus_filter"),
+        define_command("type", "t", "type", "Switch the type filter: one type after another, then all.", 5, action="filter_by_next_value('type')"),
+        define_command("status", "s", "status", "Switch the status filter: ready, pending, error, all.", 4, action="filter_by_next_value('is')"),
         define_command("new", "n", "new", "Create an entry.", 7, action="create_subject"),
         define_command("edit", "e", "edit", "Edit the entry in $EDITOR; its id and citations stay the same.", 6, action="edit_subject"),
-        define_command("remove", "d,delete", "delete", "Move the entry to the trash, after asking.", 3, action="remove_subject"),
+        define_command("remove", "d,delete", "delete", "Move the entry to the trash (asks first).", 3, action="remove_subject"),
         define_command("address", "o", "open address", "Open the web address that the entry was fetched from.", 2, needs="address", action="open_web_address"),
         define_command("retry", "R", "retry", "Retry failed entries.", 9, needs="errors", action="retry_failed_entries"),
         define_command("copy", "y", "copy reference", "Copy the reference of the entry.", action="copy_reference"),
@@ -223,15 +223,15 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         "sources",
         define_command("agree", "y", "approve", "Approve exactly what is shown.", 13, needs="approving", action="approve_shown_source"),
         define_command("run", "r", "run", "Run the source now.", 10, needs="source", action="run_source"),
-        define_command("stop", "x", "stop", "Stop the run; the documents fetched so far stay.", 11, needs="running", action="stop_source"),
-        define_command("approve", "a", "review, approve", "Show exactly what the source would do, and approve it.", 10, needs="unapproved", action="review_source"),
+        define_command("stop", "x", "stop", "Stop the run; the documents fetched so far are kept.", 11, needs="running", action="stop_source"),
+        define_command("approve", "a", "review, approve", "Review exactly what the source would do before you approve it.", 10, needs="unapproved", action="review_source"),
         define_command("new", "n", "add", "Add a source.", 8, action="add_source"),
         define_command("edit", "e", "change", "Change the source.", 6, needs="source", action="edit_source"),
-        define_command("remove", "d,delete", "remove", "Remove the source; asks whether to keep its documents.", 5, needs="source", action="remove_source"),
+        define_command("remove", "d,delete", "remove", "Remove the source (asks whether to keep its documents).", 5, needs="source", action="remove_source"),
         define_command("enter", "enter", "details", "Go to the details.", 7, action="focus_details"),
         _RELOAD, _THEME, _HELP,
-        define_command("back", "escape", "back", "Go back to the list; from the list, leave."),
-        define_command("leave", "q,S", "leave", "Leave; asks first while a source is running.", 12),
+        define_command("back", "escape", "back", "Go back to the list; in the list, leave the sources."),
+        define_command("leave", "q,S", "leave", "Leave the sources (asks first if a source is running).", 12),
     ),
 )  # fmt: skip
 """All commands of the secondary screens: name, keys, label, help text and priority of the key hint."""
@@ -339,7 +339,7 @@ def _parse_key_name(text: str) -> str:
         raise ValueError(f"unknown key {text!r}")
     modifiers = sorted(modifier.casefold() for modifier in modifiers)
     if not set(modifiers) <= {"ctrl", "alt", "shift"}:
-        raise ValueError(f"unknown key {text!r}; modifiers are ctrl+, alt+ and shift+")
+        raise ValueError(f"unknown key {text!r}; the modifiers are ctrl+, alt+ and shift+")
     key = "+".join([*modifiers, key])
     if key in RESERVED_KEYS:
         raise ValueError(f"{text} is reserved: it {RESERVED_KEYS[key]}")

@@ -48,7 +48,7 @@ subjects = "docs"
 UNREADABLE_TOPICS = "The problems are listed below. kbtui reloads the topics after you fix them."
 HOME_KEYS = (
     ("search", "search everything"),
-    ("library.open", "open what is selected"),
+    ("library.open", "open the selected item"),
     ("help", "help for the current pane"),
 )
 """The id and a description of each command that the home page shows."""
@@ -74,7 +74,7 @@ def build_home_document(
     keymap: Mapping[str, str],
     note: str,
 ) -> ReaderDocument:
-    """Return the home page with the most important keys, topics, recent conversations and problems.
+    """Return the home page: the main keys, the topics, recent conversations, and problems.
 
     `contents` is None while the library is being read. `notices` are problems with the settings.
     `note` says why this page is shown instead of another.
@@ -112,7 +112,7 @@ def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """List the command (id, description) that creates the first topic or entry, if one is missing."""
+    """Return id and description of the command that creates a first topic or entry; [] if not needed."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:
@@ -152,7 +152,7 @@ def _make_missing_topics_blocks(contents: LibrarySnapshot, key: str) -> list[Doc
         MarkdownBlock("first", FIRST_TOPIC.format(file=contents.topics_file)),
     ]
     if key:
-        offer: Spans = [("Press ", ""), (key, "key"), (" to create it (shows the file first).", "")]
+        offer: Spans = [("Press ", ""), (key, "key"), (" to create one (asks first).", "")]
         blocks.append(ParagraphBlock("offer", offer, above=1))
     return blocks
 

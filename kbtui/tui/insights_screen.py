@@ -40,12 +40,12 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The key of the block of a gap is this prefix, followed by the query."""
+"""The key of a gap's block is this prefix, followed by the query."""
 
 
 @dataclass(slots=True, eq=False)
 class DailyActivityChartBlock(DocumentBlock):
-    """A chart of the searches and citations of each day, as wide as the page."""
+    """A chart of daily searches and citations, as wide as the page."""
 
     insights: UsageStatistics
 
@@ -70,7 +70,7 @@ def build_insights_document(found: UsageStatistics, create_key: str) -> ReaderDo
     searches, days = found.searches, format_counted_noun(found.days, "day")
     create: Span = ("create an entry", "link")
     hint = f"{create_key} creates the entry" if create_key else ""
-    stale_heading = f"Cited, unchanged for {format_counted_noun(found.stale_days, 'day')}"
+    stale_heading = f"Cited, but unchanged for {format_counted_noun(found.stale_days, 'day')}"
     top = [
         _make_query_block("top:", query, _describe_query_results(query)) for query in searches.top
     ]
@@ -161,7 +161,7 @@ class InsightsScreen(SecondaryScreen):
     HEADING = "Insights"
     SCOPE = "insights"
     NOTES = (
-        "A query is a gap if, the last time it ran without filters, it found nothing or "
+        "A query is a gap if its last search without filters found nothing, or found "
         "only texts that seem to be about something else.",
     )
 
@@ -217,7 +217,7 @@ class InsightsScreen(SecondaryScreen):
         ]
         right = (" · ".join(origins), "dim")
         if not self.library.settings.query_log:
-            right = ("searches are not logged (query_log = false)", "warning")
+            right = ("searches are not logged (setting query_log = false)", "warning")
         self.show_totals_line([(counts, "strong"), (period, "dim")], [right])
 
     def action_change_period(self) -> None:
@@ -254,7 +254,7 @@ class InsightsScreen(SecondaryScreen):
                 erase = UserData(self.library.workspace).query_log.erase_all_logged_searches
                 self.run_in_thread(erase, self._show_erased_search_count, self._erase_worker)
 
-        question = "Erase all logged searches of this workspace? Citations stay, because they are stored in the conversations."
+        question = "Erase all logged searches of this workspace? Citations are kept, because they are stored in the conversations."
         self.app.push_screen(ConfirmDialog(question, {"y": "erase"}), erase_if_confirmed)
 
     def _show_erased_search_count(self, count: int) -> None:

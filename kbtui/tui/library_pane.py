@@ -59,7 +59,7 @@ class FilterCondition(NamedTuple):
     def matches_conversation(
         self, info: ConversationInfo, summary: ConversationToolsAndModels | None
     ) -> bool:
-        """Return whether a conversation matches; without a summary, a condition that needs one is false."""
+        """Return whether a conversation matches; False if this depends on a summary that is missing."""
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
             return False
@@ -269,7 +269,7 @@ def _make_folder_and_subject_rows(
 
 
 def _get_subject_sort_key(subject: Subject) -> list[tuple[bool, str]]:
-    """Return a sort key: the files of a directory before its subdirectories, both by name."""
+    """Return a key that puts the files of a directory before its subdirectories, each by name."""
     parts = subject.slug.split("/")
     return [(depth < len(parts) - 1, part) for depth, part in enumerate(parts)]
 
@@ -433,7 +433,7 @@ class _ConversationRowMaker:
 ROWS_AT_ONCE = 1_000
 """If there are more subjects and conversations than this, a background thread makes the rows."""
 UPDATE_SECONDS = 10.0
-"""The time between checks whether ages such as `5 min` must be updated."""
+"""How often, in seconds, to check whether ages such as `5 min` must be updated."""
 
 
 def list_library_filter_completions(

@@ -27,12 +27,12 @@ READ_SECONDS = 0.5
 
 
 def get_last_activity_time(info: ConversationInfo) -> datetime:
-    """Return the time of the last event of a conversation or, if it has no events, of its creation."""
+    """Return when a conversation's last event happened or, without events, when it was created."""
     return info.last_event_at or info.created_at
 
 
 def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:
-    """Return a key that sorts by activity, latest first; among equal times, the newest comes first."""
+    """Return a key that sorts by activity and then by creation, latest first."""
     return (-get_last_activity_time(info).timestamp(), -info.created_at.timestamp(), info.id)
 
 
@@ -120,7 +120,7 @@ class LibrarySnapshot:
         return [subject for listing in self.listings for subject in listing.subjects]
 
     def count_turns(self, info: ConversationInfo) -> int:
-        """Return the number of turns of a conversation, or -1 while it is unknown."""
+        """Return how many turns a conversation has, or -1 while this is unknown."""
         summary = self.summaries.get(info.id)
         return summary.turns if summary else -1
 

@@ -205,7 +205,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         if answer.omitted:
             left.append((f", {answer.omitted:,} deleted", "dim"))
         if self._is_refining:
-            return left, [("keywords; adding meaning …", "dim")]
+            return left, [("searching by meaning …", "dim")]
         others = [notice for notice in answer.notices if notice.code != "meaning_only"]
         if degraded := format_notices(others):
             room = self.list.scrollable_content_region.width - measure_cell_width(left) - 4

@@ -195,7 +195,7 @@ class SecondaryScreen(StyledScreen):
         return port.document.blocks[port.cursor.block] if port.document.blocks else None
 
     def show_document(self, document: ReaderDocument) -> None:
-        """Show a document; if it is a new version of the shown one, keep the position."""
+        """Show a document; keep the position if it is a new version of the shown document."""
         if self.reader.document.key == document.key:
             self.reader.show_reloaded_document(document)
         else:

@@ -67,7 +67,7 @@ def _load_theme_file(path: Path) -> Theme:
     values: dict[str, Any] = tomllib.loads(read_regular_file(path).decode("utf-8-sig"))
     dark = values.pop("dark", True)
     if not isinstance(dark, bool):
-        raise ValueError("dark must be true or false")
+        raise ValueError("'dark' must be true or false")
     for key, value in values.items():
         if key not in COLORS:
             from difflib import get_close_matches

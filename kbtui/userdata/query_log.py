@@ -26,7 +26,7 @@ REPLACE_SECONDS = 600.0
 QUERY_CHARACTERS = 1000
 """How many characters of a query the log keeps."""
 DAY_SECONDS = 86_400.0
-_HINT = "`kbtui insights erase` replaces it with an empty log"
+_HINT = "`kbtui insights erase` replaces the file with an empty log"
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS searches (
@@ -180,7 +180,7 @@ class QueryLog:
         """Raise `WorkspaceError` if the file is damaged."""
         for (found,) in self._store.select_rows("PRAGMA quick_check(1)"):
             if found != "ok":
-                message = f"kbtui's own data cannot be used: {found}"
+                message = f"kbtui cannot use this file: {found}"
                 raise WorkspaceError(message, where=str(self.path), hint=_HINT)
 
     def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:

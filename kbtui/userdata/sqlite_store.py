@@ -92,7 +92,7 @@ class SqliteStore:
             yield
         except (sqlite3.Error, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            message = f"kbtui's own data cannot be used: {reason}"
+            message = f"kbtui cannot use this file: {reason}"
             raise WorkspaceError(message, where=str(self.path), hint=hint or self._hint) from error
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 RunStatus = Literal["ok", "partial", "error"]
 SESSION_CHARACTERS = 1_000_000
-"""The maximum number of characters of a session's JSON."""
+"""The maximum length of a session's JSON, in characters."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS bookmarks (
@@ -54,9 +54,9 @@ class SourceRunRecord(NamedTuple):
     """The last run of a source; times are in Unix seconds.
 
     `entries` is the number of documents of the source after the run. `problems` has a line for each
-    of the first failed documents. `error` is the first problem, or the reason why nothing ran.
-    `skipped` is the number of documents that the run left out without an error; `skips` has the first
-    of them. `edited` names documents that the run kept because the user has edited them.
+    failed document, up to a limit. `error` is the first problem, or the reason why nothing ran.
+    `skipped` is the number of documents that the run left out without an error; `skips` lists them, up
+    to a limit. `edited` names documents that the run kept because the user has edited them.
     """
 
     source: str
@@ -90,7 +90,7 @@ class SourceRunRecord(NamedTuple):
 
     @property
     def skipped_documents_by_reason(self) -> dict[str, list[str]]:
-        """The skipped documents by the reason why they were skipped."""
+        """The skipped documents, grouped by reason."""
         found: dict[str, list[str]] = {}
         for skip in self.skips:
             found.setdefault(skip.reason, []).append(skip.what)
@@ -205,7 +205,7 @@ class UserData:
         return runs
 
     def save_fetched_address_facts(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
-        """Replace the facts about each address (`ETag`, links) that a source's next run needs."""
+        """Replace the facts (`ETag`, links) about each address; the source's next run needs them."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self._store.open_write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))

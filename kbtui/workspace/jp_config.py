@@ -34,7 +34,7 @@ file would crash the process.
 MAX_LAYERS = 1_000
 """The maximum number of files that one layer may load through `extends`."""
 MAX_DEPTH = 50
-"""The maximum length of a chain of files that extend one another."""
+"""The maximum number of files in a chain in which each file extends the next."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _does_path_exist(path: Path) -> bool:
 
 
 def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ...] = ()) -> None:
-    """Add a file and the files that it extends to the layers, in the order of merging."""
+    """Add layers for a file and for the files that it extends, in the order of merging."""
     if not above:
         found.files_left = MAX_LAYERS
     found.files_left -= 1

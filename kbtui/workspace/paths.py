@@ -129,7 +129,7 @@ def is_peer_same_user(connection: socket | TransportSocket) -> bool:
 def make_workspace_key(root: str) -> str:
     """Return 16 hex digits that name the workspace at `root` in kbtui's own directories.
 
-    They are a hash of the root and of JP's directories. The id in `.jp/.id` is not used, because
+    They are a hash of the root and JP's directories. The id in `.jp/.id` is not used, because
     the clones of a repository share it.
     """
     return _hash_paths(root, get_jp_data_home(), get_jp_config_home())
@@ -206,7 +206,7 @@ def get_time_zone_variable() -> str:
 
 
 def make_search_environment_fingerprint() -> str:
-    """Return a text that differs if the environment or settings differ in what affects answers."""
+    """Return a text that changes with the settings and environment variables that affect answers."""
     # It contains everything that affects an answer, except the query and kbtui's version.
     settings = get_config_home() + "/config.toml"
     try:

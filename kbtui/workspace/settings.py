@@ -102,7 +102,7 @@ class Settings(NamedTuple):
 
 
 class SettingDefinition(NamedTuple):
-    """One setting: the type and default of its values, and the variable that overrides the file."""
+    """One setting: its type, its default, and the variable that overrides the file."""
 
     name: str
     kind: type

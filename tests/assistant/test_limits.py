@@ -39,7 +39,7 @@ def big(built: Builder) -> Builder:
         ("learn", {"topic": "guide", "subjects": "wide"}, 'topic "guide", subjects "wide:2"'),
         ("learn", {"topic": "guide", "subjects": ["x" * 400] * 2_000}, "Nothing in topic"),
         ("learn", {"topic": "x" * 10**6}, 'Unknown topic "xxx'),
-        ("conversation_read", {"id": f"jp-c{LIVE + 30}"}, r"last=\d+ fits"),
+        ("conversation_read", {"id": f"jp-c{LIVE + 30}"}, r"use last=\d+"),
         ("conversation_read", {"id": f"jp-c{LIVE + 30}:1"}, "turn 1 of 4"),
         ("conversation_grep", {"pattern": "e", **{f"x{n}": 1 for n in range(9_000)}}, "ask for less"),
     ],

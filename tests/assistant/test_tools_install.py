@@ -258,7 +258,7 @@ def test_a_file_of_somebody_else_is_never_overwritten(
     theirs.write_text("# mine\n")
     assert command(built.root, "install", "--yes") == 3
     assert theirs.read_text() == "# mine\n"
-    assert "learn.toml: not installed: kbtui did not write this file" in capfd.readouterr().out
+    assert "not installed: the file exists, and kbtui did not write it" in capfd.readouterr().out
     # The other files are there, and the skill does not enable tools of others.
     assert (built.root / FOLDER / "conversation_read.toml").exists()
     skill = tomllib.loads((built.root / SKILL).read_text("utf-8"))
@@ -276,9 +276,9 @@ def test_a_file_that_a_person_edited_is_theirs(
     edited.write_text(text)
     capfd.readouterr()
     assert command(built.root, "install", "--yes") == 0
-    assert "learn.toml: edited, left as it is" in capfd.readouterr().out
+    assert "learn.toml: edited by you and left alone" in capfd.readouterr().out
     assert command(built.root, "uninstall") == 0
-    assert "learn.toml: edited, left as it is" in capfd.readouterr().out
+    assert "learn.toml: edited by you and left alone" in capfd.readouterr().out
     assert edited.read_text() == text
     assert [path.name for path in (built.root / FOLDER).iterdir()] == ["learn.toml"]
 

@@ -260,7 +260,7 @@ def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixtur
         (["grep", "x", "-i", "17800000000"], "`kbtui conversation ls` lists all conversations"),
         (
             ["grep", "needle", "--limit", "1"],
-            "more matches: use a longer pattern, -i or -s to find fewer, --limit to show more",
+            "more matches: use a longer pattern, --id or --scope to find fewer; raise --limit for more",
         ),
         (["grep", "x", "--limit", "0"], "kbtui: --limit: must be at least 1"),
         (["read", str(ID), "--turn", "1", "--last", "1"], "--turn and --last cannot be combined"),
@@ -336,7 +336,7 @@ def test_what_only_a_later_jp_knows_is_read_shown_found_and_exported(
         if command[1] == "read":
             assert "Unknown event voice_memo" in out
             assert "Result look #1 error" in out
-            assert "the conversation also has 2 events of unknown kinds (participants 1, voice_memo 1), 1 of them before the first turn and 1 resource" in err  # fmt: skip
+            assert "the conversation contains 2 events of unknown kinds (participants 1, voice_memo 1), 1 of them before the first turn and 1 resource" in err  # fmt: skip
     assert kbtui("grep", "needle", "-i", ref) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[2] for line in lines] == ["user", "unknown", "tool-result"]
@@ -487,7 +487,7 @@ def test_a_nested_conversation_is_one_of_its_own(
     assert kbtui("grep", "nested needle") == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     main(["doctor"])
-    assert "conversations  4, 0 archived, 2 within other conversations" in capsys.readouterr().out
+    assert "  4 in all, 0 archived, 2 within other conversations" in capsys.readouterr().out
 
 
 def test_an_id_with_the_suffix_of_another_workspace_names_no_conversation_here(

@@ -157,11 +157,11 @@ def test_a_directory_of_conversations_that_cannot_be_read_is_wrong(
 def test_no_conversations_yet_and_a_foreign_directory_are_nothing_wrong(
     built: Builder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert found(capsys)["conversations", "ok"] == "0, 0 archived\n"
+    assert found(capsys)["conversations", "ok"] == "0 in all, 0 archived\n"
     built.conversation(1, [[asked("Why?")]], title="A talk")
     (built.root / ".jp/conversations/backup").mkdir()
     told = found(capsys)
-    assert told["conversations", "ok"] == "1, 0 archived\n"
+    assert told["conversations", "ok"] == "1 in all, 0 archived\n"
     assert "conversations/backup: " in told["conversations", "note"]
     assert ("conversations", "wrong") not in told
 
@@ -203,7 +203,7 @@ def test_a_log_for_a_report_has_what_happened_and_nothing_private(
         f"2026-11-22 10:00:00 [7] engine 0.1.0 for {built.root} on /run/user/1000/kbtui/x.sock",
         f"2026-11-22 10:00:01 [7] refresh failed: OSError: {built.root}/docs/{SECRET}.md: denied",
         f"2026-11-22 10:00:02 [7] closed a client's connection: no subject '{SECRET}'",
-        f"2026-11-22 10:00:03 [7] source {SECRET}: due, started",
+        f"2026-11-22 10:00:03 [7] source {SECRET}: started, because it is due",
         f"2026-11-22 10:00:04 [7] fetched https://example.org/{SECRET}?token={SECRET}",
         f"2026-11-22 10:00:05 [7] notes/{SECRET} in jp-c17800000001 of {Path.home()}/{SECRET}",
         "Traceback (most recent call last):",
@@ -307,7 +307,7 @@ def test_a_traceback_in_a_report_keeps_its_frames_and_loses_what_messages_quote(
     st.sampled_from(
         [
             "{root}/docs/{name}.md: gone", "'{name}'", '"{name}"', "~/{name}/x", "/srv/{name}.toml",
-            "no topic `{name}`", "notes/{name}", "notes/deep/{name}:3-4", "source {name}: ended with 1",
+            "no topic `{name}`", "notes/{name}", "notes/deep/{name}:3-4", "source {name}: ended with exit code 1",
             "https://{name}.example/", "jp://{name}", 'File "/home/{name}/x.py", line 3, in go',
             "no text 'it's\n{name}'", "b'{name}", "no text “{name}", "'it's {name}", "odd:\n{name}",
             "odd:\n\n  {name}: odd\n", "E: 'x\nTraceback (most recent call last):\n{name}",

@@ -152,7 +152,7 @@ def test_a_pattern_to_preload_that_matches_nothing_is_named(run: Run, value: str
     plain = run("prompt")
     for command in (["prompt"], ["topics"], ["learn", "skills"]):
         ran = run(*command, "-k", value, "-k", "skills/*")
-        assert ran.err.startswith(f"kbtui: -k {value}: nothing matches")
+        assert ran.err.startswith(f"kbtui: -k {value} matches no subject")
         assert why in ran.err
         assert "skills/*" not in ran.err
     assert run("prompt", "-k", value).out == plain.out

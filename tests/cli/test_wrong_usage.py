@@ -110,7 +110,7 @@ def test_a_closed_output_is_no_error(builder: Builder) -> None:
 def test_the_model_switched_off_on_purpose_is_no_fault(builder: Builder) -> None:
     code, out, err = run(builder, "doctor")
     assert code == 0, out + err
-    assert "note   model          switched off in the settings: only keyword search" in out
+    assert "note   model          switched off in the settings, so search uses keywords only" in out
 
 
 def test_switching_the_model_off_for_one_command_needs_no_engine_without_it(

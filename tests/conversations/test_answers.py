@@ -291,7 +291,7 @@ def test_an_answer_over_the_limit_is_refused_with_what_would_fit(heavy: Path) ->
     assert "10 turns" in caught.value.message
     assert f"{MAX_READ_LENGTH:,}" in caught.value.message
     hint = caught.value.hint or ""
-    fitting = int(hint.partition("last=")[2].partition(" ")[0])
+    fitting = int(hint.partition("last=")[2].partition(",")[0])
     assert fitting >= 2
     assert size(read(heavy, last=fitting)) <= MAX_READ_LENGTH
     with pytest.raises(UsageError):

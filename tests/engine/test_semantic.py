@@ -197,7 +197,7 @@ async def test_the_screen_says_when_no_text_has_the_words_and_lists_all_that_is_
             await tui.type(words)
             await tui.until(lambda: pane.answer and pane.answer.query == words)
             await tui.until(
-                lambda: not tui.main.search.is_opening_hit and "adding meaning" not in tui.text
+                lambda: not tui.main.search.is_opening_hit and "by meaning …" not in tui.text
             )
             await tui.press("escape")
 

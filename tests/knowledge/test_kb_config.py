@@ -78,7 +78,7 @@ def test_later_layers_win_field_by_field_and_lists_replace(
     ("table", "key", "says", "hint"),
     [
         ('tittle = "x"', "kb.topic.bad.tittle", "unknown key 'tittle'", "did you mean 'title'?"),
-        ("zzz = 1", "kb.topic.bad.zzz", "unknown key 'zzz'", "known: enable, title"),
+        ("zzz = 1", "kb.topic.bad.zzz", "unknown key 'zzz'", "known keys: enable, title"),
         ("enable = 1", "kb.topic.bad.enable", "must be true or false", None),
         ("title = 1", "kb.topic.bad.title", "must be a string", None),
         ('learned = "x"', "kb.topic.bad.learned", "must be a list of strings", None),

@@ -32,7 +32,7 @@ def test_collisions(build: Build) -> None:
     assert list_problems(build(topic(), files)) == [
         (
             "t/a",
-            "a.md and .a.md, a.toml have the same slug, which refers to a.md; use paths for the others",
+            "a.md and .a.md, a.toml have the same slug, which refers to a.md; name the others by their paths",
             "rename one of them",
         )
     ]

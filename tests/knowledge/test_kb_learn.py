@@ -426,7 +426,7 @@ def test_a_subject_of_200_mb_is_a_line(build: Build, workspace_root: Path) -> No
     assert learned.text == (
         '<subject "a">\nfine\n</subject>\n\n'
         '<subject "big">\n'
-        'Skipped "big": it has 200 MB, more than the limit of 32 MB (setting subject_megabytes).\n'
+        'Skipped "big": its size is 200 MB, more than the limit of 32 MB (setting subject_megabytes).\n'
         "</subject>"
     )
 

@@ -110,7 +110,7 @@ async def by_tui(
 def _settled(tui: Tui) -> bool:
     """Whether the TUI shows the complete answer, semantic hits included."""
     asker, answer = tui.main.search, tui.main.results_pane.answer
-    return answer is not None and answer.query == asker.query and "adding meaning" not in tui.text
+    return answer is not None and answer.query == asker.query and "by meaning …" not in tui.text
 
 
 async def same_everywhere(builder: Builder, questions: list[str]) -> None:

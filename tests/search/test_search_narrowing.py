@@ -132,7 +132,7 @@ def test_filters_alone_give_the_newest_first_and_say_so(
 ) -> None:
     answered = ask(held, "role:user,assistant")
     assert [hit.role for hit in answered.hits] == ["assistant", "user"]
-    assert "newest first" in (answered.degraded or "")
+    assert "newest hits first" in (answered.degraded or "")
 
 
 def test_exclusions_alone_are_neither_everything_nor_silent(

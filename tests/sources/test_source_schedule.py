@@ -141,7 +141,7 @@ def test_the_engine_runs_what_is_due_in_a_process_of_its_own(hourly: SourceWorks
     wait_for_end(schedule)
     assert list(hourly.documents()) == ["x.md"]
     assert UserData(hourly.builder.workspace).load_last_source_runs()["docs"].status == "ok"
-    assert lines == ["source docs: due, started", "source docs: ended with 0"]
+    assert [line[13:] for line in lines] == ["started, because it is due", "ended with exit code 0"]
 
 
 def test_a_scheduled_run_writes_with_the_umask_of_the_user(hourly: SourceWorkspace) -> None:

@@ -46,7 +46,7 @@ async def test_a_turn_that_looked_and_found_nothing_says_that(book: Builder) -> 
         await tui.open("jp-c17800000007")
         await tui.until("The tool calls in")
         await tui.press("n", "n")
-        await tui.until("The tool call read no")
+        await tui.until("The tool call in this")
 
 
 async def test_opening_a_citation_follows_it_and_back_returns(book: Builder) -> None:

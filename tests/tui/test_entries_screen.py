@@ -224,7 +224,7 @@ async def test_an_address_is_copied_where_nothing_can_open_it(
         await read(tui, screen)
         await detailed(tui, screen, "project/web")
         await tui.press("o")
-        await tui.until(f"Found no browser; copied {url}")
+        await tui.until(f"No browser found; copied {url}")
         assert tui.app.clipboard == url
 
 
@@ -295,7 +295,7 @@ async def test_without_a_title_or_an_editor_the_form_says_so_and_keeps_what_was_
         await read(tui, screen)
         await tui.press("n")
         await form(tui, title="  ")
-        await tui.until("An entry needs a title")
+        await tui.until("A subject needs a title")
         await form(tui, title="A title")
         await tui.until("The editor vim needs a terminal" if chosen else "No editor is set")
         assert "A title" in tui.text

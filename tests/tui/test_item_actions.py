@@ -168,7 +168,7 @@ async def test_a_bookmark_is_made_changed_opened_removed_and_brought_back(book: 
 async def test_what_has_no_reference_is_not_marked(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.press("2", "B")
-        await tui.until("Nothing here has a reference")
+        await tui.until("The selected or open item has no reference")
         await tui.press("apostrophe")
         await tui.until("No bookmarks yet. Press B")
 
@@ -380,7 +380,7 @@ async def test_a_first_topic_is_shown_and_written_only_on_yes(make_workspace: Bu
         await tui.until("Project Knowledge")
         assert 'subjects = "notes"' in file.read_text()
         await tui.press("i")
-        await tui.until("There are topics already")
+        await tui.until("The workspace already has topics")
 
 
 async def test_broken_topics_are_not_none_yet(make_workspace: Builder) -> None:

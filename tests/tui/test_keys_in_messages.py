@@ -13,7 +13,7 @@ async def test_the_home_page_and_the_search_line_name_ones_own_keys(book: Builde
     async with running(book.root, size=(120, 40), library=library) as tui:
         await tui.press("H")
         await tui.until("alt+s  search everything")
-        assert "f5     open what is selected" in tui.text
+        assert "f5     open the selected item" in tui.text
         assert "f1     help for the current pane" in tui.text
         assert tui.text.startswith("  alt+s Search topics and conversations")
 
@@ -34,7 +34,7 @@ async def test_a_command_without_a_key_is_not_promised_one(book: Builder) -> Non
     async with running(book.root, size=(120, 40), library=library) as tui:
         await tui.press("H")
         await tui.until("search everything")
-        assert "open what is selected" not in tui.text
+        assert "open the selected item" not in tui.text
         await search_in_vain(tui)
         await tui.until("No results.")
         assert "is X missing" not in tui.text
@@ -56,8 +56,8 @@ async def test_a_workspace_without_topics_offers_one_by_ones_own_key(workspace_r
     builder = Builder(workspace_root)
     library = with_keys(builder, {"first": "f9", "home": "f2", "serch": "x", "hom": "y"})
     async with running(builder.root, size=(160, 50), library=library) as tui:
-        await tui.until("f2 shows them")
-        await tui.until("Press f9 to create it")
+        await tui.until("press f2 to see all")
+        await tui.until("Press f9 to create one")
 
 
 async def test_the_workshop_shows_ones_own_key_before_a_pattern(book: Builder) -> None:

@@ -108,7 +108,7 @@ async def test_a_line_is_reached_by_its_number(book: Builder) -> None:
         await tui.press("H")
         await tui.until(lambda: viewport.document.key == "home")
         await go(tui, "7")
-        await tui.until("Open a conversation or a subject to go to a number in it.")
+        await tui.until("This page has no turns or lines to go to.")
 
 
 async def test_a_reference_to_what_does_not_exist_goes_to_the_last_one_and_says_so(

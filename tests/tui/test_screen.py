@@ -90,7 +90,7 @@ async def test_help_explains_the_keys_of_where_one_is(book: Builder) -> None:
         await tui.press("escape", "2", "question_mark")
         await tui.until("In the reader")
         assert tui.text.index("In the reader") < tui.text.index("Moving inside a pane")
-        assert "Go to the next turn; after a find" in tui.text
+        assert "Go to the next turn, or to the next match" in tui.text
         await tui.press("q")
         assert "In the reader" not in tui.text
         assert tui.app.is_running
@@ -289,7 +289,7 @@ async def test_results(book: Builder, size: tuple[int, int]) -> None:
         await tui.type("make tests")
         await tui.until(lambda: tui.main.results_pane.answer is not None)
         await tui.until(
-            lambda: "adding meaning" not in tui.main.results_pane.query_one("#answer").text
+            lambda: "by meaning …" not in tui.main.results_pane.query_one("#answer").text
         )  # type: ignore[attr-defined]
         if size[0] > 100:
             await tui.until("turn 2 of 3")

@@ -16,7 +16,7 @@ async def search(tui: Tui, words: str) -> None:
     await tui.press("slash")
     await tui.type(words)
     await tui.until(lambda: tui.main.results_pane.answer is not None)
-    await tui.until(lambda: "adding meaning" not in tui.main.results_pane.query_one("#answer").text)  # type: ignore[attr-defined]
+    await tui.until(lambda: "by meaning …" not in tui.main.results_pane.query_one("#answer").text)  # type: ignore[attr-defined]
 
 
 def asked(tui: Tui) -> str:
@@ -43,13 +43,13 @@ async def test_what_was_not_found_is_explained(book: Builder) -> None:
     async with running(book.root, size=(120, 50)) as tui:
         await search(tui, "program")
         await tui.press("escape", "w")
-        await tui.until("Why is this not in the results?")
+        await tui.until("Which subject or turn is missing")
         await tui.type("project/old")
         await tui.press("enter")
         await tui.until("✕ ")
         assert "project/old" in tui.text
         await tui.press("escape", "w")
-        await tui.until("Why is this not in the results?")
+        await tui.until("Which subject or turn is missing")
         await tui.type("no ref")
         await tui.press("enter")
         await tui.until("is not a reference")
@@ -60,7 +60,7 @@ async def test_why_can_be_asked_when_nothing_was_found(book: Builder) -> None:
         await search(tui, "xyzzyplugh")
         await tui.until("w: explain")
         await tui.press("escape", "w")
-        await tui.until("Why is this not in the results?")
+        await tui.until("Which subject or turn is missing")
         await tui.type("project/style")
         await tui.press("enter")
         await tui.until("Not in the passage: xyzzyplugh")
@@ -88,7 +88,7 @@ async def test_more_like_what_is_read_or_selected(book: Builder) -> None:
         assert not any(ref.startswith(TALK) for ref in refs)
         # It is not a search: it cannot be explained or logged, and a new search replaces it.
         await tui.press("x")
-        await tui.until("Search first, then ask why.")
+        await tui.until("Search first: only search results can be explained.")
         await search(tui, "make")
         await tui.until("─ Results ─")
     assert UserData(book.workspace).query_log.list_recent_queries() in (["make"], [])

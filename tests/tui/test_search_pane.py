@@ -18,7 +18,7 @@ async def search(tui: Tui, words: str) -> None:
     await tui.press("slash")
     await tui.type(words)
     await tui.until(lambda: tui.main.results_pane.answer is not None)
-    await tui.until(lambda: "adding meaning" not in tui.main.results_pane.query_one("#answer").text)  # type: ignore[attr-defined]
+    await tui.until(lambda: "by meaning …" not in tui.main.results_pane.query_one("#answer").text)  # type: ignore[attr-defined]
 
 
 async def test_hits_show_while_typing_before_a_word_is_whole(book: Builder) -> None:

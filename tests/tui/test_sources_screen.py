@@ -132,11 +132,11 @@ async def test_adding_changing_and_removing(papers: Builder) -> None:
         await tui.until("only manually")
         assert load_source_definitions(papers.workspace).find_source("papers").cron is None
         await tui.press("d")
-        await tui.until("remove it, keep its 2 documents")
+        await tui.until("remove it, but keep its 2 documents")
         await tui.press("escape")
         await tui.until(lambda: tui.app.screen is screen)
         await tui.press("d")
-        await tui.until("remove it, keep its 2 documents")
+        await tui.until("remove it, but keep its 2 documents")
         await tui.press("k")
         await tui.until("Removed papers")
         await tui.until("No sources yet.")
@@ -149,7 +149,7 @@ async def test_changing_what_was_not_approved_approves_nothing(papers: Builder) 
         await read(tui, screen)
         await tui.press("e")
         await fill(tui, cron="0 4 * * 1")
-        await tui.until("Changed papers; it is not approved yet")
+        await tui.until("Changed papers; the source is not approved yet")
         source = load_source_definitions(papers.workspace).find_source("papers")
         assert (
             find_source_approval_time(papers.workspace, UserData(papers.workspace), source) is None
@@ -254,7 +254,7 @@ def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
         "npx -y 'a b'",
         "$TOKEN",
         "docs://*",
-        "automatically while the engine runs, at * * * * *",
+        "automatically on the cron schedule * * * * *",
         "docs/t/x/",
     ):
         assert part in words

@@ -141,14 +141,14 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
         )
         assert "Nothing in topic" in shop.given
         await shop.tui.until(f"{cost(wanted.format_prompt_section())}, +{grown:,} characters ≈ ")
-        assert "2 to write" in shop.tui.text
+        assert "2 unwritten changes" in shop.tui.text
         await shop.press("v")
         await shop.tui.until(lambda: shop.given == wanted.format_prompt_section())
         # The same keys take the marks back.
         await shop.marked("x")
         await shop.select("project/start")
         await shop.marked("l")
-        assert "to write" not in shop.tui.text
+        assert "unwritten change" not in shop.tui.text
         assert "+" not in shop.tui.text
     assert tree_hash(book.root) == before
 
@@ -195,7 +195,7 @@ async def test_all_marks_are_dropped_at_once(book: Builder) -> None:
         assert len(shop.screen.marks) == 2
         await shop.marked("U")
         assert not shop.screen.marks.unwritten_marks
-        await shop.tui.until(lambda: "to write" not in shop.tui.text)
+        await shop.tui.until(lambda: "unwritten change" not in shop.tui.text)
 
 
 async def test_marks_outlive_a_reload_and_one_whose_subject_is_gone_is_dropped(
@@ -338,7 +338,7 @@ async def test_going_on_withdraws_the_change_so_that_w_shows_it_again(
             await shop.shown()
             await shop.press(leave)
             await shop.tui.until(lambda: "This will be written" not in shop.tui.text)
-            assert "w or Enter write" not in shop.tui.text
+            assert "w or Enter: write" not in shop.tui.text
         await shop.shown()
         await shop.marked("x")
         assert shop.is_open
@@ -388,12 +388,12 @@ async def test_leaving_with_marks_asks_first(book: Builder, kb: Path) -> None:
         for key in ("escape", "q", "ctrl+q"):
             await shop.press(key)
             assert shop.is_open
-            assert "1 unwritten change" in shop.tui.text
+            assert "1 unwritten change · q: discard" in shop.tui.text
             await shop.press("escape")
-            assert "unwritten" not in shop.tui.text
+            assert "q: discard" not in shop.tui.text
         # From under the help too.
         await shop.press("question_mark", "ctrl+q")
-        await shop.tui.until("1 unwritten change")
+        await shop.tui.until("1 unwritten change · q: discard")
         assert shop.tui.app.is_running
         await shop.press("q")
         await shop.tui.until(lambda: not shop.is_open)
@@ -478,7 +478,7 @@ MISTAKES = [
     ("old", 0, "the subjects that it would match are disabled"),
     ("project/start snippets/retry", 14, "one topic at a time"),
     ("../*", 0, "nothing matches"),
-    ("x" * 5000, 0, "longer than any slug"),
+    ("x" * 5000, 0, "no slug is that long"),
 ]
 
 
@@ -688,6 +688,6 @@ async def test_a_topic_says_how_many_of_its_subjects_it_lists(book: Builder) -> 
     async with workshop(book.root) as shop:
         await shop.select("topic:project")
         # The hidden and the disabled subject are missing.
-        await shop.tui.until("lists 3 of 5: ")
+        await shop.tui.until("listing 3 of 5: ")
         await shop.select("topic:snippets")
-        await shop.tui.until("listing ")
+        await shop.tui.until("listing: ")

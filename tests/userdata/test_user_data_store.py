@@ -87,5 +87,5 @@ def test_two_clones_share_nothing(tmp_path: Path) -> None:
 
 def test_what_must_not_be_lost_says_when_it_cannot_be_kept(userdata: UserData, home: Path) -> None:
     (home / "data" / "kbtui").write_text("a file where the directory should be")
-    with pytest.raises(WorkspaceError, match="own data"):
+    with pytest.raises(WorkspaceError, match="cannot use this file"):
         userdata.save_bookmark("guide/start")

@@ -418,7 +418,7 @@ class EntriesScreen(ListDetailScreen):
             self.show_message(f"opened {entry.source_url}")
         else:
             copy_text_to_clipboards(self.app, entry.source_url)
-            self.show_message(f"found no browser; copied {entry.source_url}", "warning")
+            self.show_message(f"no browser found; copied {entry.source_url}", "warning")
 
     # the filter
 
@@ -477,7 +477,7 @@ class EntriesScreen(ListDetailScreen):
         """Return the selected entry; if it is a conversation, show a message and return None."""
         entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":
-            self.show_key_refusal("conversations cannot be changed here; only subjects can")
+            self.show_key_refusal("only subjects can be changed here, not conversations")
             return None
         return entry
 

@@ -68,7 +68,7 @@ class SubjectFileActions:
             return
         title_help = "Title of the entry; the file name is made from it."
         topic_help = "Topic of the entry; choose it with ← and →."
-        slug_help = "Leave it empty to derive it from the title; use / for folders."
+        slug_help = "Use / for folders; empty = made from the title."
         fields = (
             FormField("title", "title", title, title_help),
             FormField("topic", "topic", topic or "", topic_help, topics),
@@ -88,7 +88,7 @@ class SubjectFileActions:
         """
 
         if not values["title"]:
-            raise subject_authoring.MissingTitle("an entry needs a title")
+            raise subject_authoring.MissingTitle("a subject needs a title")
         subject_authoring.find_editor_command()
         knowledge = self._library.load_knowledge()
         topic = subject_authoring.get_named_or_only_topic(knowledge, values["topic"])

@@ -94,7 +94,7 @@ class OptionsDialog(StyledScreen):
         """Yield the list of options."""
         with Vertical(id="dialog", classes="pane") as pane:
             pane.border_title = make_label_without_markup(self._title)
-            pane.border_subtitle = "press a letter or Enter · Esc cancel"
+            pane.border_subtitle = "letter or Enter: choose · Esc: cancel"
             pane.styles.height = len(self._options) + 2
             yield self.list
 

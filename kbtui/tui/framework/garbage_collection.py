@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 MIN_NEW_ENTRIES = 5_000
 """How many new entries make it worthwhile to freeze all objects again."""
 YOUNG_THRESHOLD = 2_000
-"""How many allocations trigger a collection of young objects (Python: 700); one repaint allocates 20,000."""
+"""How many allocations trigger a collection of young objects (default: 700). A repaint makes 20,000."""
 FULL_THRESHOLD = 500
-"""How many collections of the middle generation trigger a full collection (Python: 10)."""
+"""How many collections of the middle generation trigger a full collection (default: 10)."""
 IDLE_SECONDS = 1.0
 """The time in seconds without a key or mouse event after which the user counts as idle."""
 SHORT_COLLECTION_SECONDS = 0.008
-"""The longest duration in seconds of a full collection that may run between two keys."""
+"""A full collection may run between two keys if it takes at most this many seconds."""
 FREED_PER_STEP = 100
 """How many blocks or turns to free per step."""
 
@@ -36,7 +36,7 @@ _frozen_count = 0
 
 
 def freeze_objects_if_entries_grew(count: int) -> None:
-    """Freeze all objects if the number of entries has grown by `MIN_NEW_ENTRIES` since the last time."""
+    """Freeze all objects if there are `MIN_NEW_ENTRIES` more entries than when they were last frozen."""
     global _frozen_count
     # Freezing must be rare, because it keeps all current garbage in memory forever.
     if count >= _frozen_count + MIN_NEW_ENTRIES:
@@ -101,7 +101,7 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 def free_document_in_background(document: Any) -> None:
-    """Free the record and the blocks of a large document in small steps in a thread, so that no key is delayed."""
+    """Free a large document in small steps in a thread, so that no key is delayed."""
     threading.Thread(
         target=_free_document_in_steps, args=(document,), name="kbtui-free", daemon=True
     ).start()

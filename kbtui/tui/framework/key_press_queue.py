@@ -102,7 +102,7 @@ class KeyPressQueue:
             self._resume_sending_keys(done.number)
 
     def resume_keys_after_closed_screen(self) -> None:
-        """Deliver the queued keys after a screen has closed; a follow-up message to that screen is lost."""
+        """Deliver the queued keys after a screen has closed, because its follow-up message is lost."""
         if self._is_busy and self._app.screen is not self._screen:
             self._resume_keys_when_screen_shown()
 

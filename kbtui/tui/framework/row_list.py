@@ -31,7 +31,7 @@ NEAR_END_LINES = 3
 class ListRow:
     """A row of one or more lines.
 
-    `left` and `right` are the text at the edges of the first line; if both do not fit, `left` is cut.
+    `left` and `right` are the text at the edges of the first line; if there is no room for both, `left` is cut.
     `below` are further lines. The style `role` applies to the whole row. `data` is for the owner of the list.
     """
 
@@ -171,12 +171,12 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self._scroll_to_list_line(top)
 
     def _find_row_at_line(self, line: int) -> tuple[int, int]:
-        """Return the index of the row at a line of the list, and the line within the row."""
+        """Return the index of the row that contains this line of the list, and the line within the row."""
         index = bisect_right(self._tops, line) - 1
         return index, line - self._tops[index]
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """Return the row at each visible line, the line within it, and whether it is selected; None below the rows."""
+        """List the visible lines: row, line within the row, whether the row is selected; None below the rows."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):
@@ -244,7 +244,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._select_row_at_index(self._find_next_selectable_row(len(self.rows), -1))
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Move the selection down by half a page or a page (one line less than the height), or up if negative."""
+        """Move the selection down by `pages`, up if negative. A page is one line less than the height."""
         height = self.scrollable_content_region.height
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:

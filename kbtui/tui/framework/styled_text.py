@@ -114,7 +114,7 @@ def capitalize_first_word_unless_name(text: str) -> str:
 
 
 def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
-    """Align `left` and `right` to the edges; if both do not fit, cut `left`, or leave out a long `right`."""
+    """Align `left` and `right` to the edges. Cut `left` to fit; leave out `right` if it is too long."""
     right_width = measure_cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
@@ -142,7 +142,7 @@ _WORD = re.compile(r"\s*(?P<word>\S+)")
 def _find_wrapped_line_bounds(
     text: str, width: int, first: int, hang: int
 ) -> list[tuple[int, int]]:
-    """Return the start and end of each line of prose; `first` and `hang` are the widths of their indents."""
+    """Return where each wrapped line starts and ends; `first` and `hang` are the widths of the indents."""
     lines: list[tuple[int, int]] = []
     start = end = 0
     room = width - first
@@ -243,7 +243,7 @@ def _scroll_code_line(
 
 @dataclass(slots=True)
 class MatchHighlight:
-    """The pattern to highlight in a block, and the index of the current match in the block (-1: none)."""
+    """The pattern to highlight in a block; `current` is the index of the current match, or -1."""
 
     pattern: re.Pattern[str]
     current: int = -1

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class TextStyle(NamedTuple):
-    """The look of a role: theme colour of the text ("": unchanged), Rich's attributes, and background."""
+    """The look of a style role. An empty `color` or `background` leaves the colour unchanged."""
 
     color: str = ""
     attributes: str = ""
@@ -122,8 +122,8 @@ class StyledScreen(Screen[Any]):
         """The key bindings from the focused widget outwards.
 
         The user's keymap is applied first; then the keys that type a character into a focused input are removed.
-        Textual removes them first. In an input, a command whose default key is a letter would then not work even
-        with a new key, and an immediate command whose new key is a letter would take this letter from the input.
+        Textual works in the opposite order. In an input, a command whose default key is a letter would then not
+        work even with a new key, and an immediate command with a letter as its new key would prevent typing it.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self

@@ -59,7 +59,7 @@ class TextLine(StyledWidget):
 
 
 class WrappedParagraphs(StyledWidget):
-    """Wrapped paragraphs above the widget `covered`, hidden while empty."""
+    """Wrapped paragraphs. They take lines only while there are any, and stand above the widget `covered`."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"

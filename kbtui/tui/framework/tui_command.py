@@ -54,7 +54,7 @@ class TuiCommand(NamedTuple):
     the key hint: 0 means no hint, and the lowest priorities are left out if the line is too narrow.
     `needs` is a feature that the document must have, such as "turns", "folds" or "views".
     `is_immediate` commands take precedence over all other bindings of their key, and run before
-    queued keys, which are meant for the widget that the command opens. `about="item"` means that
+    queued keys, so that these go to the widget that the command opens. `about="item"` means that
     the command acts on the selected or open item, so its key waits while the item is loading.
     """
 
@@ -128,16 +128,14 @@ def format_key_hints(pairs: Iterable[tuple[str, str]]) -> Spans:
 
 
 MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
-    TuiCommand(
-        f"move.{name}", keys, action, label, f"{label.capitalize()}.", "moving", palette=False
-    )
+    TuiCommand(f"move.{name}", keys, action, label, f"Go {label}.", "moving", palette=False)
     for name, keys, action, label in (
         ("down", "j,down", "down", "down"),
         ("up", "k,up", "up", "up"),
         ("half_down", "ctrl+d", "scroll_pages(0.5)", "half a page down"),
         ("half_up", "ctrl+u", "scroll_pages(-0.5)", "half a page up"),
-        ("page_down", "pagedown", "scroll_pages(1)", "page down"),
-        ("page_up", "pageup,b", "scroll_pages(-1)", "page up"),
+        ("page_down", "pagedown", "scroll_pages(1)", "one page down"),
+        ("page_up", "pageup,b", "scroll_pages(-1)", "one page up"),
         ("top", "g,home", "top", "to the top"),
         ("bottom", "G,end", "bottom", "to the end"),
     )
@@ -148,7 +146,7 @@ MOVE_BINDINGS = make_textual_bindings(MOVE_COMMANDS)
 
 
 def make_list_bindings(action: str, *, priority: bool = False) -> list[BindingType]:
-    """Return bindings of the keys that call `action` to move in a list while an input keeps the focus."""
+    """Return key bindings that call `action` to move in a list while an input keeps the focus."""
     up, down = "'scroll_pages', -1", "'scroll_pages', 1"
     moves = {"down,ctrl+n": "'down'", "up": "'up'", "pagedown": down, "pageup": up}
     return [Binding(key, f"{action}({moves[key]})", show=False, priority=priority) for key in moves]

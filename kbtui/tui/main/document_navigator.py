@@ -39,7 +39,7 @@ _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
 class NavigationHistory:
-    """The targets that the user opened, for going back and forward; `at` is the index of the current one."""
+    """The targets that the user opened, for going back and forward; `at` is the index of the current target."""
 
     def __init__(self, targets: list[NavigationTarget] | None = None, at: int = -1) -> None:
         self.targets = targets or []
@@ -247,7 +247,7 @@ class DocumentNavigator:
         return self._lookup_worker.has_pending_result
 
     def open_entered_reference(self, text: str) -> None:
-        """Go to a turn of the open conversation by its number, or open any other reference."""
+        """Go to the turn or line if `text` is a number; otherwise open `text` as a reference."""
         if self._pane.go_to_turn_or_line_number(text):
             return
         document = self._pane.document_view.document

@@ -91,7 +91,7 @@ def _find_visible_link_targets(
 
 
 class JumpLabelScreen(StyledScreen):
-    """A copy of the screen below, with labels; its result is the function of the label that is typed.
+    """A copy of the screen below, with labels; its result is the function of the typed label.
 
     Any other key or a click cancels.
     """

@@ -1,4 +1,4 @@
-"""The main screen: the panes library, search results, reader and citations, and their controllers."""
+"""The main screen: its panes (library, search results, reader, citations) and their controllers."""
 
 from __future__ import annotations
 
@@ -171,8 +171,8 @@ class MainScreen(StyledScreen):
         if notices:
             # The home page lists all notices, but the reader may show another page at first.
             home = find_key_label_of_command("home", self.hints.keymap)
-            shown = f"; {home} shows them" if home else ""
-            more = f" ({len(notices)} problems{shown})" if len(notices) > 1 else ""
+            shown = f"; press {home} to see all" if home else ""
+            more = f" (1 of {len(notices)} problems{shown})" if len(notices) > 1 else ""
             self.status.flash_message(f"{notices[0]}{more}", "warning")
         self.session.restore_session_or_open_first_target()
         self.change_listener.read_lists_and_listen_to_engine()
@@ -336,7 +336,7 @@ class MainScreen(StyledScreen):
     def action_ask_where_to_go(self) -> None:
         """Ask for a turn number or a reference, and open it."""
         dialog = TextInputDialog(
-            "Go to turn, line or reference", placeholder="number of a turn or line, or reference"
+            "Go to turn, line or reference", placeholder="turn number, line number or reference"
         )
         self.app.push_screen(dialog, self._open_entered_reference)
 

@@ -183,7 +183,7 @@ class PaneLayout:
         return max(MIN_WIDTH, self._get_default_pane_width(other) + self.extra_widths.get(other, 0))
 
     def apply_pane_widths(self) -> None:
-        """Set the widths of the panes for the size of the screen."""
+        """Set the widths of the panes for the current screen size."""
         width_class, total = self._screen_width_class, self._screen.app.size.width
         is_zoomed = self._screen.has_class("zoomed")
         for name in ("library", "citations", "results"):

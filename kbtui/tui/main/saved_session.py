@@ -39,12 +39,12 @@ class SavedSession:
 
     history: NavigationHistory = field(default_factory=NavigationHistory)
     expanded: list[str] | None = None
-    """The keys of the unfolded rows of the library, or None if the library was never read."""
+    """The keys of the unfolded rows, or None if the library was never read."""
     hidden: bool = False
     """Whether hidden subjects are shown."""
     folded: list[str] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=dict)
-    """As in `PaneLayout.extra_widths`."""
+    """See `PaneLayout.extra_widths`."""
     theme: str = ""
     """The theme that the user chose, "" for the default."""
     mode: str = "hybrid"

@@ -77,7 +77,7 @@ class SearchController:
         self._is_logged = False
         """Whether the current query was logged, so that repeating it does not log it again."""
         self._unused = ""
-        """The last logged query if none of its hits was used, else ""; a longer query replaces it in the log."""
+        """The last logged query if none of its hits was used, else ""; a query that extends it replaces it in the log."""
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1
@@ -302,7 +302,7 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        A longer form of the last logged query replaces it, unless a hit of the earlier query was used.
+        A query that starts with the last logged query replaces it, unless a hit of that query was used.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:
@@ -430,8 +430,8 @@ class SearchController:
         known = str(ref) if ref and ref.kind != "topic" else ""
         if one_line(known) != known:
             known = ""  # The slug contains characters that an input cannot show.
-        title = "Why is this not in the results?"
-        dialog = TextInputDialog(title, known, "topic/slug or jp-c…:3", "a subject or turn", True)
+        title = "Which subject or turn is missing from the results?"
+        dialog = TextInputDialog(title, known, "topic/slug or jp-c…:3", "reference", True)
 
         def explain_missing_reference(text: str | None) -> None:
             if text:
@@ -445,7 +445,7 @@ class SearchController:
         """Repeat the search with additional `options`, and show the explanation from its answer."""
         request, status = self._answered_request, self._main.status
         if request is None:
-            status.show_key_refusal("Search first, then ask why.")
+            status.show_key_refusal("Search first: only search results can be explained.")
             return
 
         def show_explanation_document(explanation: RankExplanation | None) -> None:

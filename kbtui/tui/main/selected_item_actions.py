@@ -87,7 +87,7 @@ class SelectedItemActions:
         """Return the reference of the item; if it has no reference, show a message and return None."""
         reference = self.get_selected_reference()
         if reference is None:
-            self._main.status.show_key_refusal("Nothing here has a reference.")
+            self._main.status.show_key_refusal("The selected or open item has no reference.")
         return reference
 
     def run_with_activity_shown(
@@ -231,7 +231,7 @@ class SelectedItemActions:
         if ref and contents and contents.find_subject(ref.topic or "", ref.slug or ""):
             main.open_target_in_reader(make_navigation_target(ref))
             return
-        reason = "not a subject, a web page, or an image or PDF in the workspace"
+        reason = "it is not a web page, nor a subject, image or PDF in the workspace"
         main.status.flash_message(f"cannot open {link.href}: {reason}", "warning")
 
     def _offer_to_open_link(self, address: str, path: Path | None = None) -> None:
@@ -248,9 +248,9 @@ class SelectedItemActions:
                 else:
                     is_open = external_programs.open_web_address_in_browser(app, address)
                 if is_open:
-                    status.flash_message(f"opened in the {program}: {address}")
+                    status.flash_message(f"opened {address} in the {program}")
                 else:
-                    status.flash_message(f"found no program to open {address}", "warning")
+                    status.flash_message(f"no program found to open {address}", "warning")
 
         options = [
             DialogOption("o", f"open it in the {program}", "", "open"),
@@ -267,7 +267,7 @@ class SelectedItemActions:
         ref = parse_ref(reference)
         if ref.kind != "subject":
             key = find_key_label_of_command("copy_more", main.screen.configured_keys)
-            hint = f" Press {key} to copy its text." if key else ""
+            hint = f" Press {key} to copy the text." if key else ""
             main.status.flash_message(f"Only subject files can be edited here.{hint}", "warning")
             return
         try:
@@ -308,7 +308,7 @@ class SelectedItemActions:
                     )
 
             if path.exists():
-                question = f"{path} exists. Overwrite it?"
+                question = f"{path} already exists. Overwrite it?"
                 app.push_screen(ConfirmDialog(question, {"y": "overwrite"}), write_if_confirmed)
             else:
                 write_if_confirmed("y")
@@ -336,12 +336,11 @@ class SelectedItemActions:
         if contents is None:
             reason = "the library is still being read"
         elif contents.listings:
-            reason = "there are topics already"
+            reason = "the workspace already has topics"
         elif contents.problems:
             reason = f"{contents.topics_file} cannot be read"
         if reason:
-            file = contents.topics_file if contents else TOPICS_FILE
-            message = f"{reason}; topics are declared in {file} (guide/topics)"
+            message = f"{reason}; guide/topics explains how to declare topics"
             main.status.flash_message(message)
             return
 
@@ -358,7 +357,7 @@ class SelectedItemActions:
 
         def report_written_topic(file: str) -> None:
             workshop = find_key_label_of_command("workshop", main.screen.configured_keys)
-            hint = f"; {workshop} opens the prompt workshop" if workshop else ""
+            hint = f"; press {workshop} to open the prompt workshop" if workshop else ""
             main.status.flash_message(f"wrote {file}, which declares a topic{hint}")
             on_written()
 
@@ -434,9 +433,8 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in the root, each with the number of text files in it.
 
-    If a directory with a likely name contains text files, return only directories with likely names.
-    Other directories of `/` and of the home directory are not searched: they are no documents of one
-    project.
+    If a directory in `LIKELY_NAMES` contains text files, other directories are left out. In `/` and in
+    the home directory, only those in `LIKELY_NAMES` are searched: others are no documents of one project.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
@@ -482,7 +480,7 @@ def make_first_topic_page(proposal: FirstTopicProposal, root: Path) -> ReaderDoc
         ParagraphBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),
         SourceTextBlock("diff", change.diff, language="diff", panel=True, above=1),
         ParagraphBlock("directory", [(about, "")], above=1),
-        HeadingBlock("ask", [("Write it?", "h2")], [("y yes · n no", "key")], above=1),
+        HeadingBlock("ask", [("Write it?", "h2")], [("y: yes · n: no", "key")], above=1),
         ParagraphBlock("later", [(later, "dim")]),
     ]
     return ReaderDocument("first", "A first topic", blocks)

@@ -55,7 +55,7 @@ class StatusBar(StyledWidget):
         self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
         self._index_role = "dim"
         self._first_index_by = ""
-        """Who builds the first index: "engine", or "alone" for this process; "" if nobody does or it is unknown."""
+        """Who builds the first index: "engine", or "alone" for this process; "" if nobody does, or if unknown."""
         self._was_ready = False
         self._last_ready_event: EngineEvent = {}
 
@@ -174,7 +174,7 @@ class StatusBar(StyledWidget):
         return [*self._sign, (text, self._index_role), *mode]
 
     def render_line(self, y: int) -> Strip:
-        """Draw the left part, and the longest form of the right part that fits."""
+        """Draw the activities on the left, and the state on the right, shortened if necessary."""
         width, left = self.content_size.width, self._make_message_spans()
         room = width - measure_cell_width(left) - 2
         texts = (self._index_text, self._short_text)
@@ -214,9 +214,9 @@ class KeyHintLine(StyledWidget):
     offers: reactive[frozenset[str]] = reactive(frozenset())
     """The features of the document (`TuiCommand.needs`), and "find" during a find."""
     input_id = reactive("")
-    """The id of the focused input, whose keys are shown instead of those of the scopes; "" if none."""
+    """The id of the focused input, or ""; hints for an input replace those for the scopes."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)
-    """The id of an input -> completions of its text, shown instead of its keys."""
+    """Completions by the id of the input; they replace the key hints while that input has the focus."""
     equivalent_command = reactive("")
     """A shell command that prints what is on the screen, for users of a screen reader."""
 

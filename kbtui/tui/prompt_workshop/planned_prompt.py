@@ -104,8 +104,8 @@ class SubjectCosts:
     ) -> Iterator[int]:
         """Measure the cost of every subject; from time to time, yield how many are left.
 
-        Estimate all new and changed subjects first. Do not read a file again if its size and time
-        are unchanged. End early if `is_wanted` returns False. Called in a background thread.
+        Estimate all new and changed subjects first. Do not read a file again if its size and
+        modification time are unchanged. End early if `is_wanted` returns False. Called in a background thread.
         """
         todo: list[Subject] = []
         # Use a copy and delete it, because a `KnowledgeBase` keeps all subjects that it lists in memory.

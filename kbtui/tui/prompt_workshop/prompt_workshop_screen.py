@@ -158,7 +158,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message, which replaces and cancels the question whether to leave."""
+        """Show a message; it replaces the question whether to leave without writing."""
         self._is_asking_to_leave = False
         super().show_message(text, role)
 
@@ -272,7 +272,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             if self.planned_prompt is not None and self.planned_prompt.knowledge is knowledge:
                 self.planned_prompt = replace(self.planned_prompt, sums=sums)
                 self.list.set_planned_prompt(self.planned_prompt)
-            subtitle = f"counting {left:,}" if left else ""
+            subtitle = f"{left:,} left to count" if left else ""
             self.query_one("#listed", Vertical).border_subtitle = subtitle
 
         self.run_in_thread(measure_in_thread, lambda _: None, self.count_worker)
@@ -417,7 +417,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_selected_row_details()
 
     def action_open_row_or_write(self) -> None:
-        """Write the shown change; without one, fold or unfold the topic or folder, or focus the preview."""
+        """Write the change if it is shown; else fold or unfold the topic or folder, or focus the preview."""
         if self._shown_change is not None:
             self.action_review_or_write_marks()
         elif key := self.list.selected_tree_node.foldable_row_key:
@@ -454,8 +454,8 @@ class PromptWorkshopScreen(ListDetailScreen):
             return
         switch = self.get_key_label("switch")
         reasons = {
-            "folder": "folders cannot be marked; mark their subjects",
-            "topic": f"mark the subjects of this topic, or press {switch} to switch it on or off",
+            "folder": "folders cannot be marked; mark their subjects instead",
+            "topic": f"select a subject to mark, or press {switch} to switch the topic on or off",
             "fragment": "JP's prompt fragments are read-only here",
         }
         self.show_key_refusal(reasons.get(node.kind, "select a subject to mark"))
@@ -498,7 +498,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 self._written_changes.append(change)
                 self._reload_knowledge_files(marks)
                 undo = self.get_key_label("undo")
-                self.show_message(f"written to {change.name} · {undo} undo", "inserted")
+                self.show_message(f"written to {change.name} · {undo}: undo", "inserted")
 
             self._change_kb_toml_file(
                 lambda: toml_config_editor.apply_toml_change(change), on_written
@@ -559,7 +559,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         heading = f"This will be written to {change.name}"
         self._show_preview(make_toml_change_preview(change, heading, note))
         write, enter, back = map(self.get_key_label, ("write", "open", "back"))
-        self.show_message(f"{write} or {enter} write · {back} cancel", "key")
+        self.show_message(f"{write} or {enter}: write · {back}: cancel", "key")
 
     def _withdraw_proposed_change(self) -> None:
         """Discard the proposed change without writing it."""
@@ -602,8 +602,8 @@ class PromptWorkshopScreen(ListDetailScreen):
         if not self.marks or self._is_asking_to_leave:
             return True
         leave, write, back = map(self.get_key_label, ("leave", "write", "back"))
-        changes = format_counted_noun(len(self.marks), "unwritten change")
-        self.show_message(f"{changes} · {leave} discard · {write} review · {back} stay", "warning")
+        lost = f"{format_counted_noun(len(self.marks), 'unwritten change')} · {leave}: discard"
+        self.show_message(f"{lost} · {write}: review · {back}: stay", "warning")
         self._is_asking_to_leave = True
         return False
 

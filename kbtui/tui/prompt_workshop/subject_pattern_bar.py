@@ -213,7 +213,7 @@ def _find_pattern_problem(
     for word in patterns:
         pattern = word.text
         if len(pattern) > MAX_PATTERN_CHARACTERS:
-            message = f"the pattern has {len(pattern):,} characters, which is longer than any slug"
+            message = f"the pattern has {len(pattern):,} characters; no slug is that long"
             return PatternProblem(message, word.at)
         is_unclosed = has_unclosed_bracket(pattern)
         at = word.at + max(0, pattern.find("[")) if is_unclosed else word.at

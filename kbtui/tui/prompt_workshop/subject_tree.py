@@ -59,7 +59,7 @@ class SubjectTreeNode(NamedTuple):
 
     @property
     def foldable_row_key(self) -> str:
-        """The key of the row of a topic or folder; "" for any other row."""
+        """The key of the row if it is a topic or folder, otherwise ""."""
         if self.kind == "topic":
             return f"topic:{self.topic}"
         return make_folder_row_key(self.topic, self.name) if self.kind == "folder" else ""
@@ -162,7 +162,7 @@ def _make_nested_subject_rows(topic: str, slugs: list[str], opened: set[str]) ->
 
 
 def make_folder_row_key(topic: str, path: str) -> str:
-    """Return the key of the row of a folder."""
+    """Return the key of a folder's row."""
     return f"folder:{topic}/{path}"
 
 
@@ -197,7 +197,7 @@ class SubjectTreeList(RowList):
 
     @property
     def selected_tree_node(self) -> SubjectTreeNode:
-        """The node of the selected row; while no row is selected, the node of the whole section."""
+        """The node of the selected row; while no row is selected, the node of the whole prompt section."""
         row = self.selected_row
         return row.data if row is not None else WHOLE_PROMPT_NODE
 
@@ -292,10 +292,10 @@ class SubjectTreeList(RowList):
 def format_prompt_totals(
     prompt: PlannedPrompt | None, marks: int, width: int
 ) -> tuple[Spans, Spans]:
-    """Return the totals: the cost of the prompt, how the marks change it, and the number of marks."""
+    """Return the left side (the cost, and how the marks change it) and the right (the number of marks)."""
     if prompt is None:
         return [("reading the workspace …", "dim")], []
-    right: Spans = [(f"{marks:,} to write", "warning")] if marks else []
+    right: Spans = [(format_counted_noun(marks, "unwritten change"), "warning")] if marks else []
     before, after = prompt.written_cost, prompt.cost
     role = "warning" if after.characters >= before.characters else "inserted"
     left: Spans = []
@@ -319,11 +319,11 @@ def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
     if node.kind == "topic" and node.topic in prompt.preloads:
         loaded = prompt.preloads[node.topic]
         cost = loaded.format_cost_without_units()
-        preloads = f"in the prompt {cost} · " if loaded.characters else ""
+        preloads = f"in the prompt: {cost} · " if loaded.characters else ""
         resolved = prompt.knowledge.get_topic_slugs(node.topic)
         listed, total = len(resolved.visible), len(resolved.scan.slugs)
         # The row counts only the listed subjects, not the hidden and disabled ones.
-        listing = "listing" if listed == total else f"lists {listed:,} of {total:,}:"
+        listing = "listing:" if listed == total else f"listing {listed:,} of {total:,}:"
         return f"{preloads}{listing} {prompt.listings[node.topic].format_cost_without_units()}"
     if node.kind == "subject" and node.topic in prompt.written.topics:
         resolved = prompt.written.get_topic_slugs(node.topic)

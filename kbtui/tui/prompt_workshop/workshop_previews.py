@@ -53,7 +53,7 @@ def make_workshop_preview(
     view: str,
     result: PatternMatchResult | None,
 ) -> WorkshopPreview:
-    """Return a preview of the selected row or of the tried pattern, or of the error if this fails.
+    """Return a preview of the selected row or the tried pattern; on failure, one that shows the error.
 
     Called in a background thread.
     """

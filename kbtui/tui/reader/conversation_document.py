@@ -127,9 +127,9 @@ class CompactedTurnParts:
 def find_compacted_turn_parts(conversation: Conversation) -> dict[int, CompactedTurnParts]:
     """Return what compactions removed from each turn, by the number of the turn.
 
-    If several compactions cover a turn, the latest summary applies. If none of them has a summary, reasoning
-    is removed if any of them removes it, and the latest change of tool calls applies. Of compactions with the
-    same time, the last one in the file counts as the latest.
+    If several compactions cover a turn, the latest summary applies. If there is no summary, any compaction
+    can remove the reasoning, and the latest change of tool calls applies. Of compactions with the same time,
+    the last one in the file counts as the latest.
     """
     latest_first = sorted(
         conversation.compactions, key=lambda c: c.timestamp.timestamp() if c.timestamp else 0.0
@@ -158,7 +158,7 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""How many tools the details name at most; the most used come first."""
+"""The maximum number of tools that the details name; the most used come first."""
 
 
 def list_conversation_facts(
@@ -191,7 +191,7 @@ def list_conversation_facts(
     if info.working_directory is not None and not brief:
         facts.append(("ran in", info.working_directory))
     if extras := conversation.describe_unknown_content():
-        facts.append(("other files", ", ".join(extras)))
+        facts.append(("other content", ", ".join(extras)))
     if not brief or conversation.problems or info.problem:
         facts.append(("directory", str(info.directory)))
     if info.labels:
@@ -303,7 +303,7 @@ _PATCH_START = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 
 
 class _ConversationDocumentBuilder:
-    """Builds the blocks of a conversation; `requests` and `errors` list the indices of theirs."""
+    """Builds the blocks of a conversation. `requests` and `errors` contain indices of `blocks`."""
 
     def __init__(
         self, conversation: Conversation, present: datetime, titles: Mapping[str, str]
@@ -607,7 +607,7 @@ class _ConversationDocumentBuilder:
         self.after_fold, self.space_above = True, 0
 
     def _add_unknown_event_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add the JSON of an event of an unknown kind, which a newer version of JP may have written."""
+        """Add an event of an unknown kind as JSON; a newer version of JP may have written it."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
         self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source_text_blocks(key, event.text, language="json")

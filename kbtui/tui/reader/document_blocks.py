@@ -225,7 +225,7 @@ class FactTableBlock(DocumentBlock):
         return lines
 
     def estimate_line_count(self, width: int) -> int:
-        """Return the number of lines if each fact takes one line."""
+        """Estimate one line for each fact."""
         return self.above + len(self.facts)
 
     def get_searchable_text(self) -> str:

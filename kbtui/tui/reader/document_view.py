@@ -68,7 +68,7 @@ class DocumentViewport:
         self.is_model_view = False
         """Whether to show what the model sees, not what the user sees (`DocumentBlock.view`)."""
         self.code_offset: int | None = None
-        """How many cells wide code is scrolled to the left; if it is None, code wraps."""
+        """The number of cells by which wide code is scrolled to the left; None wraps the code."""
         self.current_match: tuple[int, int] | None = None
         """The index of the block with the current match, and the index of the match in the block."""
         self.layout_count = 0
@@ -142,7 +142,7 @@ class DocumentViewport:
         return self._get_line_counts_before_blocks()[position.block] + position.line
 
     def find_position_at_line(self, line: int) -> LinePosition:
-        """Return the position of a line of the whole document, or of the last line if there is no such line."""
+        """Return the position of a line of the document; past the end, that of the last line."""
         tops = self._get_line_counts_before_blocks()
         if not tops[-1]:
             return LinePosition()
@@ -294,7 +294,7 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def set_horizontal_code_offset(self, code_offset: int | None) -> None:
-        """Scroll wide code to cell `code_offset`, or wrap it if that is None; stay at the current line."""
+        """Scroll wide code to cell `code_offset`; None wraps the code. Stay at the current line."""
         with self._keep_cursor_row_during_new_layout():
             self.code_offset = code_offset
 
@@ -387,7 +387,7 @@ class DocumentViewport:
         self.go_to_block_line(block, row, lead=0)
 
     def keep_cursor_visible(self, margin: int = 0) -> None:
-        """Scroll until `margin` lines are visible around the cursor; with margin 0, move the cursor into view instead."""
+        """Scroll until `margin` lines are visible around the cursor; with margin 0, move the cursor instead."""
         if not self.rows:
             return
         rows = [position for position, _ in self.rows]
@@ -626,7 +626,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Scroll down by half a page or by a page (the height less one line); scroll up if `pages` is negative."""
+        """Scroll down by `pages`, up if negative. A page is one line less than the height."""
         height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
         self.viewport.scroll_and_move_cursor(lines if pages > 0 else -lines)
@@ -685,7 +685,7 @@ class DocumentOverlayScreen(StyledScreen):
         with Vertical(id="page", classes="pane") as pane:
             pane.border_title = make_label_without_markup(self._title)
             confirm = f"y: {self._confirm_label} · n or Esc: no"
-            keys = confirm if self._confirm_label else "Esc close"
+            keys = confirm if self._confirm_label else "Esc: close"
             pane.border_subtitle = make_label_without_markup(keys)
             yield self.reader
 

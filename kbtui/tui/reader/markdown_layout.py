@@ -71,7 +71,7 @@ def split_source_text_into_sections(
 def split_markdown_into_sections(
     text: str, max_characters: int = SECTION_CHARACTERS
 ) -> Iterator[TextSection]:
-    """Split a Markdown text at blank lines outside fenced code and, unless a list is long, outside lists.
+    """Split a Markdown text at blank lines, but not in fenced code, and in a list only if it is long.
 
     Only visible sections are laid out, so short sections save time. A block that is too long for one section
     is split into several, which are marked as code if it is fenced code.

@@ -184,8 +184,8 @@ def find_start_block_and_match(
 ) -> tuple[int, int] | None:
     """Return the index of the block to start at, and the index of the match in that block.
 
-    The second index is -1 if the target is not a match. If the turn or line does not exist, the block of
-    the nearest one is returned. The result is None if the document starts at the top.
+    The second index is -1 if the target is not a match. A missing turn or line is
+    replaced by the nearest one. The result is None if the document starts at the top.
     """
     ref, blocks = place.ref, document.blocks
     if ref is None or not blocks:

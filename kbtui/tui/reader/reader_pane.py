@@ -57,7 +57,7 @@ class ReaderHeader(TextLine):
             self.text = text
 
     def render_line(self, y: int) -> Strip:
-        """Render the line; the right side is as long as the left side permits."""
+        """Render the line; shorten its right side if there is not enough room."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
         forms = self._list_header_right_side_variants()
@@ -67,7 +67,7 @@ class ReaderHeader(TextLine):
         )
 
     def _list_header_right_side_variants(self) -> list[Spans]:
-        """Return forms of the right side, longest first: with the full size, only its tokens, no size."""
+        """Return variants of the right side: with the size, with only the tokens, and without a size."""
         for index, (text, role) in enumerate(self.right):
             if "≈" in text:
                 tokens = (text[text.find("≈") :], role)
@@ -121,7 +121,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The cursor moved."""
 
     class FindEnded(Message):
-        """Find mode has ended: the keys that went to matches now go to turns."""
+        """Find mode has ended, so the keys for the next match now go to the next turn."""
 
     class StatusMessage(Message):
         """A message for the status line."""
@@ -162,7 +162,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     @property
     def is_search_pending(self) -> bool:
-        """Whether a thread is still looking for the position to start at or for matches."""
+        """Whether a thread is still searching for matches or for the start position."""
         return self._start_worker.has_pending_result or self._find_worker.has_pending_result
 
     def show_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
@@ -380,7 +380,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         elif document.lines_total and call is None:
             self._go_to_subject_line(number)
         else:
-            self._post_status_message("Open a conversation or a subject to go to a number in it.")
+            self._post_status_message("This page has no turns or lines to go to.")
         return True
 
     def _go_to_turn_or_tool_call(self, turn: int, call: int | None) -> None:

@@ -116,7 +116,7 @@ def make_source_rows(
             below = _format_last_source_run(state.run, now)
         if state.due is not None and source.name not in running:
             is_due = _to_local_time(state.due) <= now
-            when = "due now" if is_due else f"next {_format_unix_time(state.due, now)}"
+            when = "due now" if is_due else f"next run {_format_unix_time(state.due, now)}"
             below.append((f"  {when}", "key"))
         rows.append(ListRow(source.name, left, right, [[("  ", ""), *below]], data=state))
     for number, problem in enumerate(states.problems):
@@ -178,7 +178,7 @@ def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
     if source.cron:
         schedule = [(source.cron, "code-inline")]
     if state.due:
-        schedule.append((f"  next {_format_unix_time(state.due, now)}", "key"))
+        schedule.append((f"  next run {_format_unix_time(state.due, now)}", "key"))
     facts: list[tuple[str, Spans]] = [
         ("kind", [(source.kind, "")]),
         ("fetches", [(one_line(source.target_description), "")]),
@@ -262,19 +262,19 @@ def describe_source_actions(state: SourceStatus) -> list[str]:
         if source.depth:
             links = "link" if source.depth == 1 else "links"
             inside = CrawlUrlPrefixes(source.url or "", source.prefixes).description
-            lines.append(f"fetch linked pages up to {source.depth} {links} away, below {inside}")
+            lines.append(f"fetch pages up to {source.depth} {links} away, but only below {inside}")
         hosts = map(one_line, source.allow_hosts)
         lines += [f"fetch from {host} even if it is in a private network" for host in hosts]
     elif source.kind == "mcp":
-        power = "it can do anything that you can do"
+        power = "the program can do anything that you can do"
         lines.append(f"run the program: {one_line(shlex.join(source.server))}")
         lines.append(f"run it in the workspace's directory; {power}")
         lines += [f"pass it your environment variable ${one_line(name)}" for name in source.env]
         matching = f" that match {one_line(source.pattern)}" if source.pattern else ""
-        lines.append(f"read its resources{matching}")
+        lines.append(f"read the program's resources{matching}")
     else:
         lines.append(f"read {one_line(source.file or '')}")
     lines.append(f"write the results as Markdown files below {one_line(state.folder)}")
-    schedule = f"run automatically while the engine runs, at {source.cron} (cron)"
+    schedule = f"run automatically on the cron schedule {source.cron} while the engine runs"
     lines.append(schedule if source.cron else "run only manually, without a schedule")
     return lines

@@ -78,17 +78,17 @@ def make_source_form_fields(
         FormField("file", "file", get_text_value("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", is_shown=file),
         FormField("server", "command", get_text_value("server"), "The command line of the MCP server.", is_shown=mcp),
         FormField("topic", "topic", get_text_value("topic"), "The topic that the documents are added to; choose it with ← and →.", tuple(topics)),
-        FormField("depth", "depth", get_text_value("depth", "1"), "How many links to follow from the first page; 0 = only the first page.", is_shown=web),
+        FormField("depth", "depth", get_text_value("depth", "1"), "How far to follow links: 0 = only the first page, 1 = also the pages it links to.", is_shown=web),
         FormField("prefixes", "only below", get_text_value("prefixes"), "Fetch only pages with these URL prefixes, separated by spaces; empty = the first page's directory.", is_shown=web),
         FormField("allow_hosts", "private hosts", get_text_value("allow_hosts"), "Hosts in a private network that kbtui may fetch from; usually empty.", is_shown=web),
         FormField("pattern", "pattern", get_text_value("pattern"), "Fetch only resources whose URI matches this glob.", is_shown=mcp),
         FormField("env", "variables", get_text_value("env"), "Names of your environment variables to pass to the server.", is_shown=mcp),
-        FormField("cron", "cron", get_text_value("cron"), "When the engine runs the source: 0 4 * * 1 is every Monday at 4:00; empty = only manually."),
+        FormField("cron", "cron", get_text_value("cron"), "Schedule in cron format: 0 4 * * 1 = every Monday at 4:00; empty = run only manually."),
     ]  # fmt: skip
     if source is not None:
         return fields
     kind_help = "Web pages, files, or the resources of an MCP server."
-    name_help = "Name of the source and of its directory; leave empty to let kbtui choose it."
+    name_help = "Name of the source and its directory; empty = chosen by kbtui."
     kind = FormField("kind", "kind", "url_crawl", kind_help, KINDS)
     return [kind, *fields, FormField("name", "name", "", name_help)]
 
@@ -358,7 +358,7 @@ class SourcesScreen(ListDetailScreen):
         def report_source_change(result: tuple[SourceDefinition, bool] | None) -> None:
             if result is not None:
                 source, is_approved = result
-                note = "" if is_approved else "; it is not approved yet"
+                note = "" if is_approved else "; the source is not approved yet"
                 self._reload_with_message(source.name, f"changed {source.name}{note}")
 
         self._open_source_form(f"Change {before.name}", before, save_changes, report_source_change)
@@ -432,7 +432,7 @@ class SourcesScreen(ListDetailScreen):
         answers = {"y": "remove it"}
         if count:
             documents = format_counted_noun(count, "document")
-            keep, delete = f"remove it, keep its {documents}", f"remove it with its {documents}"
+            keep, delete = f"remove it, but keep its {documents}", f"remove it and its {documents}"
             answers = {"k": keep, "d": delete}
         dialog = ConfirmDialog(f"Remove the source {name}?", answers)
         self.app.push_screen(dialog, remove_if_confirmed)

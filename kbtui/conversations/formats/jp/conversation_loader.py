@@ -256,9 +256,9 @@ def load_conversation_part(
 ) -> ConversationPart | None:
     """Load the turns that follow `mark`: about `size` bytes, but at least one turn.
 
-    If bytes before the mark have changed, the part starts at the beginning of the file. Returns
+    If bytes before `mark` have changed, the part starts at the beginning of the file. Returns
     None if the conversation must be loaded whole: if it is short or damaged, or if a tool result
-    belongs to a call before the mark.
+    belongs to a call before `mark`.
     """
     if info.events_path is None or not can_load_conversation_parts(info):
         return None
@@ -282,7 +282,7 @@ def load_conversation_part(
 
 
 def _hash_file_until_resume_point(file: int, mark: TurnResumePoint | None) -> Any:
-    """Return the SHA-256 of the file up to the mark; None without a mark, or if the bytes have changed."""
+    """Return the SHA-256 of the file up to `mark`; None if `mark` is None or these bytes have changed."""
     if mark is None:
         return None
     digest, position = hashlib.sha256(), 0

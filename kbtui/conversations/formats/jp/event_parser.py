@@ -108,7 +108,7 @@ class ConversationEventParser:
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
-        """The messages that are split over several elements, by index, each with the texts to join."""
+        """Maps an element's index to the message that begins there, with the texts to join."""
         self.compactions: list[ConversationCompaction] = []
         self.problems: list[str] = []
         self.more_problems = 0
@@ -320,7 +320,7 @@ class ConversationEventParser:
     def _append_event(
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
-        """Append a new event to the current turn. A message before it can no longer continue."""
+        """Append a new event to the current turn. The message before it is then complete."""
         self._open_message = None
         turn = self._turn or self._start_turn()
         time = parse_timestamp(element.get("timestamp"))
@@ -414,7 +414,7 @@ class ConversationEventParser:
         if (call_id := self._read_call_id(event, element)) is None:
             return
         if call_id not in waiting:
-            self._report_event_problem(event, "no request has its id")
+            self._report_event_problem(event, "no earlier event has its id")
             return
         request = waiting[call_id].pop(0)
         if not waiting[call_id]:

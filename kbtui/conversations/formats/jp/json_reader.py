@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_EVENTS_BYTES = 512 << 20
-"""The maximum size in bytes of an `events.json`. JP's own are a thousand times smaller."""
+"""The maximum size in bytes of an `events.json`. JP's own files are a thousand times smaller."""
 MAX_CONFIG_BYTES = 16 << 20
 DAMAGED = object()
 """The value that replaces an unreadable element, so that later elements keep their index."""
@@ -47,8 +47,8 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[int, int]]:
     """Open a file of at most `largest` bytes; yield its descriptor and its size.
 
-    A pipe is rejected, because reading it could wait forever. All failures raise `WorkspaceError`:
-    also a link that leads out of the root of the conversations, and a read error in the `with` block.
+    A pipe is rejected, because reading it could wait forever. All failures raise `WorkspaceError`,
+    including a link that leads out of the conversations' directory and a read error in the `with` block.
     """
     try:
         try:
@@ -62,7 +62,7 @@ def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[i
             if not stat.S_ISREG(status.st_mode):
                 raise WorkspaceError("it is not a regular file", where=path)
             if largest is not None and status.st_size > largest:
-                message = f"it has {status.st_size:,} bytes; the limit is {largest:,}"
+                message = f"its size is {status.st_size:,} bytes; the limit is {largest:,}"
                 raise WorkspaceError(message, where=path)
             yield file, status.st_size
         finally:
@@ -78,7 +78,7 @@ def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[i
 
 
 def _resolve_link_inside_root(path: str) -> str:
-    """Return the target of a link; raises `WorkspaceError` if it is outside the root."""
+    """Return a link's target; raises `WorkspaceError` if it is outside the conversations' directory."""
     conversations = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
     target = os.path.realpath(path)
     if not target.startswith(f"{os.path.realpath(conversations)}/"):
@@ -93,13 +93,13 @@ def read_file(path: str, largest: int) -> bytes:
 
 
 def read_file_head(path: str, length: int) -> bytes:
-    """Read the first `length` bytes of a regular file, or fewer; raises `WorkspaceError`."""
+    """Read up to `length` bytes from the start of a regular file; raises `WorkspaceError`."""
     with open_regular_file(path) as (file, _):
         return os.read(file, length)
 
 
 def read_file_tail(path: str, length: int) -> bytes:
-    """Read the last `length` bytes of a regular file, or fewer; raises `WorkspaceError`."""
+    """Read up to `length` bytes from the end of a regular file; raises `WorkspaceError`."""
     with open_regular_file(path) as (file, size):
         return os.pread(file, length, max(0, size - length))
 
@@ -189,7 +189,7 @@ def _read_json_array_in_blocks(file: int, size: int, problems: list[str]) -> Ite
 def parse_json_array(
     data: bytes, problems: list[str], first: int = 0, more: bool = False
 ) -> list[Any]:
-    """Return the elements of an array, or of a block of an array; append its problems to `problems`.
+    """Return the elements of an array or of one of its blocks; append its problems to `problems`.
 
     `DAMAGED` takes the place of an element that cannot be read. `first` is the index of the first
     element in the file; `more` says whether other blocks follow.

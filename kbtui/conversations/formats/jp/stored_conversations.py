@@ -64,7 +64,7 @@ class ConversationCopy:
         """Return a sort key: the events are read from the copy with the highest key.
 
         A copy without events ranks lowest, because JP cannot load it. Otherwise the newest copy ranks
-        highest; of two equally new ones, the user-local copy.
+        highest. Of two equally new copies, the user-local one ranks higher.
         """
         newest = max(
             self.get_file_modification_time(EVENTS), self.get_file_modification_time(BASE_CONFIG)
