@@ -39,7 +39,7 @@ from kbtui.tui.reader.document_links import (
 )
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
-from kbtui.workspace.paths import TOPICS_FILE, get_user_home
+from kbtui.workspace.paths import get_user_home
 from kbtui.workspace.workspace import check_export_path, write_export_file
 
 if TYPE_CHECKING:
