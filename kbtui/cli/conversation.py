@@ -89,7 +89,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
         text = "use archived conversations instead of live ones"
         command.add_argument("--archived", action="store_true", help=text)
     for command in (read, export):
-        text = "a conversation or turn: jp-c17457886043, 17457886043 or jp-c…:TURN"
+        text = "a conversation or turn: jp-c17457886043, 17457886043, claude-258c7280 or …:TURN"
         command.add_argument("id", metavar="ID", help=text)
         command.add_argument("--turn", type=int, metavar="N", help="only this turn")
         command.add_argument("--last", type=int, metavar="N", help="only the last N turns")

@@ -16,6 +16,7 @@ from kbtui.cli.output import (
     write_output_file,
 )
 from kbtui.errors import ConfigError, UsageError, WorkspaceError
+from kbtui.refs import CONVERSATION_ID
 from kbtui.text import sanitize
 from kbtui.version import __version__
 from kbtui.workspace import Settings, find_workspace, load_settings, paths, settings
@@ -259,7 +260,7 @@ quotation marks, so its end is unclear.
 """
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")
-_CONVERSATION_ID = re.compile(r"\bjp-c\d+|\b\d{10,12}\b")
+_CONVERSATION_ID = re.compile(rf"\b{CONVERSATION_ID}|\b\d{{10,12}}\b")
 _SOURCE_NAME = re.compile(r"\bsource (?!…)[^\s:]+(?=:)")
 _REFERENCE = re.compile(r"(?<![\w/~.])(?!WORKSPACE/)[\w.-]+/[^\s:,;)]+")
 _OMISSION = "…"

@@ -183,7 +183,7 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     text = f"print whole passages, not just {PREVIEW_CHARACTERS} characters of each"
     show.add_argument("--full", action="store_true", help=text)
     for command in (edit, remove, show):
-        text = "topic/slug or jp-c…" if command is show else "topic/slug"
+        text = "topic/slug, jp-c… or claude-…" if command is show else "topic/slug"
         command.add_argument("ref", metavar="REF", help=text)
     for command in (new, show):
         command.add_argument("--json", action="store_true", help="print one JSON document")
@@ -312,7 +312,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
     elif ref.kind == "conversation":
         entry_id = ref.conversation or ""
     else:
-        raise UsageError("not an entry", where=args.ref, hint="write topic/slug or jp-c…")
+        raise UsageError("not an entry", where=args.ref, hint="write topic/slug, jp-c… or claude-…")
     with WaitingLine("bringing the index up to date"):
         library.update_index()
     if library.index_notices_text:

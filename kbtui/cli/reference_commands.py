@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def declare_show_command_arguments(parser: ArgumentParser) -> None:
-    text = "topic/slug, topic/slug:12-18, jp-c…:3 or chunk:ID"
+    text = "topic/slug, topic/slug:12-18, jp-c…:3, claude-…:3 or chunk:ID"
     parser.add_argument("ref", metavar="REF", help=text)
 
 
@@ -49,7 +49,7 @@ def run_open_command(args: Namespace) -> int:
 
 
 def declare_cites_command_arguments(parser: ArgumentParser) -> None:
-    text = "topic/slug, jp-c…, jp-c…:3, chunk:ID or a file's path"
+    text = "topic/slug, jp-c…, claude-…:3, chunk:ID or a file's path"
     parser.add_argument("ref", metavar="REF", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

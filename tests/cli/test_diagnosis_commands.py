@@ -321,6 +321,23 @@ def test_no_name_gets_past_the_redaction(name: str, form: str) -> None:
         assert name not in "\n".join(redaction.redact_log(record.splitlines()))
 
 
+@pytest.mark.parametrize(
+    "id_",
+    [
+        "jp-c17800836875",
+        "claude-258c7280-241a-462a-8d15-5122611a9569",
+        "claude-258c7280-241a-462a-8d15-5122611a9569~a2898e3",
+        "codex-0199812e",
+        "opencode-ses_1a2b3c4d5e",
+    ],
+)
+def test_no_id_of_a_conversation_gets_past_the_redaction(id_: str) -> None:
+    [line] = LogRedactor(Path("/srv/work/shop")).redact_log(
+        [f"2026-11-22 10:00:00 [7] {id_}: record 3 is not JSON"]
+    )
+    assert line == "2026-11-22 10:00:00 [7] …: record 3 is not JSON"
+
+
 def test_the_manual_page_has_everything_and_pleases_groff(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -431,7 +431,9 @@ class SearchController:
         if one_line(known) != known:
             known = ""  # The slug contains characters that an input cannot show.
         title = "Which subject or turn is missing from the results?"
-        dialog = TextInputDialog(title, known, "topic/slug or jp-c…:3", "reference", True)
+        dialog = TextInputDialog(
+            title, known, "topic/slug, jp-c…:3 or claude-…:3", "reference", True
+        )
 
         def explain_missing_reference(text: str | None) -> None:
             if text:
