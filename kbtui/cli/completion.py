@@ -86,7 +86,9 @@ def _list_argument_completions(
         row = next(row for row in FILTERS if set(row.options) & set(action.option_strings))
         if row.kind == "choice":
             return row.shown_choices
-    kind = "TOPIC" if "--topic" in action.option_strings else str(action.metavar)
+    options = {"--topic": "TOPIC", "--agent": "AGENT"}
+    named = [options[option] for option in action.option_strings if option in options]
+    kind = named[0] if named else str(action.metavar)
     if kind == "PATH":
         return DirectoriesCompleter()(prefix)
     if kind in {"FILE", "WHAT"}:
@@ -103,7 +105,9 @@ def _list_argument_completions(
 
 
 MAX_CONVERSATIONS = 20
-"""The maximum number of conversations that are offered before the user types more than a prefix."""
+"""The maximum number of conversations that are offered before the user types a digit."""
+MAX_TITLES = 200
+"""The maximum number of other agents' conversations that are offered with their titles."""
 
 
 def _find_workspace(path: str | None) -> Workspace:
@@ -155,46 +159,65 @@ def list_reference_completions(path: str | None, topic_name: str, current: str) 
 
 
 def list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the ids of the live conversations, newest first; those of JP come before those of others."""
+    """List the ids of JP's live conversations, newest first, then those of other agents.
+
+    Until the prefix of an agent's ids is typed, only the prefix is offered.
+    """
+    found: list[tuple[str, str]] = []
+    if current.isdigit() or current.startswith("jp-c") or "jp-c".startswith(current):
+        found += _list_jp_id_completions(path, current)
+    if not (current.isdigit() or current.startswith("jp-c")):
+        found += _list_other_id_completions(path, current)
+    return found
+
+
+def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
     from kbtui.conversations.formats.jp import (
         list_conversations_for_completion,
     )
 
-    if current.isdigit() or "jp-c".startswith(current) or current.startswith("jp-c"):
-        form = "" if current.isdigit() else "jp-c"
-        numbers = sorted(list_conversations_for_completion(path).items(), reverse=True)
-        found = [(f"{form}{number}", name.replace("-", " ")) for number, name in numbers]
-        if len(current) <= len("jp-c") and not current.isdigit():
-            found = found[:MAX_CONVERSATIONS]
-        if current:
-            return found
-    else:
-        found = []
-    return found + _list_ids_of_other_agents(path, current)
+    form = "" if current.isdigit() else "jp-c"
+    found = sorted(list_conversations_for_completion(path).items(), reverse=True)
+    named = [(f"{form}{number}", name.replace("-", " ")) for number, name in found]
+    return named if len(current) > len("jp-c") or current.isdigit() else named[:MAX_CONVERSATIONS]
 
 
-def _list_ids_of_other_agents(path: str | None, current: str) -> list[tuple[str, str]]:
-    """List the ids of the agents with a prefix that fits, as short as they are listed elsewhere."""
+def _list_other_id_completions(path: str | None, current: str) -> Pairs:
+    """List the ids of other agents' conversations, shortened unless more is typed."""
     from kbtui.conversations.conversation_repository import (
-        list_conversations,
         list_enabled_formats,
         shorten_conversation_ids,
     )
 
-    prefixes = [one.id_prefix for one in list_enabled_formats() if one.name != "jp"]
-    typed = next((prefix for prefix in prefixes if current.startswith(prefix)), None)
-    if typed is None and not any(prefix.startswith(current) for prefix in prefixes):
-        return []
-    infos = list_conversations(_find_workspace(path), counts=False)
-    short = shorten_conversation_ids(info.id for info in infos)
-    found = []
-    for info in infos:
-        is_wanted = info.agent != "jp" and not info.archived
-        if not is_wanted or (info.parent is not None and "~" not in current):
+    workspace = _find_workspace(path)
+    found: list[tuple[str, str]] = []
+    for one in list_enabled_formats():
+        prefix = one.id_prefix
+        if one.name == "jp" or not (prefix.startswith(current) or current.startswith(prefix)):
             continue
-        if word := next((w for w in (short[info.id], info.id) if w.startswith(current)), None):
-            found.append((word, info.name))
-    return found if typed is not None and current != typed else found[:MAX_CONVERSATIONS]
+        stored = {each.id: each for each in one.find_stored_conversations(workspace)[0]}
+        if not current.startswith(prefix):
+            found += [(prefix, one.label)] if stored else []
+            continue
+        short = shorten_conversation_ids(stored)
+        words = {
+            id_: short[id_] if short[id_].startswith(current) else id_
+            for id_ in stored
+            if id_.startswith(current) or short[id_].startswith(current)
+        }
+        if len(words) > MAX_TITLES:
+            found += [(word, "") for word in words.values()]
+            continue
+        infos = [stored[id_].read_conversation_info() for id_ in words]
+        infos.sort(key=lambda info: info.last_event_at or info.created_at, reverse=True)
+        found += [(words[info.id], info.name) for info in infos]
+    return found
+
+
+def list_agent_name_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+    from kbtui.conversations.conversation_repository import list_formats
+
+    return [(one.name, one.label) for one in list_formats()]
 
 
 def list_source_name_completions(path: str | None, topic_name: str, current: str) -> Pairs:
@@ -227,6 +250,7 @@ COMPLETERS: dict[str, Callable[[str | None, str, str], Pairs]] = {
     "TOPIC/GLOB": list_subject_glob_completions,
     "REF": list_reference_completions,
     "ID": list_conversation_id_completions,
+    "AGENT": list_agent_name_completions,
     "NAME": list_source_name_completions,
     "KEY": list_setting_key_completions,
 }

@@ -80,7 +80,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     grep.set_defaults(run_action=_grep_conversations)
     read.set_defaults(run_action=_print_conversation)
     info.set_defaults(run_action=_show_conversation_info)
-    info.add_argument("ref", metavar="REF", help="jp-c17457886043, claude-258c7280, …")
+    info.add_argument("ref", metavar="ID", help="jp-c17457886043, claude-258c7280, …")
     info.add_argument("--json", action="store_true", help="print one JSON document")
     export.set_defaults(run_action=_export_conversation)
     for command in (ls, grep):

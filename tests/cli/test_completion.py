@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pexpect
 import pytest
+from claude_sessions import session_id, typed, write_session
 from running import complete_line, completion_environment
 from support import Builder, asked
 
@@ -98,6 +99,20 @@ def test_topics_subjects_and_conversations_are_offered_as_the_commands_take_them
     assert offered("kbtui show 178") == ["17800000001"]
     assert ".jp/" in offered("kbtui -w ")
     assert ".jp/" in offered("kbtui c export jp-c1 -o ")
+
+
+def test_ids_of_other_agents_are_offered_once_their_prefix_is_typed(
+    home: Path, built: Builder
+) -> None:
+    for number in (1, 2):
+        write_session(home, built.root, session_id(number), [typed(f"Ask {number}\x1b[2J")])
+    assert offered("kbtui c read ") == ["jp-c17800000001", "claude-"]
+    assert offered("kbtui c info cl") == ["claude-"]
+    assert set(offered("kbtui c read claude-")) == {"claude-158c7280", "claude-258c7280"}
+    assert complete_line("kbtui show claude-2") == "claude-258c7280\tAsk 2"
+    assert offered("kbtui c export claude-258c7280-2") == [f"claude-{session_id(2)}"]
+    assert offered("kbtui c ls --agent cl") == ["claude-code"]
+    assert offered("kbtui search --agent cod") == ["codex"]
 
 
 def test_what_is_hidden_or_disabled_is_not_offered(built: Builder) -> None:

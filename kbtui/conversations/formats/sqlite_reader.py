@@ -42,7 +42,8 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
 
     All failures raise `WorkspaceError`, including an error of a query within the block.
     """
-    import sqlite3  # most projects have no such database
+    # Import this only here: completion lists the conversations of all agents, and few have databases.
+    import sqlite3
 
     try:
         with closing(sqlite3.connect(_make_uri(path), timeout=LOCK_SECONDS, uri=True)) as database:
