@@ -533,7 +533,7 @@ def _make_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:
                 used.cache_write_tokens,
                 used.total_tokens,
             )
-            stored = [None if count is None else min(count, TOKENS_MAX) for count in counts]
+            stored = [None if count is None else max(0, min(count, TOKENS_MAX)) for count in counts]
             name = replace_surrogates(model)
             rows.append((info.id, turn.number, name, project, time, *stored, int(used.is_estimate)))
     return rows

@@ -103,14 +103,15 @@ def collect_token_statistics(
     prices: ModelPrices,
     *,
     since: float,
+    until: float,
     limit: int,
     subjects_by_target: Mapping[str, CitedSubject],
 ) -> TokenStatistics:
-    """Collect what turns used since the Unix time `since`; each list but that of the days has `limit` rows.
+    """Collect what turns used between two Unix times; each list but that of the days has `limit` rows.
 
     `subjects_by_target` maps the targets of citations to the subjects that they cite.
     """
-    used = list(_iterate_turn_usage(db, since))
+    used = list(_iterate_turn_usage(db, since, until))
     turns = defaultdict(list)
     for one in used:
         turns[one.conversation, one.turn].append(one)
@@ -123,7 +124,7 @@ def collect_token_statistics(
             given[subject.ref].add((conversation, turn))
     of_subjects = ((ref, one) for ref, keys in given.items() for key in keys for one in turns[key])
     by_day = _count_tokens(
-        ((format_unix_time_as_day(one.time), one) for one in used if one.time), prices
+        ((format_unix_time_as_day(one.time), one) for one in used if one.time is not None), prices
     )
     titles = {subject.ref: subject.title for subject in subjects_by_target.values()}
     subjects = _count_tokens(of_subjects, prices)[:limit]
@@ -138,14 +139,14 @@ def collect_token_statistics(
     )
 
 
-def _iterate_turn_usage(db: sqlite3.Connection, since: float) -> Iterator[_TurnUsage]:
+def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> Iterator[_TurnUsage]:
     """Yield what turns used. A turn that an agent copied into another session counts once."""
     rows = db.execute(
         "SELECT u.conversation, u.turn, u.model, u.project, u.timestamp, coalesce(e.agent, 'jp'), "
         "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, total_tokens, is_estimate "
         "FROM usage u JOIN entries e ON e.id = u.conversation "
-        "WHERE coalesce(u.timestamp, e.created) >= ? ORDER BY e.created, e.id, u.turn",
-        (since,),
+        "WHERE coalesce(u.timestamp, e.created) BETWEEN ? AND ? ORDER BY e.created, e.id, u.turn",
+        (since, until),
     )
     seen = set()
     for conversation, turn, model, project, time, agent, *counts in rows:

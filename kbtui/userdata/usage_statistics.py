@@ -131,6 +131,7 @@ def collect_usage_statistics(
             db,
             prices or ModelPrices(Settings()),
             since=get_local_midnight(dates[0]),
+            until=now + DAY_SECONDS,
             limit=limit,
             subjects_by_target={
                 target: shown[entry_id]

@@ -71,7 +71,8 @@ def test_entries_have_the_documented_shape_and_write_nothing(built: Builder) -> 
     row = next(row for row in page["entries"] if row["ref"] == "guide/start")
     assert set(row) == {
         "id", "ref", "kind", "title", "type", "status", "error", "tags", "topic", "slug", "created_at",
-        "changed_at", "chunks", "size", "cites_30d", "source_url", "hidden", "archived",
+        "changed_at", "chunks", "size", "cites_30d", "source_url", "hidden", "archived", "agent",
+        "parent_id", "parent_title",
     }  # fmt: skip
     assert (row["title"], row["cites_30d"], row["tags"]) == ("Getting started", 1, ["first"])
     assert row["created_at"] == "2026-03-01T00:00:00+00:00"

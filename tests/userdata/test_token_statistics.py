@@ -104,7 +104,7 @@ def test_a_session_that_grows_or_goes_counts_as_it_is(home: Path, builder: Build
 
 
 def test_a_hostile_number_of_tokens_hurts_nothing(home: Path, builder: Builder) -> None:
-    records = [typed("Hi"), answered("Ho", usage=(2**63 - 1, 10**400, -5, 1))]
+    records = [typed("Hi"), answered("Ho", usage=(2**63 - 1, 2**64 - 1, -(2**63), 1))]
     write_session(home, builder.root, session_id(1), records)
     [found] = statistics(builder).tokens.by_agent
-    assert found.usage.input_tokens == 2**53
+    assert (found.usage.input_tokens, found.usage.cache_read_tokens) == (2**53, 0)
