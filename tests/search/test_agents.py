@@ -92,7 +92,7 @@ def test_an_agent_can_be_excluded_and_an_unknown_one_is_named(
     assert "unknown agent 'cursor'" in (said := capfd.readouterr().err)
     assert "claude-code" in said
     assert main(["-w", str(built.root), "search", "engine", "--agent", "code"]) == 2
-    assert "known: claude-code, jp" in capfd.readouterr().err
+    assert "claude-code, jp" in capfd.readouterr().err
 
 
 def test_the_names_of_agents_are_completed(built: Builder) -> None:
