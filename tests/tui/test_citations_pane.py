@@ -1,5 +1,8 @@
 """The citations pane: both directions, numbers, and why it is empty."""
 
+from pathlib import Path
+
+from claude_sessions import answered, call, result, session_id, typed, write_session
 from support import Builder, asked, called, said
 from tui_support import running
 
@@ -105,3 +108,30 @@ async def test_used_by_has_the_whole_title_and_the_date(book: Builder) -> None:
         await tui.open("project/start")
         await tui.until(lambda: any("First steps" in row for row in tui.rows("citations-list")))
         assert "turn 1 · 28 May · l" in tui.text
+
+
+async def test_a_session_of_another_agent_lists_the_subjects_whose_files_it_read(
+    book: Builder, home: Path
+) -> None:
+    session = f"claude-{session_id(1)}"
+    path = book.root / "docs/project/start.md"
+    look = {"id": TALK, "include": ["chat"]}
+    records = [
+        typed("How do I start?"),
+        answered(
+            call(1, "Read", file_path=str(path)), call(2, "mcp__kbtui__conversation_read", **look)
+        ),
+        result(1, "1→# Getting started"),
+        result(2, "<conversation_read>"),
+        answered("Like this."),
+    ]
+    write_session(home, book.root, session_id(1), records)
+    async with running(book.root) as tui:
+        await tui.open(session)
+        await tui.until(lambda: any("[2]" in row for row in tui.rows("citations-list")))
+        rows = tui.rows("citations-list")
+        assert rows[1].startswith("[1] Getting started")
+        assert rows[2].startswith("[2] First steps")
+        await tui.press("3", "enter")
+        await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "project/start")
+        await tui.until(lambda: any("How do I start?" in row for row in tui.rows("citations-list")))
