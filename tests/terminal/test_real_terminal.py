@@ -1,5 +1,6 @@
 """The installed command in a real pseudo-terminal: start, ask, open, leave, terminal restored."""
 
+import json
 import signal
 import subprocess
 import time
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from claude_sessions import answered, session_id, typed, write_session
 from pty_support import COMMAND, Terminal
 from support import Builder, asked, called, kill_engine, said
 
@@ -68,6 +70,26 @@ def test_what_is_saved_meanwhile_shows_without_a_key(built: Builder) -> None:
     terminal.until("guide/later")
     terminal.keys("\x1b")
     time.sleep(0.3)
+    terminal.keys("q")
+    assert terminal.leave() == 0
+
+
+def test_a_session_of_another_agent_is_followed_while_it_is_written(
+    built: Builder, home: Path
+) -> None:
+    records = [typed("Who sleeps?"), answered("The dormouse sleeps.")]
+    path = write_session(home, built.root, session_id(1), records)
+    terminal = Terminal(["-w", str(built.root), "open", f"claude-{session_id(1)[:8]}"])
+    terminal.until("The dormouse sleeps.")
+    terminal.until("keywords only")
+    line = json.dumps({**answered("The marmot sleeps longer."), "sessionId": session_id(1)})
+    with path.open("a") as file:
+        file.write(line[:40])
+        file.flush()
+        time.sleep(1)
+        file.write(f"{line[40:]}\n")
+        file.flush()
+        terminal.until("The marmot sleeps longer.")
     terminal.keys("q")
     assert terminal.leave() == 0
 
