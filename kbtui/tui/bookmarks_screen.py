@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.library_snapshot import LibrarySnapshot
     from kbtui.userdata.user_data_store import Bookmark
 
 
@@ -43,8 +44,9 @@ class BookmarksScreen(StyledScreen):
         Binding("u", "undo_removal", show=False),
     ]
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, contents: LibrarySnapshot) -> None:
         super().__init__()
+        self._contents = contents
         self._userdata = UserData(library.workspace)
         self._worker = LatestOnlyWorker(self)
         self._removed: Bookmark | None = None
@@ -80,9 +82,10 @@ class BookmarksScreen(StyledScreen):
         how = f" Press {key} to bookmark the selected or open item." if key else ""
         rows = []
         for mark in bookmarks:
-            left: Spans = [("★ ", "accent"), (one_line(mark.title) or mark.ref, "strong")]
+            ref = self._contents.shorten_reference(mark.ref)
+            left: Spans = [("★ ", "accent"), (one_line(mark.title) or ref, "strong")]
             below: list[Spans] = [[("  ", ""), (one_line(mark.note), "")]] if mark.note else []
-            rows.append(ListRow(mark.ref, left, [(mark.ref, "dim")], below, data=mark))
+            rows.append(ListRow(mark.ref, left, [(ref, "dim")], below, data=mark))
         self.list.set_rows(rows, [(f"No bookmarks yet.{how}", "dim")])
 
     def _show_error(self, error: Exception) -> None:

@@ -108,7 +108,8 @@ def list_palette_topics_and_entries(
     ]
     for info in contents.conversations:
         ref = make_conversation_ref(info.id)
-        items.append(CommandPaletteItem(one_line(info.name), "conversation", ref, info.ref))
+        short = contents.shorten_reference(info.ref)
+        items.append(CommandPaletteItem(one_line(info.name), "conversation", ref, short))
     return items
 
 

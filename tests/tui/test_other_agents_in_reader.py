@@ -296,6 +296,8 @@ async def test_short_ids_are_references_everywhere(book: Builder, home: Path) ->
         await tui.until("reference ")
         await tui.press("enter")
         await tui.until(lambda: view.document.key == SESSION)
+        # The screen shows the short form, with which the turn is visible in a narrow pane.
+        assert f" claude-{session_id(1)[:8]}:2 " in tui.text
 
 
 async def test_a_turn_can_be_bookmarked_and_copied(book: Builder, home: Path) -> None:

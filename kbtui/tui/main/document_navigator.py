@@ -99,6 +99,17 @@ class DocumentNavigator:
         self.shown: NavigationTarget | None = None
         """The target that the reader shows; a preview of a hit is not in `history`."""
 
+    def set_library_contents(self, contents: LibrarySnapshot) -> None:
+        """Set what the library contains."""
+        self.contents = contents
+        self._shorten_reference_of_document(self._pane.document_view.document)
+        self._pane.refresh_header()
+
+    def _shorten_reference_of_document(self, document: ReaderDocument) -> None:
+        """Set the short reference of a document that was loaded before the library was read."""
+        if self.contents and document.ref and not document.short_ref:
+            document.short_ref = self.contents.shorten_reference(document.ref)
+
     def open_target_in_reader(self, target: NavigationTarget, *, preview: bool = False) -> None:
         """Show a target; a preview is not added to the history."""
         if not preview:
@@ -194,6 +205,7 @@ class DocumentNavigator:
         self.shown = target
         if target.key != "home":
             self._home_note = ""
+        self._shorten_reference_of_document(document)
         self._pane.show_document(document, target)
         self._on_opened(document, target, False)
 
@@ -229,6 +241,7 @@ class DocumentNavigator:
 
     def _replace_shown_document(self, target: NavigationTarget, document: ReaderDocument) -> None:
         if target.shows_same_document(self.shown):
+            self._shorten_reference_of_document(document)
             self._pane.show_reloaded_document(document)
             self._on_opened(document, target, True)
         else:
@@ -295,6 +308,8 @@ class DocumentNavigator:
                 )
             else:
                 made = self._make_page_or_subject_document(target, contents)
+            if contents and made.ref:
+                made.short_ref = contents.shorten_reference(made.ref)
             return _lay_out_first_blocks(made)
         except KbtuiError as error:
             document = build_problem_document(key, key, error.message, error.where, error.hint)

@@ -25,6 +25,7 @@ from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.tui_command import TuiCommand
 from kbtui.tui.home_and_help_pages import build_main_help_document
 from kbtui.tui.library_pane import list_library_filter_completions
+from kbtui.tui.library_snapshot import LibrarySnapshot
 from kbtui.tui.main.document_navigator import DocumentNavigator, MainScreenContext
 from kbtui.tui.main.jump_labels import JumpLabelScreen
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
@@ -457,7 +458,7 @@ class MainScreen(StyledScreen):
         """Show the bookmarks."""
         from kbtui.tui.bookmarks_screen import BookmarksScreen
 
-        screen = BookmarksScreen(self.library)
+        screen = BookmarksScreen(self.library, self.navigator.contents or LibrarySnapshot())
         self.app.push_screen(
             screen, lambda target: self.open_target_in_reader(target) if target else None
         )

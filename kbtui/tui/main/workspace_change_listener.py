@@ -137,7 +137,7 @@ class WorkspaceChangeListener:
 
     def _show_snapshot(self, snapshot: LibrarySnapshot) -> None:
         navigator = self._main.navigator
-        navigator.contents = snapshot
+        navigator.set_library_contents(snapshot)
         self._main.panes.library.show_library_snapshot(snapshot)
         if navigator.shown and navigator.shown.key == "home":
             navigator.reload_shown_document()

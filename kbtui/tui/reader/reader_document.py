@@ -35,6 +35,8 @@ class ReaderDocument:
     title: str
     blocks: list[DocumentBlock]
     ref: str | None = None
+    short_ref: str | None = None
+    """A short form of `ref` for the screen; None if there is none."""
     view: str = "read"
     views: tuple[str, ...] = ("read",)
     badges: Spans = field(default_factory=list)

@@ -274,6 +274,8 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if self._new_event_count and viewport.is_last_line_visible:
             self._new_event_count = 0
         reference = viewport.current_reference
+        if reference and document.ref and document.short_ref:
+            reference = reference.replace(document.ref, document.short_ref, 1)
         self.query_one("#where", TextLine).set_edge_texts(left, self._make_right_side_of_header())
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
