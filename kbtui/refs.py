@@ -170,6 +170,13 @@ def is_other_agents_conversation_ref(text: str) -> bool:
     return re.fullmatch(_OTHER_CONVERSATION, text) is not None
 
 
+def is_conversation_id(text: str) -> bool:
+    """Return whether a text is a conversation's id and nothing else."""
+    with suppress(UsageError):
+        return parse_ref(text) == make_conversation_ref(text)
+    return False
+
+
 def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
     """Return the reference without its workspace id; raises `NothingFound` for another workspace."""
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:

@@ -154,9 +154,33 @@ async def test_a_call_links_to_its_subagent_and_the_subagent_back(
         await tui.until(lambda: document_view.document.key == SUBAGENT)
         assert "I see nothing." in tui.text
         assert "↑ part of Tidy up" in tui.text
+        # No person asked the subagent.
+        assert "▌ Agent" in tui.text
+        assert "▌ You" not in tui.text
         await select_line(tui, "↑ part of")
         await tui.press("enter")
         await tui.until(lambda: document_view.document.key == SESSION)
+
+
+async def test_hostile_metadata_is_harmless(workspace_root: Path, home: Path) -> None:
+    hostile = "../\x1b]0;owned\x07 x\ny"
+    details = {"agentId": hostile, "answers": {hostile: hostile}, "filePath": hostile}
+    records = [
+        typed("Go"),
+        answered(call(1, hostile, path=hostile)),
+        {**result(1, f"--- {hostile}\n+++ b\n@@ {hostile}"), "toolUseResult": details},
+        {**typed(f"<task-notification>{hostile}</task-notification>")},
+    ]
+    write_session(home, workspace_root, session_id(1), records)
+    async with running(workspace_root, size=(160, 40)) as tui:
+        await tui.open(SESSION)
+        await tui.press("2", "t")
+        assert "\x1b" not in tui.text
+        assert "\x07" not in tui.text
+        # An id that is none opens nothing.
+        await select_line(tui, "↳ subagent")
+        await tui.press("enter")
+        assert tui.main.reader_pane.document_view.document.key == SESSION
 
 
 async def test_answers_to_questions_and_results_of_tasks_are_visible(
@@ -312,6 +336,7 @@ async def test_a_turn_can_be_bookmarked_and_copied(book: Builder, home: Path) ->
         # There is no `jp://` link to another agent's conversation.
         assert "JP link" not in tui.text
         assert "the reference" in tui.text
+        assert "command to continue" in tui.text
         await tui.press("escape", "H")
         view = tui.main.reader_pane.document_view
         await tui.until(lambda: view.document.key == "home")

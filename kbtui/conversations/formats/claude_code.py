@@ -440,7 +440,10 @@ class ClaudeCodeParser(JsonlConversationParser):
         elif self.starts_turn(record):
             self._mark_rewound_turns(record)
             self.builder.start_turn(time)
-            self.builder.add_event("chat_request", format_request_text(content), time)
+            # What a subagent is asked comes from the agent that started it.
+            author = "Agent" if record.get("isSidechain") else None
+            text = format_request_text(content)
+            self.builder.add_event("chat_request", text, time, author=author)
         elif type(content) is list:
             for block in content:
                 if type(block) is dict and block.get("type") == "tool_result":

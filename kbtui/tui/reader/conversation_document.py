@@ -13,6 +13,7 @@ from kbtui.conversations.conversation_repository import get_conversation_format
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import count_current_turns
 from kbtui.dates import format_time_with_date
+from kbtui.refs import is_conversation_id
 from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import cut_to_width, one_line, strip_escape_sequences_before_cutting
 from kbtui.tui.reader.document_blocks import (
@@ -402,10 +403,12 @@ class _ConversationDocumentBuilder:
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
 
     def _add_conversation_link(self, key: str, words: str, conversation: str) -> None:
-        """Add a line that opens another conversation."""
+        """Add a line that opens another conversation, unless its id is damaged."""
         title = self.titles.get(conversation) or conversation
-        spans: Spans = [(words, "dim"), (one_line(title), "link")]
-        self._append_document_blocks(ParagraphBlock(key, spans, link=conversation))
+        is_id = is_conversation_id(conversation)
+        spans: Spans = [(words, "dim"), (one_line(title), "link" if is_id else "")]
+        link = conversation if is_id else None
+        self._append_document_blocks(ParagraphBlock(key, spans, link=link))
 
     def _add_compaction_note(self, key: str, compaction: ConversationCompaction) -> None:
         """Add a note for the user before the first turn that a compaction covers."""
