@@ -90,7 +90,7 @@ SKILL_FILE = ".jp/config/skill/kbtui.toml"
 TOOL_FILE_SIZE_LIMIT = 1 << 20
 
 _MARK_LINE = re.compile(rb"# Written by `kbtui tools install`[^\n]* sha256:([0-9a-f]{64})\n")
-_FOLDERS_LINE = re.compile(rb"# Folders made with it: ([^\n]+)\n")
+_FOLDERS_LINE = re.compile(rb"# Folders (?:made with it|that kbtui created for it): ([^\n]+)\n")
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
         elif state == "edited":
             # JP cannot load a skill that enables tools without a definition.
             is_skill = path == SKILL_FILE
-            why = "this file enables removed tools; delete it yourself" if is_skill else None
+            why = "edited; delete it, because it enables tools that are gone" if is_skill else None
             changes.append(PlannedFileChange(path, "edited", old=data, why=why))
     return changes
 
@@ -196,7 +196,7 @@ def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
     """
     folders = sorted(folders)
     if folders:
-        body = f"# Folders made with it: {', '.join(folders)}\n{body}"
+        body = f"# Folders that kbtui created for it: {', '.join(folders)}\n{body}"
     data = body.encode("utf-8")
     digest = hashlib.sha256(data).hexdigest()
     mark = f"# Written by `kbtui tools install`; if you edit it, kbtui leaves it alone. sha256:{digest}\n"

@@ -35,7 +35,7 @@ def declare_insights_command_arguments(parser: ArgumentParser) -> None:
 
 
 def run_insights_command(args: Namespace) -> int:
-    """Show top queries, gaps (queries without a good match), citations, and activity by day.
+    """Show frequent queries, gaps (queries without a good match), citations, and activity by day.
 
     `kbtui insights erase` asks for confirmation and erases all logged searches.
     """

@@ -40,7 +40,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cites": ("reference_commands", "list the citations from and to a reference"),
     "entries": ("entries", "list entries with type, status, size and citations"),
     "entry": ("entries", "create, edit or remove a subject; inspect an entry"),
-    "insights": ("insights", "show top queries, gaps, citations and activity"),
+    "insights": (
+        "insights",
+        "show frequent queries, queries without a good match, citations and activity",
+    ),
     "source": ("source", "fetch pages, files and MCP resources into topics"),
     "tools": ("tool_commands", "print, install or uninstall the tools for assistants"),
     "tool": ("tool_commands", "answer one call of a JP local tool"),

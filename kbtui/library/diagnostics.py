@@ -56,7 +56,10 @@ def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
         yield "ok", f"{name}, {columns} columns, {rows} rows"
         wide, high = MIN_TERMINAL_SIZE
         if columns < wide or rows < high:
-            yield "note", f"the terminal is small: the panes need {wide} columns and {high} rows"
+            yield (
+                "note",
+                f"the terminal is too small: the panes need {wide} columns and {high} rows",
+            )
     if os.environ.get("NO_COLOR"):
         yield "note", "NO_COLOR is set, so kbtui shows no colours"
     elif os.environ.get("COLORTERM") not in {"truecolor", "24bit"}:

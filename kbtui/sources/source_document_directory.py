@@ -138,7 +138,7 @@ class SourceDocumentDirectory:
             self.counts["unchanged"] += 1
             return
         if stored is not None and stored.is_edited:
-            self._record_edited_document(stored, "changed at its source")
+            self._report_edited_document_left_alone(stored, "changed at its source")
             return
         stamps = {"fetched_at": datetime.now(UTC).replace(microsecond=0), "digest": digest}
         content = join_front_matter_and_body({**facts, **stamps}, text)
@@ -163,7 +163,7 @@ class SourceDocumentDirectory:
         if stored is None:
             return
         if stored.is_edited:
-            self._record_edited_document(stored, "deleted at its source")
+            self._report_edited_document_left_alone(stored, "deleted at its source")
             return
         try:
             stored.path.unlink(missing_ok=True)
@@ -178,7 +178,7 @@ class SourceDocumentDirectory:
         for url in [url for url in self.documents if url not in self._seen]:
             self.remove_document(url)
 
-    def _record_edited_document(self, stored: StoredDocument, why: str) -> None:
+    def _report_edited_document_left_alone(self, stored: StoredDocument, why: str) -> None:
         name = stored.path.relative_to(self.folder)
         self.edited.append(f"{name}: {why}; left alone because you edited it")
 

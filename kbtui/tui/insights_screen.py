@@ -181,7 +181,7 @@ class InsightsScreen(SecondaryScreen):
         self.show_totals_line([("reading …", "dim")])
 
     @property
-    def is_loaded(self) -> bool:
+    def has_loaded_content(self) -> bool:
         return self.insights is not None
 
     def action_reload(self) -> None:

@@ -102,13 +102,16 @@ class SecondaryScreen(StyledScreen):
         self.call_after_refresh(self.show_key_hints)
 
     @property
-    def is_loaded(self) -> bool:
+    def has_loaded_content(self) -> bool:
         """Whether the screen has loaded its data, which most keys need."""
         return True
 
     def should_key_wait(self, key: str) -> bool:
         """Return whether a key must wait until the screen has loaded its data."""
-        return not self.is_loaded and self._find_key_action(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
+        return (
+            not self.has_loaded_content
+            and self._find_key_action(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
+        )
 
     def run_in_thread(
         self,

@@ -63,7 +63,7 @@ def test_a_search_gives_the_best_passages_that_fit(big: Builder, library: Librar
     assert many.count("\n[entry ") > 20
     assert few.split("\n[entry ")[1:3] == many.split("\n[entry ")[1:3]
     assert (
-        "more passages do not fit into 60,000 characters: narrow the search with `topics`" in many
+        "more passages do not fit into 60,000 characters: narrow the search with more words" in many
     )
     assert "do not fit" not in few
 

@@ -167,7 +167,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         return {"marks": bool(self.marks), "written": bool(self._written_changes)}
 
     @property
-    def is_loaded(self) -> bool:
+    def has_loaded_content(self) -> bool:
         return self.planned_prompt is not None
 
     # the planned prompt

@@ -208,7 +208,7 @@ class SourcesScreen(ListDetailScreen):
         }
 
     @property
-    def is_loaded(self) -> bool:
+    def has_loaded_content(self) -> bool:
         return self.states is not None
 
     def action_reload(self) -> None:
