@@ -46,12 +46,13 @@ from kbtui.conversations.conversation_repository import (
     list_agent_names,
     list_conversations,
     load_conversation,
+    resolve_conversation_ref,
     shorten_conversation_ids,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
-from kbtui.refs import parse_conversation_id, parse_conversation_ref
+from kbtui.refs import parse_conversation_ref
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_json
 
@@ -267,7 +268,7 @@ def answer_conversation_grep(
     if answer.omitted_match_count:
         is_cut = room is not None and (room < 0 or query.limit < limit)
         answer.notices.append(_make_omitted_matches_notice(answer, unfinished if is_cut else None))
-    if ids and excluded and excluded in (parse_conversation_id(name, workspace.id) for name in ids):
+    if ids and excluded and excluded in _resolve_conversation_ids(workspace, ids):
         fact = f"{excluded} is the current conversation"
         answer.notices.append(ConversationNotice(fact, "use include_current=true"))
     if broken := [(result.info.ref, result.problem) for result in results if result.problem]:
@@ -307,6 +308,13 @@ def _make_omitted_matches_notice(
     return ConversationNotice(fact, hint, command_hint)
 
 
+def _resolve_conversation_ids(workspace: Workspace, names: Sequence[str]) -> list[str]:
+    """Return the distinct whole ids of conversations, of which `names` may be references or beginnings."""
+    refs = (parse_conversation_ref(name, workspace.id) for name in names)
+    ids = (resolve_conversation_ref(workspace, ref).conversation for ref in refs)
+    return [id for id in dict.fromkeys(ids) if id is not None]  # noqa: A001
+
+
 def _select_conversations_to_search(
     workspace: Workspace, ids: Sequence[str] | None, archived: bool, excluded: str | None
 ) -> list[ConversationInfo]:
@@ -314,8 +322,8 @@ def _select_conversations_to_search(
     if not ids:
         infos = list_conversations(workspace, archived, counts=False)
         return [info for info in infos if info.id != excluded]
-    chosen: dict[str, ConversationInfo] = {}
-    for id in dict.fromkeys(parse_conversation_id(name, workspace.id) for name in ids):  # noqa: A001
+    chosen = []
+    for id in _resolve_conversation_ids(workspace, ids):  # noqa: A001
         try:
             info = find_conversation(workspace, id)
         except ConversationNotFound:
@@ -333,8 +341,8 @@ def _select_conversations_to_search(
                 command_hint="add --archived" if info.archived else "leave out --archived",
             )
         if info.id != excluded:
-            chosen[info.id] = info
-    return list(chosen.values())
+            chosen.append(info)
+    return chosen
 
 
 class _ConversationGrepResult(NamedTuple):
@@ -393,7 +401,7 @@ def answer_conversation_read(
     raised. With `masked`, secrets are replaced. An invalid argument raises `UsageError`, an unknown
     conversation or turn `NothingFound`.
     """
-    ref = parse_conversation_ref(str(id), workspace.id)
+    ref = resolve_conversation_ref(workspace, parse_conversation_ref(str(id), workspace.id))
     turn = resolve_requested_turn(ref, turn, last)
     kinds = resolve_included_event_kinds(include)
     if max_chars is not None:

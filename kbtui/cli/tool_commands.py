@@ -234,14 +234,18 @@ def run_mcp_command(args: Namespace) -> int:
     Only messages of the protocol go to stdout. In the configuration of an MCP client, write
     {"command": "kbtui", "args": ["mcp", "-w", "/path/to/workspace"]}.
     """
+    from kbtui.conversations.conversation_repository import resolve_conversation_ref
     from kbtui.library import open_workspace
-    from kbtui.refs import parse_conversation_id
+    from kbtui.refs import parse_conversation_ref
 
-    current = parse_conversation_id(args.current) if args.current else None
+    current = None
+    if args.current:
+        parse_conversation_ref(args.current)
     library = open_workspace(args.workspace)
     if args.current:
         # Refuse a conversation of another workspace.
-        parse_conversation_id(args.current, library.workspace.id)
+        ref = parse_conversation_ref(args.current, library.workspace.id)
+        current = resolve_conversation_ref(library.workspace, ref).conversation
     if sys.stdin.isatty():
         print_to_stderr(
             "serving MCP on standard input; usually an MCP client starts this command. "

@@ -87,6 +87,20 @@ def test_a_short_id_is_enough(library: Library) -> None:
     assert text.count("<scope>user</scope>") == 1
 
 
+def test_the_current_session_is_left_out_under_every_form_of_its_id(library: Library) -> None:
+    for id_ in (CLAUDE, CLAUDE[:15]):
+        reply = answer_tool_call("conversation_read", {"id": id_}, library, CLAUDE)
+        assert "is the current conversation" in reply.text
+        arguments = {"pattern": "badger", "ids": [id_]}
+        text = answer_tool_call("conversation_grep", arguments, library, CLAUDE).text
+        assert f"{CLAUDE} is the current conversation: use include_current=true" in text
+        assert "<total>0</total>" in text
+    library.update_index()
+    text = answer_tool_call("knowledge_search", {"query": "badger"}, library, CLAUDE).text
+    assert f"[entry {CLAUDE} " not in text
+    assert f"[entry {JP} " in text
+
+
 def test_the_error_for_a_wrong_id_names_the_forms_of_ids(library: Library) -> None:
     text = refuse(library, "conversation_read", id="that one")
     assert "jp-c17457886043" in text
