@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 32 << 20
 """The maximum length in bytes of a line that is parsed; longer lines are skipped and reported."""
 BLOCK_BYTES = 1 << 20
+"""How many bytes of a file are read at a time, after the first blocks."""
+FIRST_BLOCK_BYTES = 16 << 10
+"""How many bytes are read first: many callers need only the first records."""
 BEGINNING_BYTES = 1 << 20
 PARTS_FROM = 128 << 10
 """The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
@@ -70,8 +73,10 @@ def iterate_jsonl_records(
     """
     rest, at, position = b"", start, start
     skipped = 0
+    block_size = FIRST_BLOCK_BYTES
     while True:
-        wanted = BLOCK_BYTES if end is None else min(BLOCK_BYTES, end - position)
+        wanted = block_size if end is None else min(block_size, end - position)
+        block_size = min(2 * block_size, BLOCK_BYTES)
         block = os.pread(file, wanted, position) if wanted > 0 else b""
         if not block:
             break
