@@ -93,8 +93,14 @@ class DocumentViewport:
         return not view or view == ("model" if self.is_model_view else "user")
 
     def _is_block_hidden(self, block: int) -> bool:
-        return not self.is_block_of_current_view(block) or not all(
-            map(self.is_fold_open, self.document.list_folds_of_block(block))
+        if not self.is_block_of_current_view(block):
+            return True
+        fold = self.document.blocks[block].fold
+        if fold is None:
+            return False
+        # Check the innermost fold first, because there may be very many blocks.
+        return not self.is_fold_open(fold) or not all(
+            map(self.is_fold_open, self.document.list_folds_of_block(block)[1:])
         )
 
     def _discard_block_layouts(self) -> None:
