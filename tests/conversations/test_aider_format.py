@@ -302,7 +302,7 @@ def test_text_without_a_session_is_a_problem(workspace: Workspace, history: Path
     history.unlink()
     history.mkdir()
     found, [problem] = AiderFormat().find_stored_conversations(workspace)
-    assert (found, problem.reason) == ([], "it is not a file")
+    assert (found, problem.reason) == ([], "it is not a regular file")
     history.rmdir()
     os.mkfifo(history)
     assert AiderFormat().find_stored_conversations(workspace)[1][0].is_unreadable
