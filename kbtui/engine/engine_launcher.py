@@ -90,7 +90,10 @@ SILENT_SECONDS = 5.0
 """How many seconds a client waits for an engine that listens but does not answer."""
 
 # An engine inherits only these environment variables from the client that starts it.
-_KEPT_VARIABLES = ("HOME", "PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE")
+_KEPT_VARIABLES = (
+    *("PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE"),
+    *paths.AGENT_DIRECTORY_VARIABLES,
+)
 _KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")
 
 
