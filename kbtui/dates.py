@@ -55,6 +55,13 @@ def parse_date_or_age(
         return None
 
 
+def can_begin_date_or_age(text: str) -> bool:
+    """Return whether more letters or digits can make a text a date, a time or an age."""
+    text = text.strip().lower()
+    words = ("today", "yesterday", *_DAYS)
+    return not text or text[0].isdigit() or any(word.startswith(text) for word in words)
+
+
 def parse_timestamp(text: object) -> datetime | None:
     """Parse a timestamp; return an aware time in UTC, or None if `text` is not a timestamp.
 

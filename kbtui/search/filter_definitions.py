@@ -31,11 +31,14 @@ VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 
 
 class FilterValueError(Exception):
-    """A filter has an invalid value. `hint` says what to write instead."""
+    """A filter has an invalid value. `hint` says what to write instead.
 
-    def __init__(self, message: str, hint: str) -> None:
+    `is_beginning` means that more letters can make the value a valid one.
+    """
+
+    def __init__(self, message: str, hint: str, *, is_beginning: bool = True) -> None:
         super().__init__(message)
-        self.message, self.hint = message, hint
+        self.message, self.hint, self.is_beginning = message, hint, is_beginning
 
 
 class FilterDefinition:
@@ -104,22 +107,28 @@ class FilterDefinition:
     def parse_choice_value(self, value: str) -> tuple[str, ...]:
         """Return the terms that a choice stands for; raises `FilterValueError` if it is unknown."""
         if value.lower() not in self.choices:
-            raise self.make_unknown_value_error(value, self.shown_choices)
+            raise self.make_unknown_value_error(value, self.shown_choices, tuple(self.choices))
         return self.choices[value.lower()]
 
     def parse_date_value(
         self, value: str, now: datetime | None = None, zone: tzinfo | None = None
     ) -> datetime:
         """Parse a value of this filter as a date or time; raises `FilterValueError` if that fails."""
-        from kbtui.dates import DATE_HINT, parse_date_or_age
+        from kbtui.dates import DATE_HINT, can_begin_date_or_age, parse_date_or_age
 
         moment = parse_date_or_age(value, now, zone, to_end_of_day=self.includes_day)
         if moment is None:
-            raise FilterValueError(f"{value!r} is not a date", DATE_HINT)
+            begins = can_begin_date_or_age(value)
+            raise FilterValueError(f"{value!r} is not a date", DATE_HINT, is_beginning=begins)
         return moment
 
-    def make_unknown_value_error(self, value: str, known: Sequence[str]) -> FilterValueError:
-        """Return the error for a value that is not in `known`, with similar values as a hint."""
+    def make_unknown_value_error(
+        self, value: str, known: Sequence[str], other_names: Sequence[str] = ()
+    ) -> FilterValueError:
+        """Return the error for a value that is not in `known`, with similar values as a hint.
+
+        `other_names` are valid values that no hint names.
+        """
         from difflib import get_close_matches
 
         near = get_close_matches(value.lower(), known, n=3, cutoff=0.6)
@@ -127,7 +136,8 @@ class FilterDefinition:
         hint = f"known values: {', '.join(known[:12])}{more}" if known else "there are none yet"
         if near:
             hint = f"did you mean {' or '.join(near)}?"
-        return FilterValueError(f"unknown {self.noun} {value!r}", hint)
+        begins = not value or any(matches_beginning(one, value) for one in (*known, *other_names))
+        return FilterValueError(f"unknown {self.noun} {value!r}", hint, is_beginning=begins)
 
 
 def _is_conversation_active_since(

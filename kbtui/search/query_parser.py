@@ -36,7 +36,8 @@ _FILTER_LIKE = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
 class QueryFilter(NamedTuple):
     """A filter `key:value,value` in a query, at the offsets `start` to `end`.
 
-    `unfinished` means that the user is still typing the filter; its errors are not reported yet.
+    `unfinished` means that the user is still typing the filter. It is no mistake yet if its value is the
+    beginning of a valid one.
     """
 
     key: str
@@ -243,7 +244,7 @@ class _QueryFilterApplier:
             try:
                 self._apply_query_filter(part)
             except FilterValueError as wrong:
-                if not part.unfinished:
+                if not (part.unfinished and wrong.is_beginning):
                     self._add_query_mistake(part, wrong.message, wrong.hint)
         for field in self._wanted:
             self._intersect_request_field(field)
@@ -343,6 +344,11 @@ class _QueryFilterApplier:
         for searcher in searchers:
             counts.update(dict(searcher.terms_with_prefix(row.term, "", limit=200)))
         known = sorted(counts, key=lambda term: (-counts[term], term))
+        if row.key == "agent":
+            from kbtui.conversations.conversation_repository import list_agent_names
+
+            # An agent without conversations is no mistake; the search finds nothing.
+            known += [name for name in list_agent_names() if name not in counts]
         if row.matches_beginning and (
             begun := [one for one in known if matches_beginning(one, value)]
         ):
@@ -359,8 +365,9 @@ class _QueryFilterApplier:
         try:
             return knowledge.resolve_topic(value).id
         except NothingFound:
-            topics = [topic.id for topic in knowledge.topics.values() if topic.enable]
-            raise row.make_unknown_value_error(value, topics) from None
+            topics = [topic for topic in knowledge.topics.values() if topic.enable]
+            ids, titles = [topic.id for topic in topics], [topic.title or "" for topic in topics]
+            raise row.make_unknown_value_error(value, ids, titles) from None
 
     def _open_keyword_indexes(self) -> list[Any]:
         sides = (False, True) if self._request.hidden else (False,)

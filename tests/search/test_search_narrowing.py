@@ -176,6 +176,37 @@ def test_while_one_types_an_unfinished_filter_is_no_mistake(
     assert ask(held, "engine topic:gui zebra", partial=True).mistakes
 
 
+@pytest.mark.parametrize(
+    "wrong", ["topic:nosuch", "role:nonsense", "agent:nonsense", "type:qq", "after:nonsense"]
+)
+def test_a_value_that_nothing_begins_with_is_a_mistake_at_once(
+    held: tuple[Builder, IndexReader], wrong: str
+) -> None:
+    answered = ask(held, f"engine {wrong}", partial=True)
+    assert answered.mistakes
+    assert answered.hits == []
+
+
+@pytest.mark.parametrize("begun", ["topic:The", "role:ass", "after:yes", "after:20", "in:conv"])
+def test_the_beginning_of_a_value_is_ignored_while_one_types(
+    held: tuple[Builder, IndexReader], begun: str
+) -> None:
+    answered = ask(held, f"engine {begun}", partial=True)
+    assert answered.mistakes == ()
+    assert answered.hits
+
+
+def test_an_agent_without_conversations_is_no_mistake(held: tuple[Builder, IndexReader]) -> None:
+    for name in ("opencode", "open", "Claude-Code"):
+        answered = ask(held, f"engine agent:{name}")
+        assert (answered.mistakes, answered.hits) == ((), [])
+        answered = ask(held, "engine", agents=(name,))
+        assert (answered.mistakes, answered.hits) == ((), [])
+    assert GUIDE in refs(ask(held, "engine -agent:codex"))
+    (mistake,) = ask(held, "engine agent:opncode").mistakes
+    assert "did you mean opencode" in mistake.hint
+
+
 def test_a_query_never_widens_what_it_may_see(held: tuple[Builder, IndexReader]) -> None:
     answered = ask(held, "engine topic:notes", topics=("guide",))
     assert answered.hits == []

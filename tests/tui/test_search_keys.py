@@ -166,7 +166,21 @@ async def test_a_wrong_filter_is_pointed_at(book: Builder) -> None:
         await tui.press("slash")
         await tui.type("make topic:nosuch")
         await tui.until("unknown topic 'nosuch'")
-        assert tui.main.results_pane.list.rows
+        assert not tui.main.results_pane.list.rows
+
+
+async def test_an_unfinished_filter_is_ignored_and_a_wrong_one_shows_no_hits(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.press("slash")
+        await tui.type("make agent:open")
+        await tui.until("No results.")
+        await tui.press("backspace", "backspace", "backspace", "backspace")
+        await tui.type("nonsense")
+        await tui.until("unknown agent 'nonsense'")
+        assert not tui.main.results_pane.list.rows
+        await tui.press(*["backspace"] * len("agent:nonsense"))
+        await tui.type("topic:sn")
+        await tui.until(lambda: bool(tui.main.results_pane.list.rows))
 
 
 async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
