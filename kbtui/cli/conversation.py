@@ -145,8 +145,11 @@ def _list_conversations(library: Library, args: Namespace) -> int:
             title_contains=args.title,
             agents=_split_values_at_commas(args.agents),
         )
-    for stray in find_unusable_conversation_directories(library.workspace):
-        print_to_stderr(f"{stray.path}: skipped: {stray.reason}")
+    strays = find_unusable_conversation_directories(library.workspace)
+    if len(strays) == 1:
+        print_to_stderr(f"{strays[0].path}: skipped: {strays[0].reason}")
+    elif strays:
+        print_to_stderr(f"{len(strays)} places skipped; `kbtui doctor` says which and why")
     _print_conversation_answer(
         "list", answer, args.format, lambda writer: writer.format_conversation_list(answer)
     )

@@ -74,6 +74,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
             )
             subagents += known.parent is not None
         total = one.count_conversations_of_all_projects()
+        files = sum(stray.path.is_file() for stray in unusable)
         off = None
         if one.name not in enabled:
             off = "`agents` in [conversations] does not name it"
@@ -87,7 +88,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
                     directories,
                     len(stored) - subagents,
                     subagents,
-                    None if total is None else max(0, total - len(stored)),
+                    None if total is None else max(0, total - len(stored) - files),
                     len(unusable),
                     off,
                 )

@@ -262,13 +262,25 @@ class ConversationNotFound(NothingFound):
     """There is no conversation with this id; `nearest` is a similar id, None if there is none."""
 
     def __init__(self, workspace: Workspace, id: str) -> None:  # noqa: A002
-        from difflib import get_close_matches
-
-        similar = get_close_matches(id, list_conversation_signatures(workspace), n=1, cutoff=0.78)
-        self.nearest = similar[0] if similar else None
+        self.nearest = _find_mistyped_id(id, list_conversation_signatures(workspace))
         everything = "`kbtui conversation ls` lists all conversations"
-        hint = f"did you mean {self.nearest}?" if similar else everything
+        hint = f"did you mean {self.nearest}?" if self.nearest else everything
         super().__init__(f"there is no conversation {id}", where=str(workspace.root), hint=hint)
+
+
+def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
+    """Return the id of the same format that differs from `typed`, or begins so, by a mistake in typing.
+
+    The prefix is not compared, because all ids of a format have it.
+    """
+    from difflib import get_close_matches
+
+    prefix = next((one.id_prefix for one in list_formats() if typed.startswith(one.id_prefix)), "")
+    own = typed.removeprefix(prefix)
+    same = (one for one in ids if one.startswith(prefix))
+    begun = {one.removeprefix(prefix)[: len(own)]: one for one in same}
+    near = get_close_matches(own, begun, n=1, cutoff=0.85)
+    return begun[near[0]] if near else None
 
 
 def load_conversation(info: ConversationInfo) -> Conversation:

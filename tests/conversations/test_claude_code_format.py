@@ -397,3 +397,96 @@ def test_no_record_raises_and_each_unknown_one_is_shown(records: list[Any]) -> N
         _parse_jsonl_record(parser, JsonlRecord(0, 0, b"", value))
     assert builder.count == len(records)
     assert isinstance(parser.usage, ConversationUsage | None)
+
+
+def list_found(root: Path) -> list[str]:
+    return [one.id for one in ClaudeCodeFormat().find_stored_conversations(Workspace(root))[0]]
+
+
+def list_skipped(root: Path) -> dict[str, str]:
+    """The reasons of the files that cannot be listed, by name."""
+    _, unusable = ClaudeCodeFormat().find_stored_conversations(Workspace(root))
+    return {one.path.stem: one.reason for one in unusable}
+
+
+@pytest.mark.parametrize("cwd_first", [True, False])
+def test_a_session_that_begins_with_a_huge_image_is_listed_with_its_words_as_title(
+    agent_home: Path, root: Path, cwd_first: bool
+) -> None:
+    image = {"type": "image", "source": {"media_type": "image/png", "data": "A" * (18 << 20)}}
+    content = [image, {"type": "text", "text": "What is wrong in this image?"}]
+    values = json.loads(record("user", "u1", None, content))
+    if cwd_first:
+        values = {"cwd": "/", **values}
+    else:
+        values["cwd"] = values.pop("cwd")  # after the message
+    values["message"]["content"][1]["quoted"] = '{"cwd":"/elsewhere"}'
+    text = json.dumps(values, separators=(",", ":"))
+    put_session(agent_home, root, "huge", f"{text}\n")
+    (stored,) = ClaudeCodeFormat().find_stored_conversations(Workspace(root))[0]
+    info = stored.read_conversation_info()
+    assert (info.id, info.title) == ("claude-huge", "What is wrong in this image?")
+    assert info.working_directory == str(root)
+    assert len(load(root, "claude-huge").turns) == 1
+
+
+def test_the_directory_in_a_long_message_is_not_that_of_the_session(
+    agent_home: Path, root: Path
+) -> None:
+    block = {"type": "tool_use", "input": {"cwd": str(root)}, "text": "A" * (300 << 10)}
+    values = {"type": "user", "message": {"content": [block]}, "cwd": "/elsewhere"}
+    path = put_session(agent_home, root, "foreign", "")
+    path.write_text(json.dumps(values, separators=(",", ":")) + "\n")
+    assert list_found(root) == []
+    assert list_skipped(root) == {}
+
+
+def test_files_without_a_dialogue_are_named_with_the_reason(agent_home: Path, root: Path) -> None:
+    import os
+
+    short = read_sample("short.jsonl")
+    put_session(agent_home, root, "good", short)
+    mark = put_session(agent_home, root, "mark", short)
+    mark.write_bytes(b"\xef\xbb\xbf" + mark.read_bytes())
+    utf16 = put_session(agent_home, root, "utf16", short)
+    utf16.write_bytes(utf16.read_text("utf-8").encode("utf-16"))
+    put_session(agent_home, root, "empty", "")
+    put_session(agent_home, root, "zeros", "\0" * 4096)
+    put_session(agent_home, root, "half", short[:40])
+    put_session(agent_home, root, "nowhere", '{"type":"user","message":{"content":"Hi"}}\n')
+    put_session(agent_home, root, "titles", '{"type":"summary","summary":"Old"}\n')
+    # What the agent is just writing is no fault.
+    assert {"empty", "half"}.isdisjoint(list_skipped(root))
+    for path in agent_home.glob("projects/*/*"):
+        os.utime(path, (1e9, 1e9))
+    assert sorted(list_found(root)) == ["claude-good", "claude-mark"]
+    assert load(root, "claude-mark").problems == []
+    assert list_skipped(root) == {
+        "utf16": "it is in UTF-16; Claude Code writes UTF-8",
+        "empty": "it is empty",
+        "zeros": "it starts with zero bytes",
+        "half": "it has no readable record",
+        "nowhere": "no record says in which directory the session was held",
+    }
+
+
+def test_of_two_files_of_one_session_the_newer_is_read_and_the_other_is_named(
+    agent_home: Path, root: Path
+) -> None:
+    import os
+
+    short = read_sample("short.jsonl")
+    older = put_session(agent_home, root, "same", short)
+    newer = put_session(agent_home, root, "same", short, inside="docs")
+    os.utime(older, (1e9, 1e9))
+    (stored,), (left,) = ClaudeCodeFormat().find_stored_conversations(Workspace(root))
+    assert stored.read_conversation_info().events_path == newer
+    assert left.path == older
+    assert str(newer) in left.reason
+
+
+def test_a_broken_file_in_the_folder_of_another_project_is_not_named(
+    agent_home: Path, root: Path
+) -> None:
+    put_session(agent_home, root.with_name(f"{root.name}-other"), "zeros", "\0" * 4096)
+    assert list_skipped(root) == {}

@@ -7,11 +7,13 @@ from claude_sessions import session_id, typed, write_session
 from support import Builder, asked
 
 from kbtui.conversations.conversation_repository import (
+    ConversationNotFound,
     resolve_conversation_ref,
     shorten_conversation_ids,
 )
 from kbtui.errors import UsageError
 from kbtui.refs import parse_conversation_ref
+from kbtui.workspace import Workspace
 
 
 def test_a_short_id_has_eight_characters_or_as_many_as_it_needs() -> None:
@@ -54,3 +56,17 @@ def test_every_short_id_leads_to_its_conversation(home: Path, workspace_root: Pa
         resolve_conversation_ref(
             builder.workspace, parse_conversation_ref(f"claude-{session_id(1)[:8]}")
         )
+
+
+def test_a_mistyped_id_names_the_right_one_and_a_foreign_id_none(
+    home: Path, workspace_root: Path
+) -> None:
+    root = workspace_root
+    Builder(root).conversation(1, [[asked("Hello")]])
+    session = "0199812e-64f0-7f73-91fc-095dda01c36e"
+    write_session(home, root, session, [typed("Hello")])
+    workspace = Workspace(root)
+    for mistyped in (f"claude-{session[:-1]}f", "claude-0199821e-64f0", f"claude-{session[1:]}"):
+        assert ConversationNotFound(workspace, mistyped).nearest == f"claude-{session}"
+    for foreign in ("claude-0199812e-77aa-7c01-8a3e-d2b4e6f81357", "claude-99999999", "claude-7"):
+        assert ConversationNotFound(workspace, foreign).nearest is None

@@ -99,3 +99,13 @@ def test_a_wrong_table_is_refused_with_its_line(
     settings(home, f"session = false\n[conversations]\n{text}\n")
     assert main(["conversation", "ls", "-w", str(root)]) == 2
     assert "config.toml:2" in capsys.readouterr().err
+
+
+def test_a_broken_file_counts_as_unreadable_and_not_as_held_elsewhere(
+    home: Path, root: Path
+) -> None:
+    (claude_folder(home, root) / f"{session_id(3)}.jsonl").write_bytes(b"\0" * 4096)
+    (_, (_, told)) = findings(root)
+    assert told.endswith("1 of subagents, 1 held elsewhere, 1 unreadable")
+    named = [one.message for one in run_diagnostics(open_workspace(root))]
+    assert any(f"{session_id(3)}.jsonl: skipped: it starts with zero bytes" in one for one in named)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
-from kbtui.conversations.formats.jp.json_reader import read_file_tail
+from kbtui.conversations.formats.jp.json_reader import read_file_head, read_file_tail
 from kbtui.conversations.formats.jsonl_format import (
     JsonlConversationFormat,
     JsonlConversationParser,
@@ -23,6 +28,7 @@ from kbtui.conversations.formats.session_file import (
 from kbtui.conversations.models import ConversationCompaction, ConversationUsage, ResumeCommand
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
+from kbtui.errors import WorkspaceError
 from kbtui.text import format_json
 from kbtui.workspace import paths
 
@@ -35,11 +41,20 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 _HEAD_BYTES = 256 << 10
-"""How much of a file's beginning is read for the directory, the first request and the time."""
+"""How much of a file's beginning is read before kbtui looks into a long line."""
+_LONG_HEAD_BYTES = 32 << 20
+"""How much is read if the first records are long: a person can paste images of many megabytes."""
 _TAIL_BYTES = 64 << 10
 """How much of a file's end is read for the title, which the agent writes again and again."""
 _FOLDER_CHARACTERS = 100
 """How many characters of a folder's name are compared; the agent shortens longer names."""
+_NEW_SECONDS = 60.0
+"""How long a file without a whole line counts as one that the agent is creating, in seconds."""
+_LEADING_VALUE = (
+    rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
+    rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
+)
+"""The text with a key in a record that is cut, after nothing but simple values."""
 _SESSION_NAME = re.compile(r"[0-9A-Za-z_-]{1,80}")
 _SUBAGENT_NAME = re.compile(r"agent-(?!acompact-)([0-9A-Za-z_-]{1,60})")
 """The names of subagents' files. Those of `acompact` are the summarizer's own transcripts."""
@@ -100,6 +115,8 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     def __init__(self) -> None:
         self._working_directories: dict[tuple[str, int], str] = {}
         """The working directory of each file that was read, by path and inode; it never changes."""
+        self._without_directory: dict[tuple[str, int], tuple[int, int]] = {}
+        """The size and time of each file that names no directory, by path and inode."""
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -110,8 +127,10 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         projects = ProjectDirectories(workspace)
         found: list[SessionFile] = []
         unusable: list[UnusableConversationDirectory] = []
+        own = {make_project_folder_name(one.path) for one in projects.directories}
         for folder in _list_project_folders(projects, unusable):
             names = _list_names(folder, unusable)
+            count, without = len(found), list[tuple[str, os.stat_result]]()
             subagents_of = [name for name in names if "." not in name]
             for name in names:
                 stem, end = os.path.splitext(name)  # noqa: PTH122
@@ -119,31 +138,40 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                     continue
                 if match := _SUBAGENT_NAME.fullmatch(stem):
                     # Older versions kept subagents beside the sessions.
-                    self._add_subagent(found, projects, f"{folder}/{name}", match[1], None)
+                    path = f"{folder}/{name}"
+                    self._add_subagent(found, without, projects, path, match[1], None)
                 elif _SESSION_NAME.fullmatch(stem) and not stem.startswith("agent-"):
-                    self._add_session(found, projects, f"{folder}/{name}", stem, None)
+                    self._add_session(found, without, projects, f"{folder}/{name}", stem, None)
             for name in subagents_of:
                 if session is None or name == session:
                     for path, agent in _iterate_subagent_files(f"{folder}/{name}/subagents"):
-                        self._add_subagent(found, projects, path, agent, name)
+                        self._add_subagent(found, without, projects, path, agent, name)
+            # The name of a folder with none of the project's sessions may be that of another project.
+            if only is None and (len(found) > count or os.path.basename(folder) in own):  # noqa: PTH119
+                unusable += _describe_files_without_directory(without)
         if only is not None:
             found = [one for one in found if one.id == only]
-        return found, unusable
+        return _keep_newest_of_each_id(found, unusable), unusable
 
     def _add_session(
         self,
         found: list[SessionFile],
+        without: list[tuple[str, os.stat_result]],
         projects: ProjectDirectories,
         path: str,
         name: str,
         parent: str | None,
     ) -> None:
+        """Add a session of the project to `found`; one whose file names no directory to `without`."""
         status = stat_session_file(path)
         if status is None:
             return
         directory = self._read_working_directory(path, status)
-        project = projects.find_directory_of(directory) if directory else None
-        if directory is None or project is None:
+        if directory is None:
+            without.append((path, status))
+            return
+        project = projects.find_directory_of(directory)
+        if project is None:
             return
         found.append(
             SessionFile(
@@ -161,6 +189,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     def _add_subagent(
         self,
         found: list[SessionFile],
+        without: list[tuple[str, os.stat_result]],
         projects: ProjectDirectories,
         path: str,
         agent: str,
@@ -169,9 +198,10 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         if session is None:
             session = _read_session_id(path)
         if session is not None and _SESSION_NAME.fullmatch(session):
-            self._add_session(
-                found, projects, path, f"{session}~{agent}", f"{self.id_prefix}{session}"
-            )
+            parent = f"{self.id_prefix}{session}"
+            self._add_session(found, without, projects, path, f"{session}~{agent}", parent)
+        elif status := stat_session_file(path):
+            without.append((path, status))
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return the folders with sessions of the project; others are not watched."""
@@ -212,11 +242,15 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     def _read_working_directory(self, path: str, status: os.stat_result) -> str | None:
         key = (path, status.st_ino)
         if key not in self._working_directories:
-            for record in iterate_head_records(path, _HEAD_BYTES, "cwd"):
-                if type(directory := record["cwd"]) is str and directory.startswith("/"):
-                    self._working_directories[key] = directory
-                    break
-        return self._working_directories.get(key)
+            state = (status.st_size, status.st_mtime_ns)
+            if self._without_directory.get(key) == state:
+                return None
+            directory = _read_head_text(path, status.st_size, "cwd")
+            if directory is None or not directory.startswith("/"):
+                self._without_directory[key] = state
+                return None
+            self._working_directories[key] = directory
+        return self._working_directories[key]
 
 
 def get_claude_directory() -> str:
@@ -266,6 +300,45 @@ def _list_names(directory: str, unusable: list[UnusableConversationDirectory]) -
         return []
 
 
+def _keep_newest_of_each_id(
+    found: list[SessionFile], unusable: list[UnusableConversationDirectory]
+) -> list[SessionFile]:
+    """Return the newest file of each session; the others are added to `unusable`."""
+    kept: dict[str, SessionFile] = {}
+    for one in sorted(found, key=lambda one: one.status.st_mtime_ns, reverse=True):
+        newest = kept.setdefault(one.id, one)
+        if newest is not one:
+            reason = f"it has the same id as {newest.path}, which is newer"
+            unusable.append(UnusableConversationDirectory(Path(one.path), reason))
+    return [one for one in found if kept[one.id] is one]
+
+
+def _describe_files_without_directory(
+    files: list[tuple[str, os.stat_result]],
+) -> Iterator[UnusableConversationDirectory]:
+    """Yield the files that have lost their dialogue; not those that never had one or are being created."""
+    for path, status in files:
+        try:
+            head = read_file_head(path, _HEAD_BYTES)
+        except WorkspaceError as error:
+            yield UnusableConversationDirectory(Path(path), error.message, True)
+            continue
+        kinds = {record.get("type") for record in iterate_head_records(path, _HEAD_BYTES)}
+        if not head:
+            reason = "it is empty"
+        elif head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            reason = "it is in UTF-16; Claude Code writes UTF-8"
+        elif not kinds:
+            reason = "it starts with zero bytes" if head[0] == 0 else "it has no readable record"
+        elif kinds <= _IGNORED_TYPES:
+            continue  # titles and snapshots of files without a dialogue
+        else:
+            reason = "no record says in which directory the session was held"
+        is_new = time.time() - status.st_mtime < _NEW_SECONDS
+        if not (is_new and b"\n" not in head and not head.startswith((b"\0", b"\xff", b"\xfe"))):
+            yield UnusableConversationDirectory(Path(path), reason)
+
+
 def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
     """Yield the path and the id of each subagent, also of those of workflows."""
     for folder, _, names in os.walk(directory):
@@ -277,10 +350,27 @@ def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
 
 def _read_session_id(path: str) -> str | None:
     """Return the id of the session that a subagent's records name."""
-    for record in iterate_head_records(path, _HEAD_BYTES, "sessionId"):
-        if type(session := record["sessionId"]) is str:
-            return session
-    return None
+    status = stat_session_file(path)
+    return _read_head_text(path, status.st_size, "sessionId") if status is not None else None
+
+
+def _read_head_text(path: str, size: int, key: str) -> str | None:
+    """Return the text with a key in the first record that has it, reading as little as possible."""
+    text = next(_iterate_texts(path, _HEAD_BYTES, key), None)
+    if text is not None or size <= _HEAD_BYTES:
+        return text
+    with suppress(WorkspaceError):
+        cut = read_file_head(path, _HEAD_BYTES).rpartition(b"\n")[2]
+        if match := re.match(_LEADING_VALUE % key.encode(), cut, re.DOTALL):
+            with suppress(ValueError):
+                return str(orjson.loads(match[1]))
+    return next(_iterate_texts(path, _LONG_HEAD_BYTES, key), None)
+
+
+def _iterate_texts(path: str, length: int, key: str) -> Iterator[str]:
+    for record in iterate_head_records(path, length, key):
+        if type(text := record[key]) is str and text:
+            yield text
 
 
 def _read_session_facts(file: SessionFile) -> dict[str, Any]:
@@ -288,12 +378,15 @@ def _read_session_facts(file: SessionFile) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     request: str | None = None
     titles: dict[str, str] = {}
-    for record in iterate_head_records(file.path, _HEAD_BYTES):
+    for record in iterate_head_records(file.path, _LONG_HEAD_BYTES):
         if "created_at" not in facts and (time := parse_timestamp(record.get("timestamp"))):
             facts["created_at"] = time
         _collect_title(record, titles)
         if _is_request(record):
-            request = make_title_from_request(format_request_text(_get_content(record)))
+            content = _get_content(record)
+            request = make_title_from_request(
+                format_request_text(_join_text_blocks(content))
+            ) or make_title_from_request(format_request_text(content))
         if request is not None and "created_at" in facts:
             break
     tail = read_file_tail(file.path, _TAIL_BYTES).split(b"\n")

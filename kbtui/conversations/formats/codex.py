@@ -7,6 +7,7 @@ events, because the history also has messages that Codex wrote in the name of th
 
 from __future__ import annotations
 
+import codecs
 import mimetypes
 import os
 import re
@@ -431,7 +432,7 @@ def _read_first_line(file: int) -> bytes:
     while b"\n" not in data and (block := os.pread(file, wanted, len(data))):
         data += block
         wanted = len(data)
-    return data.partition(b"\n")[0]
+    return data.partition(b"\n")[0].removeprefix(codecs.BOM_UTF8)
 
 
 def _find_working_directory(file: int, end: int) -> str | None:

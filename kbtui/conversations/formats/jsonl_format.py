@@ -6,6 +6,7 @@ beginning of its last turn.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 import re
@@ -119,8 +120,9 @@ def parse_agent_json(data: bytes) -> Any:
     """Parse JSON that may have bytes that are not UTF-8, and characters that were cut in half.
 
     Agents in JavaScript cut texts between the two halves of a character. What is damaged becomes a
-    replacement character. Raises `ValueError`.
+    replacement character. A byte order mark is left out. Raises `ValueError`.
     """
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:

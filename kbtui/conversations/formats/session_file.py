@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from contextlib import suppress
@@ -108,7 +109,8 @@ def iterate_head_records(
     name = f'"{key}"'.encode() if key is not None else b""
     rest, at = b"", 0
     with suppress(WorkspaceError), open_regular_file(path) as (file, _):
-        while block := os.pread(file, min(HEAD_BLOCK_BYTES, length - at), at):
+        # A line that is longer than what was read so far is read in ever larger blocks.
+        while block := os.pread(file, min(max(HEAD_BLOCK_BYTES, len(rest)), length - at), at):
             at += len(block)
             *lines, rest = (rest + block).split(b"\n")
             for record in iterate_line_records(line for line in lines if name in line):
@@ -123,7 +125,7 @@ def iterate_line_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects in lines; other lines are left out."""
     for line in lines:
         try:
-            record = orjson.loads(line)
+            record = orjson.loads(line.removeprefix(codecs.BOM_UTF8))
         except orjson.JSONDecodeError:
             continue
         if type(record) is dict:
