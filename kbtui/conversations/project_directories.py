@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import orjson
+
+from kbtui.files import write_file_atomically
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
     from kbtui.workspace import Workspace
+
+REMEMBERED_WORKTREES = 500
+"""How many worktrees are remembered for each workspace; the oldest are forgotten first."""
+_WORKTREES_FILE = "worktrees.json"
 
 
 class ProjectDirectory(NamedTuple):
@@ -26,7 +34,8 @@ class ProjectDirectory(NamedTuple):
 class ProjectDirectories:
     """The directories whose conversations belong to one workspace.
 
-    They are the workspace itself and the same directory in the other worktrees of its Git repository.
+    They are the workspace itself and the same directory in the other worktrees of its Git repository,
+    also in those that are removed since the engine saw them.
     A directory inside that has a configuration of its own is another workspace. If the workspace is a
     repository without a configuration, so is a repository inside.
     """
@@ -35,6 +44,7 @@ class ProjectDirectories:
         root = str(workspace.root)
         self._excludes_repositories = not paths.contains_configuration(root) and is_git_root(root)
         worktrees = find_other_worktrees(root)
+        worktrees += _list_removed_worktrees(workspace, worktrees)
         self.directories = [
             ProjectDirectory(root, None),
             *(ProjectDirectory(path, os.path.basename(top)) for top, path in worktrees),  # noqa: PTH119
@@ -92,6 +102,37 @@ def find_other_worktrees(root: str) -> list[tuple[str, str]]:
     inside = os.path.relpath(root, top)
     others = dict.fromkeys(map(os.path.normpath, tops))
     return [(other, os.path.normpath(f"{other}/{inside}")) for other in others if other != top]
+
+
+def remember_worktrees(workspace: Workspace) -> None:
+    """Keep the worktrees of a workspace in its data directory: Git forgets those that are removed."""
+    kept = _read_remembered_worktrees(workspace)
+    found = [list(one) for one in find_other_worktrees(str(workspace.root))]
+    known = [*(one for one in kept if one not in found), *found][-REMEMBERED_WORKTREES:]
+    if known != kept:
+        with suppress(OSError, TypeError):  # a path that is not UTF-8 cannot be kept
+            paths.make_private_directory(workspace.data_dir)
+            data = orjson.dumps(known)
+            write_file_atomically(workspace.data_dir / _WORKTREES_FILE, data)
+
+
+def _list_removed_worktrees(
+    workspace: Workspace, existing: list[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Return what `find_other_worktrees` returned earlier, without what exists now."""
+    return [
+        (top, path)
+        for top, path in _read_remembered_worktrees(workspace)
+        if (top, path) not in existing and not os.path.exists(top)  # noqa: PTH110
+    ]
+
+
+def _read_remembered_worktrees(workspace: Workspace) -> list[list[str]]:
+    try:
+        kept = orjson.loads((workspace.data_dir / _WORKTREES_FILE).read_bytes())
+        return [[str(top), str(path)] for top, path in kept]
+    except (OSError, ValueError, TypeError):
+        return []
 
 
 def find_repository_root(directory: str) -> str | None:

@@ -12,6 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from kbtui.conversations.project_directories import remember_worktrees
 from kbtui.errors import KbtuiError
 from kbtui.index.index_generations import (
     find_current_index_generation,
@@ -196,6 +197,7 @@ class IndexWorker:
 
         Returns whether the refresh was interrupted and must be completed by another one.
         """
+        remember_worktrees(self._workspace)
         for attempt in (1, 2):
             try:
                 index = self._open_index()

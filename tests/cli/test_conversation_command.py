@@ -442,7 +442,7 @@ def test_each_damage_is_named_once_by_ls_and_by_doctor(
     assert doctor.count("conversations/notes: skipped: its name") == 1
     assert doctor.count("conversations/elsewhere: skipped: it is a link") == 1
     # The list of several would hide the conversations.
-    assert noted == "2 places skipped; `kbtui doctor` says which and why\n"
+    assert noted == "kbtui: 2 places skipped; `kbtui doctor` says which and why\n"
 
 
 def test_very_much_damage_is_counted(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

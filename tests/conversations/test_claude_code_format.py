@@ -20,6 +20,7 @@ from kbtui.conversations.formats.claude_code import (
 from kbtui.conversations.formats.jsonl_format import JsonlRecord, _parse_jsonl_record
 from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.conversations.models import Conversation, ConversationUsage, ResumeCommand
+from kbtui.conversations.project_directories import remember_worktrees
 from kbtui.workspace import Workspace
 
 SAMPLES = Path(__file__).parents[1] / "data/agent_sessions/claude"
@@ -215,6 +216,35 @@ def test_sessions_in_another_worktree_of_the_repository_say_which(
     found, _ = ClaudeCodeFormat().find_stored_conversations(Workspace(tree))
     worktrees = {one.id: one.read_conversation_info().worktree for one in found}
     assert worktrees == {"claude-own": "ws", "claude-other": None}
+
+
+def test_sessions_of_a_worktree_that_was_removed_stay_if_the_engine_saw_it(
+    agent_home: Path, root: Path, tmp_path: Path, home: Path
+) -> None:
+    import shutil
+
+    tree = tmp_path.resolve() / "trees" / "feature"
+    own = root / ".git" / "worktrees" / "feature"
+    for directory in (tree, own):
+        directory.mkdir(parents=True)
+    (tree / ".git").write_text(f"gitdir: {own}\n")
+    (own / "gitdir").write_text(f"{tree}/.git\n")
+    put_session(agent_home, tree, "other", read_sample("short.jsonl"))
+    workspace = Workspace(root)
+    remember_worktrees(workspace)
+    written = next(workspace.data_dir.iterdir()).stat()
+    shutil.rmtree(tree)
+    shutil.rmtree(own)
+    remember_worktrees(workspace)
+    assert next(workspace.data_dir.iterdir()).stat().st_mtime_ns == written.st_mtime_ns
+    (stored,) = ClaudeCodeFormat().find_stored_conversations(workspace)[0]
+    info = stored.read_conversation_info()
+    assert (info.worktree, info.working_directory) == ("feature", str(tree))
+    # Another project at its place has its own sessions.
+    tree.mkdir()
+    assert list_found(root) == []
+    (next(workspace.data_dir.iterdir())).write_text("no list")
+    assert list_found(root) == []
 
 
 def test_turns_that_a_person_left_behind_are_marked_and_keep_their_numbers(
