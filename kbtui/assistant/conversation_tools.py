@@ -39,6 +39,7 @@ from kbtui.conversations.conversation_repository import (
     add_event_count,
     add_event_count_and_problems,
     add_last_event_time,
+    check_turn_and_call_of_ref,
     find_agent_names,
     find_conversation,
     get_conversation_format,
@@ -415,6 +416,7 @@ def answer_conversation_read(
         )
     conversation = load_conversation(find_conversation(workspace, conversation_id))
     turns = select_requested_turns(conversation, turn, last)
+    check_turn_and_call_of_ref(conversation, ref)
     return _make_conversation_read_answer(
         conversation, turns, kinds, max_chars, is_single=turn is not None, masked=masked
     )

@@ -216,7 +216,11 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         select_requested_turns,
     )
     from kbtui.citations.citation_export import format_conversation_markdown
-    from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+    from kbtui.conversations.conversation_repository import (
+        check_turn_and_call_of_ref,
+        find_conversation,
+        load_conversation,
+    )
     from kbtui.refs import parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
@@ -227,6 +231,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         turns = select_requested_turns(
             conversation, resolve_requested_turn(ref, args.turn, args.last), args.last
         )
+        check_turn_and_call_of_ref(conversation, ref)
         text = format_conversation_markdown(
             conversation, library.extract_citations(conversation), turns, kinds
         )
@@ -240,14 +245,20 @@ def _export_conversation(library: Library, args: Namespace) -> int:
 
 
 def _show_conversation_info(library: Library, args: Namespace) -> int:
-    from kbtui.conversations.conversation_repository import find_conversation
+    from kbtui.conversations.conversation_repository import (
+        check_turn_and_call_of_ref,
+        find_conversation,
+        load_conversation,
+    )
     from kbtui.conversations.conversation_summary import summarize_conversation
     from kbtui.conversations.model_prices import ModelPrices
-    from kbtui.refs import parse_conversation_id
+    from kbtui.refs import parse_conversation_ref
 
-    conversation = parse_conversation_id(args.ref, library.workspace.id)
+    ref = parse_conversation_ref(args.ref, library.workspace.id)
     with WaitingLine("reading"):
-        found = find_conversation(library.workspace, conversation)
+        found = find_conversation(library.workspace, ref.conversation or "")
+        if ref.turn is not None:
+            check_turn_and_call_of_ref(load_conversation(found), ref)
         summary = summarize_conversation(library.workspace, found)
     prices = ModelPrices(library.settings)
     cost, unpriced = prices.compute_cost(summary.usage_by_model)

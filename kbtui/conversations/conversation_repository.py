@@ -283,6 +283,21 @@ def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
     return begun[near[0]] if near else None
 
 
+def check_turn_and_call_of_ref(conversation: Conversation, ref: Ref) -> None:
+    """Raise `NothingFound` if a reference names a turn or a call that the conversation does not have."""
+    if ref.turn is None:
+        return
+    turn = conversation.find_turn(ref.turn)
+    if turn is None:
+        turns = len(conversation.turns)
+        message = f"the conversation has {turns} turn{'s' * (turns != 1)}"
+        raise NothingFound(message, where=str(ref))
+    calls = max((event.call or 0 for event in turn.events), default=0)
+    if ref.call is not None and not 1 <= ref.call <= calls:
+        message = f"turn {ref.turn} has {calls or 'no'} call{'s' * (calls != 1)}"
+        raise NothingFound(message, where=str(ref))
+
+
 def load_conversation(info: ConversationInfo) -> Conversation:
     """Load a conversation with its turns. Never raises; `problems` says what is wrong."""
     return get_conversation_format(info).load_conversation(info)

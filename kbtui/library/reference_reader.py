@@ -162,8 +162,6 @@ class ReferenceReader(IndexAccess):
                     if event.kind == "unknown":
                         who = f"unknown event: {event.name}"
                     parts.append(f"### {who}\n\n{format_event_text(event)}")
-        if ref.call is not None and not parts:
-            raise NothingFound(f"turn {ref.turn} has no tool call {ref.call}", where=str(ref))
         return "\n\n".join(parts)
 
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
@@ -319,13 +317,11 @@ class ReferenceReader(IndexAccess):
 
 
 def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
-    """Return the turn that a reference names; raises `NothingFound`."""
-    turn = conversation.find_turn(ref.turn or 0)
-    if turn is None:
-        turns = len(conversation.turns)
-        message = f"the conversation has {turns} turn{'s' * (turns != 1)}"
-        raise NothingFound(message, where=str(ref))
-    return turn
+    """Return the turn that a reference names; raises `NothingFound` if it or its call is missing."""
+    from kbtui.conversations.conversation_repository import check_turn_and_call_of_ref
+
+    check_turn_and_call_of_ref(conversation, ref)
+    return conversation.turns[(ref.turn or 1) - 1]
 
 
 def _read_subject_title(subject: Subject) -> str:

@@ -129,6 +129,37 @@ def test_info_of_a_conversation_without_tokens(
     assert "there is no conversation claude-99999999" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("call_number", ["9", "0"])
+def test_a_call_that_does_not_exist_is_an_error(
+    root: Path, capsys: pytest.CaptureFixture[str], call_number: str
+) -> None:
+    wrong = f"claude-158c7280:1.{call_number}"
+    for words in (
+        ["conversation", "read", wrong],
+        ["conversation", "export", wrong],
+        ["conversation", "info", wrong],
+        ["show", wrong],
+        ["cites", wrong],
+    ):
+        assert main(words) == 1
+        out, err = capsys.readouterr()
+        assert "turn 1 has 1 call\n" in err
+        assert out == ""
+    assert kbtui("read", f"{JP}:1.1") == 1
+    assert "turn 1 has no calls" in capsys.readouterr().err
+    assert kbtui("read", "claude-158c7280:1.1") == 0
+
+
+def test_info_of_a_turn_that_does_not_exist_is_an_error(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert kbtui("info", f"{CLAUDE}:9999") == 1
+    out, err = capsys.readouterr()
+    assert f"{CLAUDE}:9999: the conversation has 2 turns" in err
+    assert out == ""
+    assert kbtui("info", f"{CLAUDE}:2") == 0
+
+
 def write_settings(home: Path, text: str) -> None:
     (home / "config/kbtui").mkdir(exist_ok=True)
     (home / "config/kbtui/config.toml").write_text(text)
