@@ -72,8 +72,7 @@ def _parse_json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def _open_library(root: Any) -> Library:
-    from kbtui.library import Library
-    from kbtui.workspace import load_settings
+    from kbtui.library.library import Library, load_checked_settings
     from kbtui.workspace.workspace import open_workspace_at_root
 
     if not isinstance(root, str) or not root or "\0" in root:
@@ -81,7 +80,7 @@ def _open_library(root: Any) -> Library:
     path = Path(root)
     if not path.is_absolute() or not os.path.isdir(path / ".jp"):  # noqa: PTH112  (never raises)
         raise WorkspaceError("no JP workspace here", where=root)
-    return Library(open_workspace_at_root(path), load_settings())
+    return Library(open_workspace_at_root(path), load_checked_settings())
 
 
 def _parse_current_conversation_id(context: dict[str, Any], workspace: str | None) -> str | None:

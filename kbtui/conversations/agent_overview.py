@@ -9,9 +9,11 @@ from kbtui.conversations.conversation_repository import (
     list_agent_names,
     list_enabled_formats,
     list_formats,
+    unusable_formats,
 )
+from kbtui.errors import ConfigError
 from kbtui.workspace import load_settings
-from kbtui.workspace.settings import get_chosen_agents
+from kbtui.workspace.settings import get_chosen_agents, locate_chosen_agents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +82,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
             off = "`agents` in [conversations] does not name it"
             if chosen is None and one.name in AGENTS_OFF_BY_DEFAULT:
                 off = "it does not say to which project they belong; `agents` can name it"
-        if stored or unusable or total or one.name in (chosen or ()):
+        if stored or unusable or total or (chosen is not None and off is None):
             found.append(
                 AgentOverview(
                     one.name,
@@ -101,9 +103,22 @@ def list_unknown_agents() -> list[tuple[str, str]]:
     from difflib import get_close_matches
 
     known = list_agent_names()
-    unknown = [name for name in get_chosen_agents(load_settings()) or () if name not in known]
+    folded = {name.casefold() for name in known}
+    chosen = get_chosen_agents(load_settings()) or ()
+    unknown = [name for name in chosen if name.casefold() not in folded]
     hints = [
         f"did you mean {near[0]!r}?" if near else f"the agents are {', '.join(known)}"
-        for near in (get_close_matches(name, known, n=1) for name in unknown)
+        for near in (get_close_matches(name.casefold(), known, n=1) for name in unknown)
     ]
     return list(zip(unknown, hints, strict=True))
+
+
+def check_chosen_agents() -> None:
+    """Raise `ConfigError` if the setting `agents` names an agent that does not exist.
+
+    A format of another package that cannot be loaded is no mistake of the settings; `kbtui doctor` tells it.
+    """
+    for name, hint in list_unknown_agents():
+        if name not in unusable_formats:
+            message = f"conversations.agents names {name!r}, but there is no such agent"
+            raise ConfigError(message, where=locate_chosen_agents(), hint=hint)

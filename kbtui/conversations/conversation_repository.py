@@ -91,7 +91,8 @@ def list_enabled_formats() -> list[ConversationFormat]:
     chosen = get_chosen_agents(load_settings())
     if chosen is None:
         return [one for one in list_formats() if one.name not in AGENTS_OFF_BY_DEFAULT]
-    return [one for one in list_formats() if one.name in chosen]
+    names = {name.casefold() for name in chosen}
+    return [one for one in list_formats() if one.name.casefold() in names]
 
 
 def get_conversation_format(info: ConversationInfo) -> ConversationFormat:
@@ -243,7 +244,10 @@ def list_agent_names() -> list[str]:
 
 
 def find_agent_names(beginnings: Iterable[str]) -> set[str]:
-    """Return the names of the agents that begin so; raises `UsageError` if there is none."""
+    """Return the names of the agents that begin so; raises `UsageError` if there is none.
+
+    Raises `NothingFound` if the settings exclude the conversations of them all.
+    """
     known, found = list_agent_names(), set[str]()
     for beginning in beginnings:
         begun = beginning.casefold()
@@ -255,7 +259,14 @@ def find_agent_names(beginnings: Iterable[str]) -> set[str]:
             hint = f"did you mean {near[0]}?" if near else f"the agents are {', '.join(known)}"
             raise UsageError(f"there is no agent {beginning!r}", where="agents", hint=hint)
         found |= names
+    if not any(one.name in found for one in list_enabled_formats()):
+        name = min(found)
+        raise NothingFound(_describe_excluded_agent(name), where="agents")
     return found
+
+
+def _describe_excluded_agent(name: str) -> str:
+    return f"conversations of {name} are read only if `agents` in [conversations] of config.toml names it"
 
 
 class ConversationNotFound(NothingFound):
@@ -265,6 +276,9 @@ class ConversationNotFound(NothingFound):
         self.nearest = _find_mistyped_id(id, list_conversation_signatures(workspace))
         everything = "`kbtui conversation ls` lists all conversations"
         hint = f"did you mean {self.nearest}?" if self.nearest else everything
+        owner = next((one for one in list_formats() if id.startswith(one.id_prefix)), None)
+        if owner is not None and owner not in list_enabled_formats():
+            hint = _describe_excluded_agent(owner.name)
         super().__init__(f"there is no conversation {id}", where=str(workspace.root), hint=hint)
 
 

@@ -51,7 +51,18 @@ def open_workspace(path: Path | str | None = None, settings: Settings | None = N
     """
     from pathlib import Path
 
-    return Library(find_workspace(Path(path) if path else None), settings or load_settings())
+    workspace = find_workspace(Path(path) if path else None)
+    return Library(workspace, settings or load_checked_settings())
+
+
+def load_checked_settings() -> Settings:
+    """Load the settings, and check the names in them that other packages can add. Raises `ConfigError`."""
+    settings = load_settings()
+    if settings.conversations:
+        from kbtui.conversations.agent_overview import check_chosen_agents
+
+        check_chosen_agents()
+    return settings
 
 
 class Library(ReferenceReader):

@@ -145,13 +145,13 @@ def run_tui_in_browser_session(root: str) -> int:
     """Run the TUI of the workspace at `root` in this process; return the exit code."""
     from pathlib import Path
 
-    from kbtui.library import Library
+    from kbtui.library.library import Library, load_checked_settings
     from kbtui.tui.app import run_tui
-    from kbtui.workspace import load_settings, open_workspace_at_root
+    from kbtui.workspace import open_workspace_at_root
 
     watch = threading.Thread(target=_quit_when_server_ends, args=(os.getppid(),), daemon=True)
     watch.start()
-    library = Library(open_workspace_at_root(Path(root)), load_settings())
+    library = Library(open_workspace_at_root(Path(root)), load_checked_settings())
     try:
         return run_tui(library, None)
     finally:

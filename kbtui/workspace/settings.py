@@ -7,11 +7,15 @@ use this declaration.
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kbtui.errors import ConfigError
 from kbtui.workspace.paths import get_config_home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Settings(NamedTuple):
@@ -167,7 +171,7 @@ def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
             origin = _locate_setting_line(path, text, key.name)
             value = _check_setting_value(key, values[key.name], origin)
             if key.name in _TABLE_CHECKS:
-                _TABLE_CHECKS[key.name](value, origin)
+                _TABLE_CHECKS[key.name](value, partial(_locate_setting_line, path, text, key.name))
         found.append(SettingValue(key, value, origin))
     return found
 
@@ -178,14 +182,24 @@ def get_chosen_agents(settings: Settings) -> list[str] | None:
     return agents
 
 
-def _check_conversations_table(table: dict[str, Any], where: str) -> None:
+def locate_chosen_agents() -> str:
+    """Return where the settings file chooses the agents, as `path:line`; raises `ConfigError`."""
+    from kbtui.workspace.jp_config import read_config_file_text
+
+    path = get_settings_path()
+    return _locate_setting_line(path, read_config_file_text(path), "conversations", "agents")
+
+
+def _check_conversations_table(table: dict[str, Any], locate: "Callable[..., str]") -> None:
     """Raise `ConfigError` if the table has another key than `agents`, or no list of names there."""
     if unknown := [key for key in table if key != "agents"]:
         hint = "the only key is agents"
-        raise ConfigError(f"unknown key {unknown[0]!r} in conversations", where=where, hint=hint)
+        message = f"unknown key {unknown[0]!r} in conversations"
+        raise ConfigError(message, where=locate(unknown[0]), hint=hint)
     agents = table.get("agents", [])
     if not isinstance(agents, list) or not all(isinstance(name, str) for name in agents):
-        raise ConfigError("conversations.agents must be a list of names", where=where)
+        message = "conversations.agents must be a list of names"
+        raise ConfigError(message, where=locate("agents"))
 
 
 def format_example_settings() -> str:
@@ -239,24 +253,25 @@ def _check_setting_value(key: SettingDefinition, value: Any, where: str) -> Any:
 _PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
 
 
-def _check_model_prices(table: dict[str, Any], where: str) -> None:
+def _check_model_prices(table: dict[str, Any], locate: "Callable[..., str]") -> None:
     """Raise `ConfigError` if a model's prices are incomplete, negative or no numbers."""
     for model, prices in table.items():
         name = f"prices.{format_toml_value(model)}"
         if not isinstance(prices, dict):
             hint = f"write a table: [{name}] with the keys {', '.join(_PRICE_KEYS)}"
-            raise ConfigError(f"{name} must be a table", where=where, hint=hint)
+            raise ConfigError(f"{name} must be a table", where=locate(model), hint=hint)
         if unknown := [key for key in prices if key not in _PRICE_KEYS]:
             hint = f"the keys are {', '.join(_PRICE_KEYS)}"
-            raise ConfigError(f"unknown key {unknown[0]!r} in {name}", where=where, hint=hint)
+            message = f"unknown key {unknown[0]!r} in {name}"
+            raise ConfigError(message, where=locate(model, unknown[0]), hint=hint)
         for key in _PRICE_KEYS:
             price = prices.get(key)
             if price is None and key in ("input", "output"):
-                raise ConfigError(f"{name} has no {key}", where=where)
+                raise ConfigError(f"{name} has no {key}", where=locate(model))
             is_number = isinstance(price, int | float) and not isinstance(price, bool)
             if price is not None and not (is_number and 0 <= price < float("inf")):
                 message = f"{name}.{key} must be a number that is not negative"
-                raise ConfigError(message, where=where)
+                raise ConfigError(message, where=locate(model, key))
 
 
 _TABLE_CHECKS = {"conversations": _check_conversations_table, "prices": _check_model_prices}
@@ -271,11 +286,30 @@ def _parse_environment_variable(key: SettingDefinition, given: str) -> Any:
         raise ConfigError(f"must be {TYPE_NAMES[key.kind]}", where=key.variable) from None
 
 
-def _locate_setting_line(path: Path, text: str, name: str) -> str:
-    """Return where the file sets a key, as `path:line`, or only the path if no line is found."""
-    pattern = rf"""^[ \t]*\[?[ \t]*["']?{re.escape(name)}["']?[ \t]*[\].=]"""
-    match = re.search(pattern, text, re.MULTILINE)
-    return f"{path}:{text.count(chr(10), 0, match.start()) + 1}" if match else str(path)
+def _locate_setting_line(path: Path, text: str, *names: str) -> str:
+    """Return where the file sets a key, as `path:line`, or only the path if no line is found.
+
+    `names` are the key and the keys in its table. If only the table has a line, that line is returned.
+    """
+    table: tuple[str, ...] = ()
+    found, depth = str(path), 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[(.+)\]\s*(?:#.*)?$", line):
+            table = key = _split_dotted_key(header[1])
+        elif "=" in line and not line.lstrip().startswith("#"):
+            key = (*table, *_split_dotted_key(line.partition("=")[0]))
+        else:
+            continue
+        key = key[: len(names)]
+        if key == names[: len(key)] and len(key) > depth:
+            found, depth = f"{path}:{number}", len(key)
+    return found
+
+
+def _split_dotted_key(text: str) -> tuple[str, ...]:
+    """Return the names in a key of TOML such as `prices."a.b".input`; none if it is no key."""
+    names = re.findall(r'"([^"]*)"|\'([^\']*)\'|([\w-]+)', text)
+    return tuple(max(name) for name in names)
 
 
 def suggest_setting_key(name: str) -> str:

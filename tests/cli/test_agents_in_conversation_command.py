@@ -187,21 +187,21 @@ def test_a_configured_price_gives_the_cost(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "line", "message"),
     [
-        ("prices = 3", "prices must be a table"),
-        ("[prices]\nx = 3", 'prices."x" must be a table'),
-        ("[prices.x]\ninput = 3", 'prices."x" has no output'),
-        ("[prices.x]\ninput = 3\noutput = -1", 'prices."x".output must be a number'),
-        ("[prices.x]\ninput = nan\noutput = 1", 'prices."x".input must be a number'),
-        ("[prices.x]\ninput = 1\noutput = 1\ncache = 1", "unknown key 'cache'"),
+        ("prices = 3", 2, "prices must be a table"),
+        ("[prices]\nx = 3", 3, 'prices."x" must be a table'),
+        ("[prices.x]\ninput = 3", 2, 'prices."x" has no output'),
+        ("[prices.x]\ninput = 3\noutput = -1", 4, 'prices."x".output must be a number'),
+        ("[prices.x]\ninput = nan\noutput = 1", 3, 'prices."x".input must be a number'),
+        ("[prices.x]\ninput = 1\noutput = 1\ncache = 1", 5, "unknown key 'cache'"),
     ],
 )
 def test_wrong_prices_are_refused_with_their_line(
-    home: Path, root: Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str], text: str, line: int, message: str
 ) -> None:
     write_settings(home, f"session = false\n{text}\n")
     assert kbtui("info", JP) == 2
     err = capsys.readouterr().err
     assert message in err
-    assert "config.toml:2" in err
+    assert f"config.toml:{line}:" in err

@@ -12,10 +12,12 @@ from kbtui.cli.main import main
 from kbtui.conversations import conversation_repository
 from kbtui.library import open_workspace
 from kbtui.library.diagnostics import run_diagnostics
+from kbtui.workspace import Settings
 
 
 def findings(root: Path) -> list[tuple[str, str]]:
-    found = run_diagnostics(open_workspace(root))
+    # As `kbtui doctor` does if the settings are wrong.
+    found = run_diagnostics(open_workspace(root, Settings()))
     return [(one.state, one.message) for one in found if one.area == "agents"]
 
 
@@ -98,7 +100,48 @@ def test_a_wrong_table_is_refused_with_its_line(
 ) -> None:
     settings(home, f"session = false\n[conversations]\n{text}\n")
     assert main(["conversation", "ls", "-w", str(root)]) == 2
-    assert "config.toml:2" in capsys.readouterr().err
+    assert "config.toml:3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("claud", "did you mean 'claude-code'?"), ("JPP", "did you mean 'jp'?")]
+)
+def test_a_wrong_name_is_a_mistake_of_the_settings(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str], name: str, hint: str
+) -> None:
+    settings(home, f'[conversations]\n# agents = []\nagents = ["jp", "{name}"]\n')
+    for words in (["conversation", "ls"], ["learn", "guide"], ["show", "jp-c17800000001"]):
+        assert main([*words, "-w", str(root)]) == 2
+        err = capsys.readouterr().err
+        assert f"config.toml:3: conversations.agents names '{name}'" in err
+        assert hint in err
+    assert main(["doctor", "-w", str(root)]) == 1
+    assert f"names '{name}', which kbtui cannot read; {hint}" in capsys.readouterr().out
+
+
+def test_names_are_compared_without_case_and_none_means_none(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings(home, '[conversations]\nagents = ["JP"]\n')
+    assert main(["conversation", "ls", "-w", str(root)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    settings(home, "[conversations]\nagents = []\n")
+    assert main(["conversation", "ls", "-w", str(root)]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "kbtui: no conversation matches\n")
+
+
+def test_what_the_settings_exclude_is_said(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings(home, '[conversations]\nagents = ["jp"]\n')
+    said = (
+        "conversations of claude-code are read only if `agents` in [conversations] of config.toml"
+    )
+    for words in (["ls", "--agent", "claude"], ["info", f"claude-{session_id(1)}"]):
+        assert main(["conversation", *words, "-w", str(root)]) == 1
+        assert said in capsys.readouterr().err
+    assert main(["conversation", "ls", "--agent", "jp", "-w", str(root)]) == 0
 
 
 def test_a_broken_file_counts_as_unreadable_and_not_as_held_elsewhere(
