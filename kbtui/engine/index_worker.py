@@ -218,15 +218,16 @@ class IndexWorker:
                 self._close_after = CLOSE_INDEX_SECONDS if changes else 0.0
                 return False
             except BaseException as error:
-                if not _is_error_fixed_by_rebuild(error):
+                can_rebuild = _is_error_fixed_by_rebuild(error)
+                if not can_rebuild and not isinstance(error, Exception):
                     raise
                 self.error = str(error)
                 self._log(f"refresh failed: {type(error).__name__}: {error}")
                 self._close_index()
                 self.has_reported_generation = False
                 # A new index does not help against write errors such as a full disk.
-                self._is_rebuild_requested = attempt == 1 and not isinstance(
-                    error, KbtuiError | OSError
+                self._is_rebuild_requested = (
+                    attempt == 1 and can_rebuild and not isinstance(error, KbtuiError | OSError)
                 )
                 if attempt == 2 or not self._is_rebuild_requested:
                     self.first_refresh.set()

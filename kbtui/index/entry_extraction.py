@@ -23,6 +23,7 @@ from kbtui.knowledge.front_matter import split_front_matter
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kbtui.conversations.formats.conversation_format import ConversationFormat
     from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
@@ -73,8 +74,6 @@ def make_subject_change_signature(subject: Subject) -> str:
 
 def read_subject_entry(subject: Subject) -> EntryPartToWrite:
     """Read a subject, and return its entry and chunks; if it cannot be read, the entry has an `error`."""
-    from kbtui.knowledge import read_subject_text
-
     entry = CatalogEntry(
         id=make_subject_id(subject.topic, subject.slug),
         kind="subject",
@@ -94,13 +93,28 @@ def read_subject_entry(subject: Subject) -> EntryPartToWrite:
         entry = entry._replace(stat=format_file_state(status))
         if subject.size > SUBJECT_BYTES_MAX:
             raise KbtuiError(f"not indexed: larger than {SUBJECT_BYTES_MAX // 1_000_000} MB")
-        text = split_front_matter(read_subject_text(subject))
-    except (KbtuiError, OSError) as error:
-        message = error.message if isinstance(error, KbtuiError) else error.strerror or str(error)
-        return EntryPartToWrite(entry._replace(error=message), [])
+        return _read_subject_text(subject, entry)
+    except Exception as error:
+        return EntryPartToWrite(entry._replace(error=describe_reading_error(error)), [])
+
+
+def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartToWrite:
+    """Read the text of a subject, and return its entry and chunks; may raise any error."""
+    from kbtui.knowledge import read_subject_text
+
+    text = split_front_matter(read_subject_text(subject))
     entry = entry._replace(**_parse_front_matter_fields(text))
     chunks = split_subject_into_chunks(entry.id, text)
     return EntryPartToWrite(entry, set_vector_hashes(entry, chunks))
+
+
+def describe_reading_error(error: Exception) -> str:
+    """Return why an entry cannot be indexed; an error that is no error of files is a defect of kbtui."""
+    if isinstance(error, KbtuiError):
+        return error.message
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return f"not indexed: kbtui cannot read it ({type(error).__name__}: {error})"
 
 
 def _parse_front_matter_fields(text: FrontMatterAndBody) -> dict[str, Any]:
@@ -228,10 +242,10 @@ def read_conversation_entry_parts(
     """Yield the parts of a conversation that are not indexed yet.
 
     The caller must write each part before it requests the next one. Damaged events are left out, and
-    the `error` of the entry names the first problem.
+    the `error` of the entry names the first problem. If reading raises an error, the entry has no
+    chunks.
     """
     from kbtui.conversations.conversation_repository import get_conversation_format
-    from kbtui.conversations.models import ConversationPart
 
     form = get_conversation_format(info)
     has_parts = form.can_load_conversation_parts(info)
@@ -240,21 +254,39 @@ def read_conversation_entry_parts(
     max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
     while True:
         entry = _make_conversation_entry(info)
-        part = form.load_conversation_part(info, known.mark, max_bytes) if has_parts else None
-        if part is None:
-            conversation = form.load_conversation(info)
-            part = ConversationPart(conversation, start=None, mark=None, is_last=True)
+        try:
+            part = _load_conversation_part(form, info, known.mark, max_bytes if has_parts else None)
+            chunks = list(
+                split_conversation_into_chunks(
+                    part.conversation, embed_tool_results=embed_tool_results
+                )
+            )
+        except Exception as error:
+            # Another package's format may raise anything; the other entries must be indexed.
+            yield EntryPartToWrite(entry._replace(error=describe_reading_error(error)), [])
+            return
         if part.start is None:
             known = _IndexedConversationPart()
-        entry_part, known = _make_conversation_entry_part(
-            catalog, entry, part, known, embed_tool_results
-        )
+        entry_part, known = _make_conversation_entry_part(catalog, entry, part, known, chunks)
         yield entry_part
         if part.is_last:
             return
         if known.mark is None:
             # Without a mark, reading cannot resume, so read the rest at once.
             max_bytes = info.size
+
+
+def _load_conversation_part(
+    form: ConversationFormat, info: ConversationInfo, mark: TurnResumePoint | None, size: int | None
+) -> ConversationPart:
+    """Load about `size` bytes from `mark` on, or the whole conversation; may raise any error."""
+    from kbtui.conversations.models import ConversationPart
+
+    part = form.load_conversation_part(info, mark, size) if size is not None else None
+    if part is None:
+        conversation = form.load_conversation(info)
+        part = ConversationPart(conversation, start=None, mark=None, is_last=True)
+    return part
 
 
 def _find_indexed_conversation_part(
@@ -276,17 +308,15 @@ def _make_conversation_entry_part(
     entry: CatalogEntry,
     part: ConversationPart,
     known: _IndexedConversationPart,
-    embed_tool_results: bool,
+    new_chunks: list[Chunk],
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
     """Return the part to write, and a record of all that is indexed once it is written.
 
+    `new_chunks` are the chunks of the part, which have no ids yet.
     The part to write begins with the last indexed chunks, because their neighbours change.
     """
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)
-    new_chunks = list(
-        split_conversation_into_chunks(part.conversation, embed_tool_results=embed_tool_results)
-    )
     seen = catalog.count_equal_chunk_texts({chunk.text for chunk in new_chunks}, entry.id, count)
     new_chunks = set_chunk_ids(entry.id, new_chunks, first=count, seen=seen)
     chunks = [*around, *new_chunks]

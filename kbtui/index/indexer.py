@@ -13,6 +13,7 @@ from kbtui.index import index_generations
 from kbtui.index.catalog_database import CatalogDatabase, replace_surrogates
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.entry_extraction import (
+    describe_reading_error,
     make_subject_change_signature,
     read_conversation_entry_parts,
     read_subject_entry,
@@ -440,8 +441,7 @@ class WorkspaceIndex:
         self._on_progress(IndexProgress("keywords", 0, len(work)))
         for part in self._read_entry_parts(work, changes):
             if part.conversation:
-                part.citations = _make_citation_rows(part.conversation, targets)
-                part.usage = _make_usage_rows(part.conversation)
+                _add_citation_and_usage_rows(part, part.conversation, targets)
             parts.append(part)
             done += part.is_last
             now = time.monotonic()
@@ -499,6 +499,17 @@ def _get_file_size_and_time(path: Path) -> list[object]:
     except OSError:
         return [str(path), None, None]
     return [str(path), status.st_size, status.st_mtime_ns]
+
+
+def _add_citation_and_usage_rows(
+    part: EntryPartToWrite, conversation: Conversation, targets: CitationTargetLookup
+) -> None:
+    """Set the rows of a part; if that raises an error, the entry has an `error` and no such rows."""
+    try:
+        part.citations = _make_citation_rows(conversation, targets)
+        part.usage = _make_usage_rows(conversation)
+    except Exception as error:
+        part.entry = part.entry._replace(error=part.entry.error or describe_reading_error(error))
 
 
 def _make_citation_rows(

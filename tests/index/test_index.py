@@ -8,13 +8,19 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support import Builder, asked, called, content_of, said
 
-from kbtui.index import IndexReader, WorkspaceIndex, index_generations
+from kbtui.conversations.models import Conversation
+from kbtui.engine.index_worker import IndexWorker
+from kbtui.index import IndexReader, WorkspaceIndex, entry_extraction, index_generations
+from kbtui.index.catalog_database import CatalogDatabase
+from kbtui.index.entries_and_chunks import Chunk
 from kbtui.index.indexer import IndexRefreshChanges
+from kbtui.knowledge.front_matter import FrontMatterAndBody
 from kbtui.search import SearchRequest
 from kbtui.search.search_pipeline import search_index
 from kbtui.workspace import Settings
@@ -52,6 +58,66 @@ def refresh(builder: Builder, **options: object) -> IndexRefreshChanges:
         return index.refresh_index()
     finally:
         index.close()
+
+
+def test_a_conversation_that_cannot_be_read_leaves_the_others(
+    built: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = entry_extraction.split_conversation_into_chunks
+
+    def fail(conversation: Conversation, **options: bool) -> Iterator[Chunk]:
+        if conversation.info.title == "Fragments":
+            raise AttributeError("'int' object has no attribute 'isascii'")
+        return original(conversation, **options)
+
+    monkeypatch.setattr(entry_extraction, "split_conversation_into_chunks", fail)
+    refresh(built)
+    folder = index_generations.find_current_index_generation(built.workspace.cache_dir)
+    assert folder is not None
+    entries = CatalogDatabase(folder / "catalog.sqlite").iterate_entries()
+    errors = {one.title: one.error for one in entries if one.error}
+    assert list(errors) == ["Fragments"]
+    assert errors["Fragments"].startswith("not indexed: ")
+    assert found(built, "install program") == ["guide/start:1-3"]
+    assert found(built, "optimize") == []
+
+
+def test_a_subject_that_cannot_be_read_leaves_the_others(
+    built: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = entry_extraction.split_subject_into_chunks
+
+    def fail(entry_id: str, text: FrontMatterAndBody) -> list[Chunk]:
+        if text.title == "LanceDB":
+            raise RecursionError("too deep")
+        return original(entry_id, text)
+
+    monkeypatch.setattr(entry_extraction, "split_subject_into_chunks", fail)
+    refresh(built)
+    assert found(built, "install program") == ["guide/start:1-3"]
+
+
+def test_nobody_waits_for_a_refresh_that_failed(
+    built: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: WorkspaceIndex, **options: bool) -> IndexRefreshChanges:
+        raise TypeError("unexpected")
+
+    monkeypatch.setattr(WorkspaceIndex, "refresh_index", fail)
+    log: list[str] = []
+    worker = IndexWorker(
+        built.workspace, Settings(), lambda progress: None, lambda changes: None, log.append
+    )
+    worker.start_thread()
+    try:
+        assert worker.request_index_refresh().wait(20)
+        assert worker.error == "unexpected"
+        assert log[0] == "refresh failed: TypeError: unexpected"
+        monkeypatch.undo()
+        assert worker.request_index_refresh().wait(20)
+        assert worker.error is None
+    finally:
+        worker.stop_thread()
 
 
 def found(builder: Builder, query: str, **options: object) -> list[str]:
