@@ -123,6 +123,22 @@ def test_one_file_has_many_sessions(workspace: Workspace, history: Path) -> None
     assert first.problem is None
 
 
+def test_a_session_with_an_invalid_date_began_after_the_one_before_it(
+    workspace: Workspace, history: Path
+) -> None:
+    invalid = "# aider chat started at 2025-99-99 03:04:05\n\n#### what  \n\nthat\n"
+    history.write_text(f"{FIRST}\n{invalid}{SECOND}")
+    found = infos(workspace, AiderFormat())
+    first, other, _ = found.values()
+    assert other.id == "aider-2025-99-99T03-04-05"
+    assert other.created_at == first.created_at
+    [turn] = load(workspace, other.id).turns
+    assert [event.text for event in turn.events] == ["what", "that"]
+    history.write_text(f"\n{invalid}{SECOND}")
+    other, _ = infos(workspace, AiderFormat()).values()
+    assert other.created_at.timestamp() == pytest.approx(history.stat().st_mtime)
+
+
 def test_a_session_is_read_as_turns(workspace: Workspace, history: Path) -> None:
     history.write_text(FIRST + SECOND)
     conversation = load(workspace, "aider-2025-11-02T14-03-09")

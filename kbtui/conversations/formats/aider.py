@@ -87,14 +87,19 @@ class AiderFormat(ConversationFormat):
             if not history.sessions and history.is_text:
                 reason = "it has text, but no session begins in it"
                 problems.append(UnusableConversationDirectory(Path(path), reason, True))
+            before: datetime | None = None
             for session in history.sessions:
+                # aider appends, so a session whose date is invalid began after the one before it.
+                created = before = _parse_local_time(session.started) or before
                 counts[session.started] = count = counts.get(session.started, 0) + 1
                 suffix = f"-{count}" if count > 1 else ""
                 conversation_id = f"{self.id_prefix}{session.started}{suffix}"
                 self._starts[path, conversation_id] = session.start
                 if session.has_content and only in (None, conversation_id):
                     found.append(
-                        _make_stored_session(conversation_id, path, project, session, history)
+                        _make_stored_session(
+                            conversation_id, path, project, session, history, created
+                        )
                     )
         return found, problems
 
@@ -279,9 +284,10 @@ def _make_stored_session(
     project: ProjectDirectory,
     session: _Session,
     history: _ChatHistory,
+    created: datetime | None,
 ) -> StoredSession:
     modified = datetime.fromtimestamp(history.state[2] / 1e9, UTC)
-    created = _parse_local_time(session.started) or modified
+    created = created or modified
     # Only the last session can have been written at the file's modification time.
     last_at = max(modified, created) if session is history.sessions[-1] else None
     return StoredSession(
