@@ -378,8 +378,92 @@ def test_a_damaged_line_is_named_and_the_others_are_read(agent_home: Path, root:
     path.write_bytes(b"".join(lines))
     conversation = load(root, "claude-short")
     assert sum(kinds(conversation).values()) >= whole - 1
-    assert any("record 4 is not an object" in problem for problem in conversation.problems)
-    assert any("record 7 is not JSON" in problem for problem in conversation.problems)
+    assert any("line 5: it is not an object" in problem for problem in conversation.problems)
+    assert any("line 8: it is not JSON" in problem for problem in conversation.problems)
+
+
+def test_a_record_of_wrong_types_is_named_by_its_line_in_plain_words(
+    agent_home: Path, root: Path
+) -> None:
+    lines = [record("user", "a", None, "hi"), "", record("assistant", "b", "a", 5)]
+    lines += [record("user", "c", "b", "next")]
+    put_session(agent_home, root, "types", "\n".join(lines) + "\n")
+    conversation = load(root, "claude-types")
+    assert conversation.problems == [
+        "line 3: the record of type assistant has values of an unexpected type,"
+        " so it is shown as JSON"
+    ]
+    assert kinds(conversation) == {"chat_request": 2, "unknown": 1}
+
+
+def test_parts_of_a_file_with_empty_lines_make_up_the_whole(agent_home: Path, root: Path) -> None:
+    lines = [record("user", str(n), str(n - 1), f"request {n}") for n in range(6)]
+    lines[2:2] = ["", "", "[]"]
+    lines.append('{"type": "assistant", "message": 5}')
+    put_session(agent_home, root, "gaps", "\n\n".join(lines) + "\n")
+    reader = ClaudeCodeFormat()
+    (stored,) = reader.find_stored_conversations(Workspace(root), "claude-gaps")[0]
+    info = stored.read_conversation_info()
+    whole = reader.load_conversation(info)
+    texts: list[str] = []
+    mark = None
+    for _ in range(20):
+        part = reader.load_conversation_part(info, mark, 1)
+        assert part is not None
+        assert part.start == mark
+        texts += [turn.events[0].text for turn in part.conversation.turns]
+        mark = part.mark
+        if part.is_last:
+            break
+    assert texts == [turn.events[0].text for turn in whole.turns]
+    assert [problem.partition(":")[0] for problem in whole.problems] == ["line 9", "line 19"]
+    assert part.conversation.problems[-1] == whole.problems[-1]
+
+
+def test_a_repeated_call_id_pairs_results_in_order(agent_home: Path, root: Path) -> None:
+    def use(command: str) -> dict[str, Any]:
+        return {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": command}}
+
+    def give(text: str) -> dict[str, Any]:
+        return {"type": "tool_result", "tool_use_id": "t", "content": text}
+
+    lines = [
+        record("user", "a", None, "run both"),
+        record("assistant", "b", "a", [use("one"), use("two")]),
+        record("user", "c", "b", [give("1"), give("2")]),
+    ]
+    put_session(agent_home, root, "twice", "\n".join(lines) + "\n")
+    conversation = load(root, "claude-twice")
+    calls = [one for one in conversation.turns[0].events if one.kind == "tool_call_request"]
+    assert [(one.arguments, one.result and one.result.text) for one in calls] == [
+        ({"command": "one"}, "1"),
+        ({"command": "two"}, "2"),
+    ]
+    assert [one.result and one.result.call for one in calls] == [1, 2]
+    assert conversation.problems == []
+
+
+@pytest.mark.parametrize("parent", [5, True, [], {}, "nowhere"])
+def test_a_parent_that_is_no_record_marks_no_turn_as_left_behind(
+    agent_home: Path, root: Path, parent: Any
+) -> None:
+    lines = [record("user", "a", None, "first"), record("user", "b", "a", "second")]
+    lines.append(record("user", "c", parent, "third"))
+    put_session(agent_home, root, "parent", "\n".join(lines) + "\n")
+    conversation = load(root, "claude-parent")
+    assert [(turn.is_rewound, turn.events[0].text) for turn in conversation.turns] == [
+        (False, "first"),
+        (False, "second"),
+        (False, "third"),
+    ]
+    assert conversation.problems == []
+
+
+def test_a_record_of_the_same_id_is_shown_if_its_text_differs(agent_home: Path, root: Path) -> None:
+    lines = [record("user", "a", None, text) for text in ("first", "first", "second")]
+    put_session(agent_home, root, "same", "\n".join(lines) + "\n")
+    turns = load(root, "claude-same").turns
+    assert [turn.events[0].text for turn in turns] == ["first", "second"]
 
 
 def test_a_line_of_forty_megabytes_is_skipped_and_named(agent_home: Path, root: Path) -> None:

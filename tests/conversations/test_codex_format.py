@@ -733,6 +733,20 @@ def test_wrong_types_are_named(codex: Path, workspace: Workspace) -> None:
     assert list_texts(conversation, "message") == ["still here"]
 
 
+def test_a_call_of_wrong_types_is_shown_as_json(codex: Path, workspace: Workspace) -> None:
+    session = Session(workspace.root).ask("q")
+    session.item("function_call", name=5, arguments={"a": 1}, call_id=[])
+    session.reply("still here")
+    conversation = read(session, codex, workspace)
+    assert conversation.problems == [
+        "line 4: the record of type response_item has values of an unexpected type,"
+        " so it is shown as JSON"
+    ]
+    [unknown] = conversation.unknown_events
+    assert '"name": 5' in unknown.text
+    assert list_texts(conversation, "message") == ["still here"]
+
+
 def test_hostile_text_stays(codex: Path, workspace: Workspace) -> None:
     text = "\x1b[31mred\u202e\x00"
     conversation = read(Session(workspace.root).ask(text), codex, workspace)

@@ -391,7 +391,7 @@ def test_a_missing_message_is_a_problem(path: Path, workspace: Workspace) -> Non
     logs = Logs(path, is_new=True)
     logs.add_turn("one", 0, 5, 6, 1)
     conversation = load(workspace)
-    assert conversation.problems == ["record 0: a message is missing"] * 2
+    assert conversation.problems == ["record 1: a message is missing"] * 2
 
 
 def test_a_circle_of_messages_ends(

@@ -495,6 +495,8 @@ class ClaudeCodeParser(JsonlConversationParser):
         super().__init__(builder, state)
         self._turn_of_record: dict[str, int] = {}
         """For each record with a `uuid`, how many turns there were before or in it."""
+        self._written: set[tuple[str, int]] = set()
+        """The `uuid` and a hash of the content of each record."""
         self._usage: dict[str, dict[str, int]] = {}
         """The usage of each message by its id. A message's records repeat it, and it grows."""
 
@@ -509,8 +511,11 @@ class ClaudeCodeParser(JsonlConversationParser):
         """Parse the next record."""
         kind = record.get("type")
         uuid = record.get("uuid")
-        if type(uuid) is str and uuid in self._turn_of_record:
-            return  # the agent wrote the record a second time
+        if type(uuid) is str:
+            written = (uuid, hash(format_json([kind, _get_content(record)])))
+            if written in self._written:
+                return  # the agent wrote the record a second time
+            self._written.add(written)
         time = parse_timestamp(record.get("timestamp"))
         if kind == "user":
             self._parse_user_record(record, time)
@@ -551,9 +556,12 @@ class ClaudeCodeParser(JsonlConversationParser):
         if "parentUuid" not in record:
             return
         parent = record["parentUuid"]
-        if parent is not None and parent not in self._turn_of_record:
+        if parent is None:
+            last_kept = 0
+        elif type(parent) is str and parent in self._turn_of_record:
+            last_kept = self._turn_of_record[parent]
+        else:
             return
-        last_kept = self._turn_of_record[parent] if parent is not None else 0
         for turn in self.builder.turns:
             if turn.number > last_kept:
                 turn.is_rewound = True

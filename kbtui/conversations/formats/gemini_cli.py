@@ -76,7 +76,15 @@ _ACKNOWLEDGEMENTS = frozenset(
 )
 """What Gemini CLI writes in the name of the model after its own messages."""
 _NOTICES = frozenset({"info", "warning", "error"})
-_ERRORS = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError)
+_ERRORS = (
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+)
 
 
 class GeminiCliFormat(ConversationFormat):
@@ -505,9 +513,11 @@ def _replay_path(path: str) -> _Replay:
     replay = _Replay()
     if path.endswith(".jsonl"):
         with open_regular_file(path) as (file, _):
-            for number, record in enumerate(iterate_jsonl_records(file)):
+            number = 0
+            for record in iterate_jsonl_records(file):
+                number += 1 + record.empty_lines
                 if record.problem is not None:
-                    replay.add_problem(f"record {number} {record.problem}")
+                    replay.add_problem(f"line {number}: it {record.problem}")
                 else:
                     replay.apply_record(record.value)
         return replay
@@ -577,10 +587,9 @@ def _build_turns(replay: _Replay) -> tuple[TurnBuilder, list[ConversationCompact
             elif last := turns.get(id(message.last)):
                 time = parse_timestamp(record["timestamp"])
                 compactions.append(ConversationCompaction(1, last, time, record["text"]))
-        except _ERRORS as error:
+        except _ERRORS:
             kind = record.get("type")
-            event = builder.add_unknown_event(kind if type(kind) is str else "record", record)
-            builder.add_event_problem(event, f"cannot be read: {error}")
+            builder.add_unreadable_record(kind if type(kind) is str else "record", record)
         turns[id(message)] = builder.turn_count
         builder.count += 1
     return builder, compactions

@@ -54,7 +54,8 @@ _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 class JsonlRecord(NamedTuple):
     """A line of a file: the bytes it covers, with its line end, and its value.
 
-    If `problem` is not None, the line cannot be read, and `value` is None.
+    If `problem` is not None, the line cannot be read, and `value` is None. `empty_lines` is the
+    number of empty lines right before it.
     """
 
     start: int
@@ -62,6 +63,7 @@ class JsonlRecord(NamedTuple):
     line: bytes
     value: Any
     problem: str | None = None
+    empty_lines: int = 0
 
 
 def iterate_jsonl_records(
@@ -73,7 +75,7 @@ def iterate_jsonl_records(
     unless it is a complete object. A line longer than `LINE_BYTES_MAX` is reported without its bytes.
     """
     rest, at, position = b"", start, start
-    skipped = 0
+    skipped = empty_lines = 0
     block_size = FIRST_BLOCK_BYTES
     while True:
         wanted = block_size if end is None else min(block_size, end - position)
@@ -86,9 +88,13 @@ def iterate_jsonl_records(
         for line in lines:
             size = skipped + len(line) + 1
             if skipped or len(line) > LINE_BYTES_MAX:
-                yield _make_too_long_record(at, at + size)
+                yield _make_too_long_record(at, at + size)._replace(empty_lines=empty_lines)
+                empty_lines = 0
             elif line.strip():
-                yield _parse_jsonl_line(at, line, b"\n")
+                yield _parse_jsonl_line(at, line, b"\n", empty_lines)
+                empty_lines = 0
+            else:
+                empty_lines += 1
             at += size
             skipped = 0
         if len(rest) > LINE_BYTES_MAX:
@@ -97,7 +103,7 @@ def iterate_jsonl_records(
     if skipped:
         return
     if rest.strip():
-        record = _parse_jsonl_line(at, rest, b"")
+        record = _parse_jsonl_line(at, rest, b"", empty_lines)
         if record.problem is None and type(record.value) is dict:
             yield record
 
@@ -107,13 +113,14 @@ def _make_too_long_record(start: int, end: int) -> JsonlRecord:
     return JsonlRecord(start, end, b"", None, problem)
 
 
-def _parse_jsonl_line(start: int, line: bytes, line_end: bytes) -> JsonlRecord:
+def _parse_jsonl_line(start: int, line: bytes, line_end: bytes, empty_lines: int) -> JsonlRecord:
     end = start + len(line) + len(line_end)
     try:
         value = parse_agent_json(line)
     except ValueError as error:
-        return JsonlRecord(start, end, line + line_end, None, f"is not JSON: {error}")
-    return JsonlRecord(start, end, line + line_end, value)
+        problem = f"is not JSON: {error}"
+        return JsonlRecord(start, end, line + line_end, None, problem, empty_lines)
+    return JsonlRecord(start, end, line + line_end, value, None, empty_lines)
 
 
 def parse_agent_json(data: bytes) -> Any:
@@ -262,12 +269,17 @@ class JsonlConversationFormat(ConversationFormat):
         from kbtui.conversations.formats.turn_builder import TurnBuilder
 
         before = start or TurnResumePoint(0, "", 0, 0)
-        builder = TurnBuilder(turns=before.turns, count=before.elements)
+        builder = TurnBuilder(turns=before.turns, count=before.elements, record_noun="line")
         builder.problems += [before.problem] if before.problem else []
         parser = self.make_parser(builder, before.state)
         waiting = set(before.waiting)
         mark, is_last = start, True
+        hashed = before.offset
         for record in iterate_jsonl_records(file, before.offset, file_size):
+            builder.count += record.empty_lines
+            # Empty lines, and lines that are too long, are hashed here.
+            _hash_bytes(digest, file, hashed, record.start)
+            hashed = record.start + len(record.line)
             if type(record.value) is dict and _starts_turn(parser, record.value):
                 if record.start > before.offset:
                     mark = TurnResumePoint(
@@ -284,8 +296,6 @@ class JsonlConversationFormat(ConversationFormat):
                     break
             _parse_jsonl_record(parser, record)
             digest.update(record.line)
-            if not record.line:
-                _hash_bytes(digest, file, record.start, record.end)
         if parser.needs_earlier_turns or any(
             event.kind == "tool_call_response" and event.call_id in waiting
             for turn in builder.turns
@@ -301,12 +311,13 @@ class JsonlConversationFormat(ConversationFormat):
         """Parse the records of the first `size` bytes; return the parser and a problem of the file."""
         from kbtui.conversations.formats.turn_builder import TurnBuilder
 
-        parser = self.make_parser(TurnBuilder(), None)
+        parser = self.make_parser(TurnBuilder(record_noun="line"), None)
         if info.events_path is None:
             return parser, None
         try:
             with open_regular_file(str(info.events_path)) as (file, _):
                 for record in iterate_jsonl_records(file, 0, size):
+                    parser.builder.count += record.empty_lines
                     _parse_jsonl_record(parser, record)
         except WorkspaceError as error:
             return parser, error.message
@@ -324,9 +335,9 @@ def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) ->
     """Parse a record; if it is damaged, report it, and show what can be read of it."""
     builder = parser.builder
     if record.problem is not None:
-        builder.add_problem(f"record {builder.count} {record.problem}")
+        builder.add_record_problem(f"it {record.problem}")
     elif type(record.value) is not dict:
-        builder.add_problem(f"record {builder.count} is not an object")
+        builder.add_record_problem("it is not an object")
     else:
         try:
             parser.parse_record(record.value)
@@ -336,12 +347,12 @@ def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) ->
             KeyError,
             AttributeError,
             IndexError,
+            OverflowError,
             RecursionError,
-        ) as error:
+        ):
             kind = record.value.get("type")
             name = kind if type(kind) is str else "record"
-            event = builder.add_unknown_event(name, record.value)
-            builder.add_event_problem(event, f"cannot be read: {error}")
+            builder.add_unreadable_record(name, record.value)
     builder.count += 1
 
 

@@ -273,9 +273,8 @@ class _LogReader:
                     self._read_turn(row)
                 else:
                     self._read_response(row)
-            except READ_ERRORS as error:
-                event = builder.add_unknown_event("response", _make_json(row))
-                builder.add_event_problem(event, f"cannot be read: {error}")
+            except READ_ERRORS:
+                builder.add_unreadable_record("response", _make_json(row))
             builder.count += 1
 
     def _has(self, table: str, *names: str) -> bool:
@@ -400,7 +399,7 @@ class _LogReader:
             query = "SELECT hash, parent_hash, role FROM messages WHERE hash = ?"
             rows = self._select(query, tip)
             if not rows:
-                self._builder.add_problem(f"record {self._builder.count}: a message is missing")
+                self._builder.add_record_problem("a message is missing")
                 break
             if stop_at_answer and rows[0]["role"] == "assistant":
                 break

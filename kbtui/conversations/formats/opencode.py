@@ -599,9 +599,8 @@ class _MessageParser:
         if message is not None:
             try:
                 self._parse_message(message, stored.parts)
-            except READ_ERRORS as error:
-                event = builder.add_unknown_event("message", message)
-                builder.add_event_problem(event, f"cannot be read: {error}")
+            except READ_ERRORS:
+                builder.add_unreadable_record("message", message)
         builder.count += 1
 
     def _parse_object(self, data: Any, name: str) -> dict[str, Any] | None:
@@ -613,10 +612,10 @@ class _MessageParser:
         try:
             value = orjson.loads(data)
         except (orjson.JSONDecodeError, TypeError) as error:
-            builder.add_problem(f"record {builder.count}: a {name} is not JSON: {error}")
+            builder.add_record_problem(f"a {name} is not JSON: {error}")
             return None
         if type(value) is not dict:
-            builder.add_problem(f"record {builder.count}: a {name} is not an object")
+            builder.add_record_problem(f"a {name} is not an object")
             return None
         return value
 
@@ -725,9 +724,9 @@ class _MessageParser:
         for part in parts:
             try:
                 self._parse_part(part, time)
-            except READ_ERRORS as error:
-                event = self._add_unknown_part(part, time)
-                builder.add_event_problem(event, f"cannot be read: {error}")
+            except READ_ERRORS:
+                kind = part.get("type")
+                builder.add_unreadable_record(kind if type(kind) is str else "part", part, time)
         if (error_text := _describe_error(message.get("error"))) is not None:
             builder.add_event("message", f"[{error_text}]", time)
 

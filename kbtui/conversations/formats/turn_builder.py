@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.models import ConversationEvent, ConversationUsage, Turn, add_up_usage
@@ -10,6 +11,7 @@ from kbtui.text import format_json
 if TYPE_CHECKING:
     from datetime import datetime
 
+_TYPE_NAME = re.compile(r"[\w.:-][\w.: -]{0,59}")
 PROBLEMS_NAMED = 100
 """The maximum number of problems that are kept as text; further ones are only counted."""
 
@@ -18,10 +20,13 @@ class TurnBuilder:
     """Collects events into turns, numbers tool calls, and pairs them with their results.
 
     A builder that starts in the middle of a conversation must be told how many turns and records
-    come before.
+    come before. `record_noun` is what problems call a record of the file: `record` or `line`.
+
+    The methods that add events raise `TypeError` for a value that no event may have. Then the
+    caller adds the whole record with `add_unreadable_record`.
     """
 
-    def __init__(self, *, turns: int = 0, count: int = 0) -> None:
+    def __init__(self, *, turns: int = 0, count: int = 0, record_noun: str = "record") -> None:
         self.turns_before = turns
         self.count = count
         """The number of records so far, including those before the first turn of this builder."""
@@ -33,8 +38,9 @@ class TurnBuilder:
         self.last_time: datetime | None = None
         self._early_usage: list[tuple[ConversationUsage, str | None]] = []
         self._calls = 0
-        self._open_calls: dict[str, ConversationEvent] = {}
-        self._calls_in_turn: set[str] = set()
+        self._record_noun = record_noun
+        self._open_calls: dict[str, list[tuple[int, ConversationEvent]]] = {}
+        """The calls without a result by id, each with the number of its turn."""
 
     @property
     def turn_count(self) -> int:
@@ -51,7 +57,6 @@ class TurnBuilder:
         turn = Turn(self.turn_count + 1, [], self.model, time)
         self.turns.append(turn)
         self._calls = 0
-        self._calls_in_turn.clear()
         early, self._early_usage = self._early_usage, []
         for usage, model in early:
             self.add_usage(usage, model)
@@ -59,6 +64,7 @@ class TurnBuilder:
 
     def set_model(self, model: str) -> None:
         """Set the model that answers from here on."""
+        _check_type("the model", model, str)
         self.model = model
         if self.turns:
             self.turns[-1].model = self.turns[-1].model or model
@@ -68,6 +74,7 @@ class TurnBuilder:
 
         Tokens before the first turn count for that turn.
         """
+        _check_type("the model", model, str | None)
         if self.turns:
             known = self.turns[-1].usage.get(model or self.model)
             total = add_up_usage([known, usage] if known else [usage])
@@ -79,6 +86,7 @@ class TurnBuilder:
         self, kind: str, text: str, time: datetime | None = None, **fields: Any
     ) -> ConversationEvent:
         """Add an event to the current turn; start the first turn if there is none."""
+        _check_event_values(text, fields)
         if not self.turns:
             self.start_turn(time)
         event = ConversationEvent(kind, time, text, self.count, **fields)
@@ -95,6 +103,16 @@ class TurnBuilder:
         event = ConversationEvent("unknown", time, format_json(record), self.count, name=name)
         (self.turns[-1].events if self.turns else self.leading).append(event)
         self.last_time = time or self.last_time
+        return event
+
+    def add_unreadable_record(
+        self, name: str, record: Any, time: datetime | None = None
+    ) -> ConversationEvent:
+        """Add a record that has a value of a wrong type as an unknown event with a problem."""
+        event = self.add_unknown_event(name, record, time)
+        event.problem = "it has values of an unexpected type, so it is shown as JSON"
+        known = f"the record of type {name}" if _TYPE_NAME.fullmatch(name) else "the record"
+        self.add_record_problem(f"{known} has values of an unexpected type, so it is shown as JSON")
         return event
 
     def add_call(
@@ -120,8 +138,7 @@ class TurnBuilder:
         self._calls += 1
         event.call = self._calls
         if call_id is not None:
-            self._open_calls[call_id] = event
-            self._calls_in_turn.add(call_id)
+            self._open_calls.setdefault(call_id, []).append((self.turn_count, event))
         return event
 
     def add_result(
@@ -133,24 +150,31 @@ class TurnBuilder:
         is_error: bool = False,
         **fields: Any,
     ) -> ConversationEvent:
-        """Add the result of a tool call, and pair the two."""
+        """Add the result of a tool call; pair it with the oldest open call of its id, as ids can repeat."""
         event = self.add_event(
             "tool_call_response", text, time, call_id=call_id, is_error=is_error, **fields
         )
-        request = self._open_calls.pop(call_id, None) if call_id is not None else None
-        if request is None:
+        waiting = self._open_calls.get(call_id) if call_id is not None else None
+        if call_id is None or waiting is None:
             self.add_event_problem(event, "no call has its id")
             return event
+        turn, request = waiting.pop(0)
+        if not waiting:
+            del self._open_calls[call_id]
         request.result, event.request = event, request
         event.name = request.name
-        if call_id in self._calls_in_turn:
+        if turn == self.turn_count:
             event.call = request.call
         return event
 
     def add_event_problem(self, event: ConversationEvent, problem: str) -> None:
         """Record what is wrong with an event."""
         event.problem = f"{event.problem}; {problem}" if event.problem else problem
-        self.add_problem(f"record {event.index} ({event.kind}): {problem}")
+        self.add_problem(f"{self._record_noun} {event.index + 1} ({event.kind}): {problem}")
+
+    def add_record_problem(self, problem: str) -> None:
+        """Record what is wrong with the current record, which is named by its number from 1 on."""
+        self.add_problem(f"{self._record_noun} {self.count + 1}: {problem}")
 
     def add_problem(self, problem: str) -> None:
         """Record what is wrong with the conversation."""
@@ -158,6 +182,23 @@ class TurnBuilder:
             self.problems.append(problem)
         else:
             self.more_problems += 1
+
+
+def _check_event_values(text: Any, fields: dict[str, Any]) -> None:
+    """Raise `TypeError` if a value has not the type that `ConversationEvent` says."""
+    _check_type("the text", text, str)
+    for name in ("name", "call_id", "author", "problem"):
+        _check_type(name, fields.get(name), str | None)
+    for name in ("arguments", "metadata"):
+        values = fields.get(name)
+        _check_type(name, values, dict | None)
+        for key in values or ():
+            _check_type(f"a key of {name}", key, str)
+
+
+def _check_type(name: str, value: Any, wanted: Any) -> None:
+    if not isinstance(value, wanted):
+        raise TypeError(f"{name} is of type {type(value).__name__}")
 
 
 def _format_arguments(arguments: Any) -> str:

@@ -1,0 +1,48 @@
+"""Events have values of the types that all screens and the index rely on."""
+
+from typing import Any
+
+import pytest
+
+from kbtui.conversations.formats.turn_builder import TurnBuilder
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        (5, {}),
+        (None, {}),
+        ("text", {"name": 5}),
+        ("text", {"call_id": []}),
+        ("text", {"author": {}}),
+        ("text", {"arguments": [1]}),
+        ("text", {"arguments": {1: "one"}}),
+        ("text", {"metadata": "none"}),
+    ],
+)
+def test_an_event_with_a_value_of_a_wrong_type_is_refused(text: Any, fields: Any) -> None:
+    builder = TurnBuilder()
+    with pytest.raises(TypeError):
+        builder.add_event("message", text, **fields)
+    assert builder.turns == []
+
+
+def test_calls_and_results_with_values_of_a_wrong_type_are_refused() -> None:
+    builder = TurnBuilder()
+    for name, arguments, call_id in ((5, {}, "a"), ("ls", {}, []), ("ls", {5: 5}, "a")):
+        with pytest.raises(TypeError):
+            builder.add_call(name, arguments, call_id)  # type: ignore[arg-type]
+    for call_id, text in (([], "text"), ("a", 5)):
+        with pytest.raises(TypeError):
+            builder.add_result(call_id, text)  # type: ignore[arg-type]
+    assert builder.turns == []
+    assert builder.open_call_ids == ()
+
+
+def test_an_unreadable_record_is_shown_and_named_without_hostile_text() -> None:
+    builder = TurnBuilder(count=1, record_noun="line")
+    builder.add_unreadable_record("\x1b[31m", {"a": 1})
+    assert builder.problems == [
+        "line 2: the record has values of an unexpected type, so it is shown as JSON"
+    ]
+    assert '"a": 1' in builder.leading[0].text
