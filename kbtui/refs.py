@@ -123,6 +123,8 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
         ref = parse_ref(text)
         if ref.kind == "conversation":
             return remove_workspace_id_from_ref(ref, workspace)
+    if (typed := parse_typed_conversation_id(text)) is not None:
+        return typed
     hint = "write jp-c17457886043, 17457886043, jp://jp-c17457886043, claude-258c7280 or codex-0199812e"
     raise UsageError(f"{text!r} is not the id of a conversation", hint=hint)
 
@@ -163,6 +165,26 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
         f"{text!r} is not a reference",
         hint="write topic/slug, topic/slug:12-18, jp-c17457886043, claude-258c7280:3 or chunk:ID",
     )
+
+
+_MIN_ID_CHARACTERS = 8
+
+
+def parse_typed_conversation_id(text: str) -> Ref | None:
+    """Parse a text that begins like the ids of other agents' conversations; None if it does not.
+
+    Unlike in `parse_ref`, the id may have no digit, so the text can also be the name of a topic. Raises
+    `UsageError` if the id is too short.
+    """
+    pattern = rf"(({_AGENT}-)([0-9A-Za-z_~-]+))(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
+    match = re.fullmatch(pattern, text.strip())
+    if match is None:
+        return None
+    conversation, prefix, own, *rest = match.groups()
+    if len(own) < _MIN_ID_CHARACTERS:
+        message = f"the id of a conversation needs at least {_MIN_ID_CHARACTERS} characters after {prefix}"
+        raise UsageError(message, where=text)
+    return make_conversation_ref(conversation, *(int(part) if part else None for part in rest))
 
 
 def is_other_agents_conversation_ref(text: str) -> bool:

@@ -40,14 +40,20 @@ class ReferenceReader(IndexAccess):
     def parse_typed_reference(self, text: str) -> Ref:
         """Parse a reference that a user typed; its topic can be an id or a title.
 
-        A conversation's id can be cut to its beginning.
+        A conversation's id can be cut to its beginning. What begins like such an id is one if there is no
+        topic with this name.
         """
         from kbtui.conversations.conversation_repository import resolve_conversation_ref
         from kbtui.knowledge import parse_ref_in_workspace
+        from kbtui.refs import parse_typed_conversation_id
 
-        return resolve_conversation_ref(
-            self.workspace, parse_ref_in_workspace(self.workspace, text)
-        )
+        ref = parse_ref_in_workspace(self.workspace, text)
+        if ref.kind == "topic":
+            try:
+                self._resolve_topic_of_ref(ref)
+            except NothingFound:
+                ref = parse_typed_conversation_id(text) or ref
+        return resolve_conversation_ref(self.workspace, ref)
 
     def resolve_reference(self, text: str) -> Ref:
         """Parse a reference, check that its target exists, and replace a passage by its location."""

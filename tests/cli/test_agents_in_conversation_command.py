@@ -150,6 +150,25 @@ def test_a_call_that_does_not_exist_is_an_error(
     assert kbtui("read", "claude-158c7280:1.1") == 0
 
 
+def test_what_begins_like_an_id_is_not_called_a_topic(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for wrong in ("claude-99999999", "claude-deadbeef", "codex-deadbeef:3"):
+        for words in (["show", wrong], ["cites", wrong], ["conversation", "read", wrong]):
+            assert main(words) == 1
+            assert f"there is no conversation {wrong.split(':')[0]}" in capsys.readouterr().err
+    for wrong in ("claude-158c", "codex-abc:3"):
+        for words in (["show", wrong], ["cites", wrong], ["conversation", "read", wrong]):
+            assert main(words) == 2
+            err = capsys.readouterr().err
+            assert "the id of a conversation needs at least 8 characters after c" in err
+    Builder(root).topics(**{"claude-notes": {"title": "Notes"}})
+    Builder(root).subject("claude-notes/one.md", "# One\n")
+    assert main(["show", "claude-notes"]) == 0
+    assert main(["show", "nosuch"]) == 1
+    assert "Unknown topic" in capsys.readouterr().err
+
+
 def test_info_of_a_turn_that_does_not_exist_is_an_error(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

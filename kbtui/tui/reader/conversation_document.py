@@ -192,7 +192,7 @@ def list_conversation_facts(
     if info.working_directory is not None and not brief:
         facts.append(("ran in", info.working_directory))
     if extras := conversation.describe_unknown_content():
-        facts.append(("other content", ", ".join(extras)))
+        facts.append(("also contains", ", ".join(extras)))
     if not brief or conversation.problems or info.problem:
         facts.append(("directory", str(info.directory)))
     if info.labels:
@@ -610,7 +610,7 @@ class _ConversationDocumentBuilder:
         self.after_fold, self.space_above = True, 0
 
     def _add_unknown_event_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add an event of an unknown kind as JSON; a newer version of JP may have written it."""
+        """Add an event of an unknown kind as JSON; a newer version of the agent may have written it."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
         self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source_text_blocks(key, event.text, language="json")
