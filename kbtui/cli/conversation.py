@@ -60,7 +60,12 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="the text to find in a line")
     grep.add_argument("--case-sensitive", action="store_true", help="match case")
     _add_repeatable_option(
-        grep, "-i", "--id", dest="ids", metavar="ID", what="only this conversation"
+        grep,
+        "-i",
+        "--id",
+        dest="ids",
+        metavar="ID",
+        what="only this conversation: jp-c17457886043, claude-258c7280, …",
     )
     text = "where to search: chat, tool, title, user, assistant, …"
     _add_repeatable_option(grep, "-s", "--scope", dest="scopes", metavar="SCOPE", what=text)

@@ -133,3 +133,11 @@ def test_a_title_never_has_a_part_of_a_secret(library: Library, home: Path, befo
     titles = ask(library, "conversation_list", masked=True, agents=["claude"])
     assert SECRET[:8] not in titles
     assert f"<title>{request[:10]}" in titles
+
+
+def test_a_call_that_does_not_exist_is_refused(library: Library) -> None:
+    assert "badger" in ask(library, "conversation_read", id=f"{CLAUDE}:1.1")
+    for wrong in ("1.9999", "1.0"):
+        text = refuse(library, "conversation_read", id=f"{CLAUDE}:{wrong}")
+        assert "turn 1 has 1 call" in text
+    assert "turn 1 has no calls" in refuse(library, "conversation_read", id=f"{JP}:1.1")

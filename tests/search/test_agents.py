@@ -91,7 +91,7 @@ def test_an_agent_can_be_excluded_and_an_unknown_one_is_named(
     assert main(["-w", str(built.root), "search", "engine agent:cursor"]) == 2
     assert "unknown agent 'cursor'" in (said := capfd.readouterr().err)
     assert "claude-code" in said
-    assert main(["-w", str(built.root), "search", "engine", "--agent", "code"]) == 2
+    assert main(["-w", str(built.root), "search", "engine", "--agent", "cursor"]) == 2
     assert "claude-code, jp" in capfd.readouterr().err
 
 
