@@ -291,6 +291,8 @@ def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
 
     prefix = next((one.id_prefix for one in list_formats() if typed.startswith(one.id_prefix)), "")
     own = typed.removeprefix(prefix)
+    if len(own) < SHORT_ID_CHARACTERS:
+        return None
     same = (one for one in ids if one.startswith(prefix))
     begun = {one.removeprefix(prefix)[: len(own)]: one for one in same}
     near = get_close_matches(own, begun, n=1, cutoff=0.85)
