@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.model_prices import ModelPrices
 from kbtui.dates import format_unix_time_as_day
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
@@ -189,6 +188,8 @@ class InsightsScreen(SecondaryScreen):
 
     def _read_insights(self) -> tuple[UsageStatistics, ReaderDocument]:
         """Collect the insights and build their page. Called in a background thread."""
+        from kbtui.conversations.model_prices import ModelPrices
+
         library = self.library
         found = collect_usage_statistics(
             library.workspace,

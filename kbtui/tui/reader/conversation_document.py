@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.conversation_repository import get_conversation_format
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.models import count_current_turns
 from kbtui.dates import format_time_with_date
 from kbtui.refs import is_conversation_id
 from kbtui.secret_detection import describe_secrets_in_text
@@ -176,14 +174,16 @@ def list_conversation_facts(
     if conversation.model:
         name = f"{conversation.assistant} · " if conversation.assistant else ""
         facts.append(("assistant", f"{name}{conversation.model}"))
-    turns = conversation.turns
-    sizes = [format_turn_count(len(turns), len(turns) - count_current_turns(turns))]
+    sizes = [format_turn_count(len(conversation.turns), _count_rewound_turns(conversation))]
     if info.events_count is not None:
         sizes.append(format_counted_noun(info.events_count, "event"))
     facts.append(("size", ", ".join([*sizes, f"{format_size(info.size, ' ')}B"])))
     if info.presence is not None:
         facts.append(("stored", PRESENCE_LABELS[info.presence]))
     else:
+        # Only a conversation needs the formats, and importing them delays the first paint.
+        from kbtui.conversations.conversation_repository import get_conversation_format
+
         facts.append(("agent", get_conversation_format(info).label))
     if info.parent is not None and not brief:
         facts.append(("part of", info.parent))
@@ -204,6 +204,10 @@ def list_conversation_facts(
         times = [("updated", info.updated_at), ("activated", info.last_activated_at)]
         facts += [(name, format_time_with_date(when, present)) for name, when in times if when]
     return [(name, [(one_line(value), "")]) for name, value in facts]
+
+
+def _count_rewound_turns(conversation: Conversation) -> int:
+    return sum(turn.is_rewound for turn in conversation.turns)
 
 
 def _list_turn_and_tool_facts(conversation: Conversation) -> Iterator[tuple[str, str]]:
@@ -274,7 +278,7 @@ def build_conversation_document(
         badges=make_conversation_badges(info),
         record=conversation,
         turns_total=len(conversation.turns),
-        rewound_turns=len(conversation.turns) - count_current_turns(conversation.turns),
+        rewound_turns=_count_rewound_turns(conversation),
         block_indices_by_kind={"request": builder.requests, "error": builder.errors},
         facts=list_conversation_facts(conversation, present),
         is_partial=partial,

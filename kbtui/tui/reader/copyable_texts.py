@@ -8,8 +8,6 @@ from itertools import starmap
 from shlex import join, quote
 from typing import TYPE_CHECKING
 
-from kbtui.conversations.conversation_repository import get_conversation_format
-from kbtui.conversations.models import Conversation
 from kbtui.refs import parse_ref
 from kbtui.text import cut_to_width, one_line
 from kbtui.tui.reader.document_blocks import TextBlock
@@ -109,6 +107,9 @@ def build_show_command(document: ReaderDocument, reference: str | None) -> str |
 
 def build_resume_command(document: ReaderDocument) -> str | None:
     """Return the shell command that continues a conversation with its agent; None if there is none."""
+    from kbtui.conversations.conversation_repository import get_conversation_format
+    from kbtui.conversations.models import Conversation
+
     if not isinstance(document.record, Conversation):
         return None
     info = document.record.info
