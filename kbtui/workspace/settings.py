@@ -95,7 +95,7 @@ class Settings(NamedTuple):
     conversations: Annotated[
         dict[str, Any],
         "a table whose key `agents` lists the agents whose conversations are read, such as "
-        '["jp", "claude-code"]; without it, all that keep their conversations by project',
+        '["jp", "claude-code"]; by default all except llm',
     ] = {}  # noqa: RUF012  (nobody changes it)
     prices: Annotated[
         dict[str, Any],
