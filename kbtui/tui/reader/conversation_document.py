@@ -54,8 +54,11 @@ _MAIN_ARGUMENTS = (
 _MAX_SUMMARY_CHARACTERS = 120
 
 
-def summarize_tool_arguments(arguments: dict[str, Any] | None) -> str:
-    """Return the value of the argument that best describes a tool call, on one line; "" if there is none."""
+def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | None = None) -> str:
+    """Return the value of the argument that best describes a tool call, on one line; "" if there is none.
+
+    A path below `directory`, in which the agent ran, becomes relative to it.
+    """
     arguments = arguments or {}
     if "topic" in arguments:
         subjects = arguments.get("subjects") or ""
@@ -66,6 +69,9 @@ def summarize_tool_arguments(arguments: dict[str, Any] | None) -> str:
         summary = next(
             filter(None, (_summarize_argument_value(arguments[name]) for name in names)), ""
         )
+    if directory:
+        # Before the cut, which could remove what is below the directory.
+        summary = summary.removeprefix(f"cd {directory} && ").removeprefix(f"{directory}/")
     return cut_to_width(summary, _MAX_SUMMARY_CHARACTERS)
 
 
@@ -529,7 +535,12 @@ class _ConversationDocumentBuilder:
         failed = bool(result and result.is_error)
         words: Spans = [("✗ ", "error")] if failed else []
         words += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
-        words.append((self._summarize_call(event), "dim"))
+        words.append(
+            (
+                summarize_tool_arguments(event.arguments, self.conversation.info.working_directory),
+                "dim",
+            )
+        )
         right: Spans = [("no result", "warning")]
         if result:
             size = format_text_length(result.text)
@@ -568,14 +579,6 @@ class _ConversationDocumentBuilder:
             for number, (question, answer) in enumerate(answers.items()):
                 spans: Spans = [(f"{one_line(str(question))} ", "dim"), (one_line(str(answer)), "")]
                 self._append_document_blocks(ParagraphBlock(f"{key}:answer:{number}", spans))
-
-    def _summarize_call(self, event: ConversationEvent) -> str:
-        """Summarize the arguments of a call; a path below the agent's directory is relative to it."""
-        summary = summarize_tool_arguments(event.arguments)
-        directory = self.conversation.info.working_directory
-        if directory:
-            summary = summary.removeprefix(f"cd {directory} && ").removeprefix(f"{directory}/")
-        return summary
 
     def _add_tool_result_blocks(self, key: str, result: ConversationEvent) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
