@@ -337,7 +337,7 @@ ANSWER_LIMIT = 60_000
 MAX_TITLE_WIDTH = 400
 """The maximum width of a passage's title in a reply, in columns."""
 _HEAD_LENGTH = 2_000
-"""How many characters are reserved for the text above the passages, not counting the sources."""
+"""The number of characters reserved for the text above the passages, without the list of sources."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 

@@ -30,7 +30,7 @@ _SUSPECT = re.compile("[\x00-\x08\x0b-\x1f&<>\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 
 
 class ConversationNotice(NamedTuple):
-    """A remark on an answer: a fact, with one hint for assistants and one for people."""
+    """A remark on an answer: a fact, a hint for assistants, and a hint for people."""
 
     fact: str
     tool_hint: str = ""

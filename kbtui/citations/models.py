@@ -12,7 +12,7 @@ CitationMethod = Literal["learn", "search", "file", "read", "grep"]
 
 
 class Citation(NamedTuple):
-    """One use of a subject, conversation or file by a turn.
+    """A turn's use of a subject, a conversation or a file.
 
     `conversation`, `turn` and `call` identify the tool call; `source_title` is the title of its
     conversation. `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if

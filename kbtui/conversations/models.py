@@ -215,7 +215,7 @@ class Conversation:
         new = [problem for problem in self.problems if problem not in (own or "")]
         named = [*([own] if own else []), *new[:MAX_NAMED_PROBLEMS]]
         if (left := len(new) - MAX_NAMED_PROBLEMS) > 0:
-            # The line that counts the damaged elements is not a problem itself.
+            # One of the lines only counts further damaged elements, so it is not a problem of its own.
             left += max(0, self.more_problems - 1)
             named.append(f"{left} more problem{'s' * (left > 1)}")
         return "; ".join(named) or None
@@ -276,7 +276,7 @@ class TurnResumePoint:
 
 @dataclass(frozen=True)
 class ConversationPart:
-    """Consecutive turns of a conversation, with their numbers in the whole conversation.
+    """A range of consecutive turns, which keep their numbers from the whole conversation.
 
     `start` is the point at which these turns begin, None for the beginning of the file. `mark` is the
     last point at which reading can resume, None if there is none. In the last part, `mark` is the

@@ -81,7 +81,7 @@ def find_other_worktrees(root: str) -> list[tuple[str, str]]:
 
     Reads Git's files, because starting `git` takes longer than all of this.
     """
-    top = _find_git_root(root)
+    top = find_repository_root(root)
     if top is None:
         return []
     common = _find_common_git_directory(top)
@@ -135,17 +135,13 @@ def _read_remembered_worktrees(workspace: Workspace) -> list[list[str]]:
         return []
 
 
-def find_repository_root(directory: str) -> str | None:
-    """Return the root of the Git repository or worktree at or above a directory, or None."""
-    return _find_git_root(directory)
-
-
 def is_git_root(directory: str) -> bool:
     """Return whether a directory is the root of a Git repository or worktree."""
     return os.path.exists(f"{directory}/.git")  # noqa: PTH110
 
 
-def _find_git_root(directory: str) -> str | None:
+def find_repository_root(directory: str) -> str | None:
+    """Return the root of the Git repository or worktree at or above a directory, or None."""
     below = ""
     while directory != below:
         if is_git_root(directory):

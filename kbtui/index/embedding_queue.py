@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COMPARED_ROWS = 20_000
 """How many chunks of the catalog are compared with the vectors at a time."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""How much each neighbour and the entry's title count in a chunk's vector.
+"""The weight of each neighbour, and of the entry's title, in a chunk's vector.
 
 A chunk's vector is a weighted sum of vectors; the weight of the chunk's own text is 1.
 """

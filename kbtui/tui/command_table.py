@@ -112,7 +112,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it.", about="item"),
         define_command("edit", "e", "edit", "Open the subject in $EDITOR at the current line.", about="item"),
         define_command("prompt", "p", "prompt", "Show the whole <knowledge> prompt and its size."),
-        define_command("workshop", "P", "prompt workshop", "Choose which subjects the prompt contains, try patterns, and see the size of the prompt.", action="open_prompt_workshop"),
+        define_command("workshop", "P", "prompt workshop", "Choose the subjects in the prompt, try patterns, and see how large the prompt is.", action="open_prompt_workshop"),
         define_command("doctor", "D", "doctor", "Check the topics, conversations, index, engine and model.", action="open_doctor"),
         define_command("hidden", "full_stop", "hidden subjects", "Show or hide hidden subjects.", action="toggle_hidden_subjects"),
         define_command("entries", "E", "entries", "List all entries, and filter, create, edit or delete them.", action="open_entries_screen"),

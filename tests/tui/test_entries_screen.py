@@ -357,7 +357,7 @@ async def test_where_there_is_no_trash_another_question_is_asked(
             await tui.press("d")
             await tui.until("y move it")
             await tui.press("y")
-            await tui.until("delete it for good")
+            await tui.until("delete it permanently")
             await tui.press(answer)
         await tui.until(lambda: not path.exists())
 

@@ -491,8 +491,8 @@ class ClaudeCodeParser(JsonlConversationParser):
     The turns that are left behind keep their numbers, so that references stay valid.
     """
 
-    def __init__(self, builder: TurnBuilder, state: dict[str, Any] | None = None) -> None:
-        super().__init__(builder, state)
+    def __init__(self, builder: TurnBuilder) -> None:
+        super().__init__(builder)
         self._turn_of_record: dict[str, int] = {}
         """For each record with a `uuid`, how many turns there were before or in it."""
         self._written: set[tuple[str, int]] = set()

@@ -133,6 +133,7 @@ _IGNORED_EVENTS = frozenset(
         "sub_agent_activity",
         "task_complete",
         "task_started",
+        "thread_name_updated",
         "thread_settings_applied",
         "turn_complete",
         "turn_diff",
@@ -498,7 +499,7 @@ class CodexParser(JsonlConversationParser):
     """Parses the records of one session, from all versions of Codex."""
 
     def __init__(self, builder: TurnBuilder, state: dict[str, Any] | None = None) -> None:
-        super().__init__(builder, state)
+        super().__init__(builder)
         state = state or {}
         self._has_user_events: bool = state.get("has_user_events", False)
         self._unclear = [_UnclearMessage(*one) for one in state.get("unclear", ())]
@@ -586,8 +587,6 @@ class CodexParser(JsonlConversationParser):
             self._add_reasoning(payload["text"], "event", time)
         elif kind == "token_count":
             self._count_tokens(payload.get("info"), self._is_copied(time))
-        elif kind == "thread_name_updated":
-            self.title = _text_or_none(payload.get("thread_name"))
         elif kind == "context_compacted":
             if not self._compaction_event_expected:
                 self._add_compaction(None, time)
@@ -898,7 +897,7 @@ def _open_envelope(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _is_typed(payload: dict[str, Any]) -> bool:
-    """Return whether an event `user_message` is what a person typed."""
+    """Return whether a person typed the text of a `user_message` event."""
     if type(payload["message"]) is not str:
         raise TypeError("the message is not a text")
     # Some versions also report their own messages, but they say so.

@@ -10,7 +10,7 @@ import codecs
 import hashlib
 import os
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -143,26 +143,22 @@ def parse_agent_json(data: bytes) -> Any:
         raise ValueError(message) from None
 
 
-class JsonlConversationParser:
-    """Parses the records of one conversation in order. Each format has a subclass.
+class JsonlConversationParser(ABC):
+    """Parses the records of one conversation in order. Each format has a subclass."""
 
-    A parser that resumes at a mark gets the `state` that `make_state` returned there.
-    """
-
-    def __init__(self, builder: TurnBuilder, state: dict[str, Any] | None = None) -> None:
+    def __init__(self, builder: TurnBuilder) -> None:
         self.builder = builder
         self.compactions: list[ConversationCompaction] = []
-        self.title: str | None = None
         self.needs_earlier_turns = False
         """Whether a record changes a turn before the mark, so that a part cannot show it."""
 
+    @abstractmethod
     def starts_turn(self, record: dict[str, Any]) -> bool:
         """Return whether a record is what a person asked."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parse_record(self, record: dict[str, Any]) -> None:
         """Parse the next record; a value of the wrong type may raise any error."""
-        raise NotImplementedError
 
     def make_state(self) -> dict[str, Any] | None:
         """Return what a parser must know to resume here, as JSON."""

@@ -202,8 +202,8 @@ class SubjectFileActions:
         if not isinstance(error, subject_authoring.TrashUnavailable):
             self._show_error(error)
             return
-        question = f"{error.message}. Delete {subject.path} for good?"
-        dialog = ConfirmDialog(question, {"D": "delete it for good"})
+        question = f"{error.message}. Delete {subject.path} permanently?"
+        dialog = ConfirmDialog(question, {"D": "delete it permanently"})
         self._screen.app.push_screen(dialog, delete_if_confirmed)
 
     def _report_subject_removal(self, verb: str, subject: Subject) -> None:

@@ -199,7 +199,7 @@ INPUT_HINTS = {
 """The id of an input -> its keys and what they do; "" stands for all other inputs."""
 
 MAX_SUGGESTIONS = 8
-"""The maximum number of completions that the key hints show."""
+"""The maximum number of completions shown in place of the key hints."""
 
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 """The id of a command -> what its key does during a find in the reader."""
