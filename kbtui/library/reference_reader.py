@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.library.index_and_engine_access import IndexAccess
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 
@@ -193,6 +192,7 @@ class ReferenceReader(IndexAccess):
     def _make_citation_target_lookup(self, titles: Mapping[str, str]) -> CitationTargetLookup:
         from kbtui.citations.citation_extraction import CitationTargetLookup
         from kbtui.conversations.project_directories import list_project_directories
+        from kbtui.index.entries_and_chunks import make_subject_id
 
         directories = list_project_directories(self.workspace)
         return CitationTargetLookup(self.load_knowledge(), titles, make_subject_id, directories)
@@ -344,6 +344,8 @@ def _read_subject_title(subject: Subject) -> str:
 
 def _get_target_entry_id(target: str) -> str:
     """Return the entry id of a citation's target, which is `topic/slug` or `jp-c…`."""
+    from kbtui.index.entries_and_chunks import make_subject_id
+
     topic, slash, slug = target.partition("/")
     return make_subject_id(topic, slug) if slash else target
 

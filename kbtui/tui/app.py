@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.events import InputEvent, Key
+from textual.filter import ANSIToTruecolor
 from textual.theme import BUILTIN_THEMES, Theme
 
 from kbtui.dates import Clock, get_local_time
@@ -40,10 +41,11 @@ from kbtui.tui.theme import (
 from kbtui.workspace.paths import get_config_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from textual import events
     from textual.await_complete import AwaitComplete
+    from textual.filter import LineFilter
 
     from kbtui.library import Library
     from kbtui.refs import Ref
@@ -92,6 +94,7 @@ class KbtuiApp(App[None]):
         self._own_themes = {theme.name: theme for theme in THEMES}
         self._variables: dict[str, dict[str, str]] = {}
         """Theme name -> its CSS variables."""
+        self._has_theme_ansi_colors: dict[str, bool] = {}
         # Set the theme before `super().__init__`, so that Textual computes styles only once.
         self.set_reactive(App.theme, self._load_themes_and_choose_one())
         super().__init__()
@@ -136,6 +139,16 @@ class KbtuiApp(App[None]):
             self._variables[self.theme] = {**derive_readable_colors(variables), **variables}
         self.theme_variables = self._variables[self.theme]
         return self.theme_variables
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return the line filters; the one for the terminal's colours only if the theme has such colours."""
+        filters = super().get_line_filters()
+        if self.theme not in self._has_theme_ansi_colors:
+            values = self.get_css_variables().values()
+            self._has_theme_ansi_colors[self.theme] = any("ansi" in value for value in values)
+        if self._has_theme_ansi_colors[self.theme]:
+            return filters
+        return [one for one in filters if not isinstance(one, ANSIToTruecolor)]
 
     def get_default_screen(self) -> MainScreen:
         """Return the main screen."""

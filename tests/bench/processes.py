@@ -181,7 +181,7 @@ def paint(base: Path, times: int) -> Iterator[Row]:
         if library.connect_engine().send_request("settle", wait=5.0)["done"]:
             break
     ours, bare = side_by_side(
-        painted([sys.executable, "-m", "kbtui.cli.main", "-w", str(base)], "Search topics"),
+        painted([str(Path(sys.executable).with_name("kbtui")), "-w", str(base)], "Search topics"),
         painted([sys.executable, "-c", PAINT], "bare"),
         times,
     )

@@ -45,7 +45,7 @@ async def test_rows_name_the_agent_if_there_are_several(book: Builder, home: Pat
         document = tui.main.reader_pane.document_view.document
         heading = document.blocks[document.find_block_index("talks") or 0]
         # Five of JP and two sessions: those of subagents do not count.
-        assert "7 conversations" in str(heading)
+        assert "7 conversations" in str(heading.right)
 
 
 async def test_rows_of_one_agent_do_not_name_it(workspace_root: Path, home: Path) -> None:

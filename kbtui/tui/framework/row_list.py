@@ -71,6 +71,8 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.index = -1
         self.empty_text: Spans = []
         """The text shown while there are no rows."""
+        self._empty_lines: list[Spans] = []
+        self._empty_lines_key: object = None
         self._tops: list[int] = [0]
 
     # rows and selection
@@ -204,9 +206,12 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         """Render visible line `y`."""
         width = self.scrollable_content_region.width
         if not self.rows:
-            indent = [(" ", "")]
-            lines = wrap_spans(self.empty_text, max(8, width - 2), indent, indent)
-            return self.render_spans(lines[y].spans if y < len(lines) else [], width)
+            if self._empty_lines_key != (key := (width, tuple(self.empty_text))):
+                indent = [(" ", "")]
+                lines = wrap_spans(self.empty_text, max(8, width - 2), indent, indent)
+                self._empty_lines_key, self._empty_lines = key, [line.spans for line in lines]
+            spans = self._empty_lines[y] if y < len(self._empty_lines) else []
+            return self.render_spans(spans, width) if spans else Strip.blank(width, self.base_style)
         index, depth = self._find_row_at_line(y + round(self.scroll_y))
         if index >= len(self.rows):
             return Strip.blank(width, self.base_style)

@@ -243,6 +243,15 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         self.border_subtitle = words
         self._repaint_region = None
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Render the two borders, and one strip that all lines between them share."""
+        last = self.outer_size.height - 1
+        strips: dict[int, Strip] = {}
+        for y in crop.line_range:
+            if (line := y if y in (0, last) else 1) not in strips:
+                strips[line] = super().render_lines(Region(crop.x, line, crop.width, 1))[0]
+        return [strips[y if y in (0, last) else 1] for y in crop.line_range]
+
     def render_line(self, y: int) -> Strip:
         """Return a blank line, because children cover the pane."""
         return Strip.blank(self.size.width, self.visual_style.rich_style)

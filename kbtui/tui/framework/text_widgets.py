@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
@@ -24,7 +25,6 @@ from kbtui.tui.framework.styled_widget import StyledWidget
 if TYPE_CHECKING:
     from rich.highlighter import Highlighter
     from textual import events
-    from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.geometry import Size
     from textual.strip import Strip
@@ -182,18 +182,27 @@ class LabeledInput(Horizontal):
     ) -> None:
         super().__init__(classes="entry")
         self._label = label
-        self.input = input_class(id=name, compact=True, highlighter=highlighter)
+        self._create_input = partial(input_class, id=name, compact=True, highlighter=highlighter)
         self.display = False
 
-    def compose(self) -> ComposeResult:
-        """Yield the label and the input."""
-        sign = TextLine(classes="entry-word")
-        sign.left = [(self._label, "key")]
-        yield sign
-        yield self.input
+    @cached_property
+    def input(self) -> PaneInput:
+        """The input; creating and mounting it can wait until it is needed."""
+        return self._create_input()
+
+    def on_mount(self) -> None:
+        """Mount the label and the input after the first paint, which does not show them."""
+        self.call_after_refresh(self._mount_label_and_input)
+
+    def _mount_label_and_input(self) -> None:
+        if self.is_attached and not self.input.is_attached:
+            sign = TextLine(classes="entry-word")
+            sign.left = [(self._label, "key")]
+            self.mount(sign, self.input)
 
     def show_input(self) -> None:
         """Show the input and focus it."""
+        self._mount_label_and_input()
         self.display = True
         self.screen.set_focus(self.input)
         self.input.action_end()

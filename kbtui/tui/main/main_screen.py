@@ -20,14 +20,12 @@ from kbtui.tui.command_table import (
     find_key_label_of_command,
     make_key_bindings_of_scopes,
 )
-from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.tui_command import TuiCommand
 from kbtui.tui.home_and_help_pages import build_main_help_document
 from kbtui.tui.library_pane import list_library_filter_completions
 from kbtui.tui.library_snapshot import LibrarySnapshot
 from kbtui.tui.main.document_navigator import DocumentNavigator, MainScreenContext
-from kbtui.tui.main.jump_labels import JumpLabelScreen
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, HEIGHT_CLASSES, WIDTH_CLASSES, PaneLayout
 from kbtui.tui.main.saved_session import SavedSessionManager
 from kbtui.tui.main.search_controller import SearchController
@@ -41,7 +39,6 @@ from kbtui.tui.navigation_target import (
     OpenTargetRequested,
     make_navigation_target,
 )
-from kbtui.tui.reader.copyable_texts import build_search_command, build_show_command
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import SearchBar, SearchInput, SearchResultsPane
@@ -60,6 +57,12 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 
+class PaneRow(Horizontal):
+    """The row of panes, which cover it, so that it draws nothing."""
+
+    BLANK = True
+
+
 class MainScreen(StyledScreen):
     """The main screen, which passes keys and the messages of panes to its controllers.
 
@@ -73,6 +76,8 @@ class MainScreen(StyledScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("everywhere")]
     AUTO_FOCUS = ""
+    # Widgets cover the whole screen, so that it draws nothing itself.
+    BLANK = True
     HORIZONTAL_BREAKPOINTS = WIDTH_CLASSES
     VERTICAL_BREAKPOINTS = HEIGHT_CLASSES
     # The pane to show if the terminal has room for only one.
@@ -149,7 +154,7 @@ class MainScreen(StyledScreen):
     def compose(self) -> ComposeResult:
         """Yield the search bar, the panes, the status line and the key hints."""
         yield SearchBar(self.library.workspace.name)
-        with Horizontal(id="panes"):
+        with PaneRow(id="panes"):
             yield self.library_pane
             yield self.results_pane
             yield self.reader_pane
@@ -226,6 +231,8 @@ class MainScreen(StyledScreen):
         """Show the shell command that prints what is on the screen, for users of a screen reader."""
         if not self._plain:
             return
+        from kbtui.tui.reader.copyable_texts import build_search_command, build_show_command
+
         name, document = self.panes.focused_pane_id, self.reader_pane.document_view.document
         reference = self.reader_pane.document_view.viewport.current_reference
         if name == "results" or self.search.is_results_pane_open:
@@ -336,6 +343,8 @@ class MainScreen(StyledScreen):
 
     def action_ask_where_to_go(self) -> None:
         """Ask for a turn number or a reference, and open it."""
+        from kbtui.tui.framework.dialogs import TextInputDialog
+
         dialog = TextInputDialog(
             "Go to turn, line or reference", placeholder="turn number, line number or reference"
         )
@@ -451,6 +460,8 @@ class MainScreen(StyledScreen):
 
     def action_show_jump_labels(self) -> None:
         """Label everything visible, and go to the target whose label the user types."""
+        from kbtui.tui.main.jump_labels import JumpLabelScreen
+
         jump = JumpLabelScreen(self, self.panes, self.items.open_link_on_current_line)
         self.app.push_screen(jump, lambda go: go() if go else None)
 

@@ -16,7 +16,6 @@ from kbtui.search.search_request_and_answer import (
 )
 from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.home_and_help_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
 from kbtui.tui.navigation_target import NavigationTarget, make_hit_target
@@ -430,6 +429,8 @@ class SearchController:
         known = str(ref) if ref and ref.kind != "topic" else ""
         if one_line(known) != known:
             known = ""  # The slug contains characters that an input cannot show.
+        from kbtui.tui.framework.dialogs import TextInputDialog
+
         title = "Which subject or turn is missing from the results?"
         dialog = TextInputDialog(
             title, known, "topic/slug, jp-c…:3 or claude-…:3", "reference", True

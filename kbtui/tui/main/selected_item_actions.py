@@ -8,39 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
-from kbtui.knowledge.models import Topic
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui import external_programs
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.clipboard import copy_text_to_clipboards, format_copied_size
-from kbtui.tui.framework.dialogs import (
-    ConfirmDialog,
-    DialogOption,
-    FormDialog,
-    FormField,
-    OptionsDialog,
-    TextInputDialog,
-)
-from kbtui.tui.main.jump_labels import LETTERS
 from kbtui.tui.navigation_target import make_navigation_target
-from kbtui.tui.reader.copyable_texts import CopyableText, list_copyable_texts
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
     HeadingBlock,
     ParagraphBlock,
     SourceTextBlock,
 )
-from kbtui.tui.reader.document_links import (
-    find_links_at_cursor,
-    resolve_file_link,
-    resolve_subject_link,
-)
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.workspace.paths import get_user_home
 from kbtui.workspace.workspace import check_export_path, write_export_file
+
+# The commands import dialogs and the like, because the main screen imports this module before the first paint.
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +33,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.main.document_navigator import MainScreenContext
+    from kbtui.tui.reader.copyable_texts import CopyableText
     from kbtui.tui.reader.document_links import DocumentLink
     from kbtui.userdata.user_data_store import Bookmark
 
@@ -128,6 +113,8 @@ class SelectedItemActions:
 
     def copy_text(self, text: str, name: str) -> None:
         """Copy a text to the clipboard, and show `name` and the size of the text in the status line."""
+        from kbtui.tui.framework.clipboard import copy_text_to_clipboards, format_copied_size
+
         warning = copy_text_to_clipboards(self._main.screen.app, text)
         size = "" if name == text else f" ({format_copied_size(text)})"
         role = "warning" if warning else "strong"
@@ -135,6 +122,9 @@ class SelectedItemActions:
 
     def choose_what_to_copy(self) -> None:
         """Ask what to copy, such as the line, the turn or the whole document, and copy it."""
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
+        from kbtui.tui.reader.copyable_texts import list_copyable_texts
+
         viewport = self._main.panes.reader.document_view.viewport
         found = list_copyable_texts(viewport, self.get_selected_reference())
         options = [DialogOption(one.key, one.name, one.preview, one) for one in found]
@@ -171,6 +161,8 @@ class SelectedItemActions:
                     holds_keys=True,
                 )
 
+            from kbtui.tui.framework.dialogs import TextInputDialog
+
             note = known.note if known else ""
             dialog = TextInputDialog(f"Bookmark {reference}", note, "note (optional)")
             self._main.screen.app.push_screen(dialog, save_bookmark)
@@ -193,6 +185,10 @@ class SelectedItemActions:
 
     def open_link_on_current_line(self) -> None:
         """Open the link on the current line; if there are several, ask which one."""
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
+        from kbtui.tui.main.jump_labels import LETTERS
+        from kbtui.tui.reader.document_links import find_links_at_cursor
+
         found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)[: len(LETTERS)]
         if not found:
             self._main.status.show_key_refusal("No link on this line.")
@@ -209,6 +205,8 @@ class SelectedItemActions:
 
     def _open_document_link(self, link: DocumentLink | None) -> None:
         """Open the subject that a link refers to; for a web page, an image or a PDF, ask first."""
+        from kbtui.tui.reader.document_links import resolve_file_link, resolve_subject_link
+
         if link is None:
             return
         if link.is_web_link:
@@ -236,6 +234,9 @@ class SelectedItemActions:
 
     def _offer_to_open_link(self, address: str, path: Path | None = None) -> None:
         """Show a web address or a path, and ask whether to open it in another program or to copy it."""
+        from kbtui.tui import external_programs
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
+
         app, status = self._main.screen.app, self._main.status
         program, kind = ("system's viewer", "path") if path else ("browser", "address")
 
@@ -270,11 +271,11 @@ class SelectedItemActions:
             hint = f" Press {key} to copy the text." if key else ""
             main.status.flash_message(f"Only subject files can be edited here.{hint}", "warning")
             return
+        from kbtui.tui.external_programs import edit_file_in_user_editor
+
         try:
             path = main.library.find_subject(ref).path
-            external_programs.edit_file_in_user_editor(
-                main.screen.app, path, ref.lines[0] if ref.lines else 0
-            )
+            edit_file_in_user_editor(main.screen.app, path, ref.lines[0] if ref.lines else 0)
         except KbtuiError as error:
             main.status.flash_message(
                 format_error_on_one_line(error, main.library.workspace.root), "error"
@@ -284,6 +285,8 @@ class SelectedItemActions:
 
     def export_conversation(self) -> None:
         """Ask for a file, and write the open conversation to it as Markdown."""
+        from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField
+
         main = self._main
         app, library = main.screen.app, main.library
         shown = main.navigator.shown
@@ -415,6 +418,7 @@ class FirstTopicProposal(NamedTuple):
 
 def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
     """Propose a topic for the directory that most likely contains the project's documents."""
+    from kbtui.knowledge.models import Topic
     from kbtui.knowledge.toml_config_editor import propose_topic_declaration
 
     root = library.workspace.root

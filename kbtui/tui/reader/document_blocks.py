@@ -20,7 +20,7 @@ from kbtui.tui.framework.styled_text import (
 )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class DocumentBlock:
     """A part of a document that is laid out separately.
 
@@ -72,7 +72,7 @@ class DocumentBlock:
         return ""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class TextBlock(DocumentBlock):
     """A block with the characters `start` to `end` of a text.
 
@@ -101,7 +101,7 @@ class TextBlock(DocumentBlock):
         return self.text[self.start : self.end]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class MarkdownBlock(TextBlock):
     """A section of Markdown; `links` are link definitions, and `breaks` keeps line breaks in paragraphs."""
 
@@ -125,7 +125,7 @@ class MarkdownBlock(TextBlock):
         )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class SourceTextBlock(TextBlock):
     """A text shown as it is in the file.
 
@@ -160,7 +160,7 @@ class SourceTextBlock(TextBlock):
         return lines
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class HeadingBlock(DocumentBlock):
     """A line with text at both edges; if `rule` is true, a horizontal rule fills the space between them."""
 
@@ -186,7 +186,7 @@ class HeadingBlock(DocumentBlock):
         return join_span_texts(self.left)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class FoldHeadingBlock(HeadingBlock):
     """The heading of a fold; all folds of a `kind`, such as "tool", can be opened together.
 
@@ -205,7 +205,7 @@ class FoldHeadingBlock(HeadingBlock):
         return [StyledLine(align_spans_to_edges(left, [*self.right, *note], width))]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class FactTableBlock(DocumentBlock):
     """A table of names and values; `name_role` is the style role of the names."""
 
@@ -233,7 +233,7 @@ class FactTableBlock(DocumentBlock):
         return "\n".join(join_span_texts(value) for _, value in self.facts)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ParagraphBlock(DocumentBlock):
     """A wrapped paragraph that is not part of a file."""
 
