@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from kbtui.search.filter_definitions import FilterDefinition, Surface
 
+# Help is in English, as all of kbtui. Looking for translations takes a twentieth of a search's time.
+argparse._ = str  # type: ignore[attr-defined]
+
 
 class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Formats help for the width of the terminal."""
@@ -90,7 +93,10 @@ def iterate_filters_from_options(
 
 
 def parse_filter_options(args: Namespace) -> dict[str, Any]:
-    """Return the fields of a `SearchRequest` that options set; raises `UsageError`."""
+    """Return the fields that options set in the JSON of a `SearchRequest`; raises `UsageError`.
+
+    Dates remain text: importing `datetime` here would take a twentieth of a search.
+    """
     from kbtui.errors import UsageError
     from kbtui.search.filter_definitions import FilterValueError
 
@@ -98,7 +104,7 @@ def parse_filter_options(args: Namespace) -> dict[str, Any]:
     for row, values in iterate_filters_from_options(args, "search"):
         try:
             if row.kind == "date":
-                fields[row.search] = row.parse_date_value(values[-1])
+                fields[row.search] = values[-1]
             elif row.kind == "choice":
                 fields[row.search] = tuple(
                     choice for name in values for choice in row.parse_choice_value(name)

@@ -158,7 +158,7 @@ def _check_search_arguments(args: Namespace) -> None:
 
 
 def _serialize_search_request(args: Namespace) -> dict[str, Any]:
-    """Return the search request as JSON; `parse_search_request` adds the defaults."""
+    """Return the search request as JSON; `parse_search_request` parses dates and adds the defaults."""
     values = parse_filter_options(args) | {
         "query": " ".join(args.query),
         "mode": args.mode,
@@ -169,8 +169,6 @@ def _serialize_search_request(args: Namespace) -> dict[str, Any]:
         "why": args.why,
         "like": args.like,
     }
-    for name in {"since", "until"} & values.keys():
-        values[name] = values[name].isoformat()
     return {name: value for name, value in values.items() if value}
 
 

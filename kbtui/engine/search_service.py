@@ -126,7 +126,10 @@ class SearchService:
         Raises `ValueError` for an invalid request.
         """
         began = time.perf_counter()
-        question = _parse_search_request(request)
+        try:
+            question = _parse_search_request(request)
+        except KbtuiError as error:
+            return _make_failed_reply(error)
         wait = min(float(request.get("wait", engine_protocol.WAIT_SECONDS)), 600.0)
         if question.zone is not None:
             try:
@@ -146,8 +149,7 @@ class SearchService:
         except IndexUnavailable as error:
             return {"declined": "no_index", "detail": error.message}
         except KbtuiError as error:
-            kind, where, hint = type(error).__name__, error.where, error.hint
-            return {"failed": [kind, error.message, where, hint]}
+            return _make_failed_reply(error)
         if lag := make_index_behind_notice(state):
             answered = answered.add_notices(lag)
         if problem := state.get("configuration_problem"):
@@ -244,8 +246,12 @@ class _DamagedIndex(Exception):
     """A search failed because the index is damaged."""
 
 
+def _make_failed_reply(error: KbtuiError) -> dict[str, Any]:
+    return {"failed": [type(error).__name__, error.message, error.where, error.hint]}
+
+
 def _parse_search_request(request: dict[str, Any]) -> SearchRequest:
-    """Parse a client's search request and limit its depth. Raises `ValueError`."""
+    """Parse a client's search request and limit its depth. Raises `ValueError` or `UsageError`."""
     question = parse_search_request(request["question"])
     return question._replace(
         depth=max(1, min(MAX_DEPTH, question.depth)),

@@ -142,6 +142,7 @@ def sort_ranked_chunks(
                 continue
         elif cut:
             break
-        result += sorted(ordered[start:at], key=lambda row: row.tie)
+        equal = ordered[start:at]
+        result += sorted(equal, key=lambda row: row.tie) if len(equal) > 1 else equal
         start = at
     return result

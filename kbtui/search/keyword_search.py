@@ -343,6 +343,8 @@ class _KeywordIndexQuery:
         cut = whole_ties and not all_found
         found = sort_ranked_chunks(found, tolerance=self.tolerance, cut=cut)
         more = self._score_word_pairs([row.number for row in found[:MAX_PAIRED_CHUNKS]])
+        if not more:
+            return found, all_found
         paired = [
             row._replace(score=row.score + more[row.number]) if row.number in more else row
             for row in found

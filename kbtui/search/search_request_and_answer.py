@@ -80,7 +80,8 @@ class SearchRequest(NamedTuple):
 def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
     """Parse a request from the JSON of `SearchRequest.as_json` or of a command.
 
-    Raises `ValueError` for an unknown field or a value of the wrong type.
+    The dates of a command are in the words of the user. Raises `ValueError` for an unknown field or a
+    value of the wrong type, and `UsageError` for text that is not a date.
     """
     values: dict[str, Any] = {}
     for name, value in shape.items():
@@ -92,17 +93,27 @@ def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
             if not isinstance(value, list | tuple) or not all(isinstance(v, kind) for v in value):
                 raise ValueError(f"{name} must be a list of {kind.__name__}")
             value = tuple(value)
-        elif name in {"since", "until"}:
-            value = datetime.fromisoformat(value) if value is not None else None
         elif name == "mode" and value not in get_args(Mode):
             raise ValueError(f"unknown mode {value!r}")
         elif default is None:
             if value is not None and not isinstance(value, str):
                 raise ValueError(f"{name} must be of type str")
+            if value is not None and name in {"since", "until"}:
+                value = _parse_date(name, value)
         elif type(value) is not type(default):
             raise ValueError(f"{name} must be of type {type(default).__name__}")
         values[name] = value
     return SearchRequest(**values)
+
+
+def _parse_date(field: str, text: str) -> datetime:
+    from kbtui.search.filter_definitions import FilterValueError, list_surface_filters
+
+    row = next(row for row in list_surface_filters("search") if row.search == field)
+    try:
+        return row.parse_date_value(text)
+    except FilterValueError as error:
+        raise UsageError(error.message, where=row.option_names, hint=error.hint) from error
 
 
 def make_search_request(
