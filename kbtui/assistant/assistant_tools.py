@@ -481,6 +481,7 @@ def format_search_answer(answer: SearchAnswer) -> str:
         ref = one_line(hit.ref, "strip")
         parent = format_parent_of_title(hit.parent_name, "strip")
         title = cut_to_width(one_line(hit.title, "strip") + parent, MAX_TITLE_WIDTH)
+        title += " (rewound turn)" if hit.rewound else ""
         header = f"[entry {hit.entry_id} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
         block = f"{header} {title}\n{escape_citation_headers(hit.text)}"
         room -= len(ref) + len(block) + 4

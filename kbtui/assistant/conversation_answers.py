@@ -126,6 +126,7 @@ class ConversationGrepLine:
             "parent_id": self.parent_id,
             "scope": self.line.scope,
             "turn": self.line.turn,
+            **({"rewound": True} if self.line.is_rewound else {}),
             "timestamp": self.line.timestamp,
             "text": self.line.text,
             "is_match": self.line.is_match,

@@ -490,7 +490,8 @@ def _make_conversation_read_answer(
     title, turns = conversation.info.title, []
     for turn in selected:
         events = [_make_event_json(event) for event in turn.events if event.kind in kinds]
-        turns.append({"turn": turn.number, "events": events})
+        state = {"rewound": True} if turn.is_rewound else {}
+        turns.append({"turn": turn.number, **state, "events": events})
     if masked:
         title, turns = mask_secrets_in_json(title), mask_secrets_in_json(turns)
     title = cut_line_around_match(title) if title and limit is not None else title
@@ -635,7 +636,7 @@ def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], Conve
     """
     events = turn["events"]
     kept = _select_fitting_events(events, size)
-    shortened = {"turn": turn["turn"], "events": deepcopy(kept)}
+    shortened = {**turn, "events": deepcopy(kept)}
     texts = [text for event in shortened["events"] for text in _find_shortenable_texts(event)]
     fixed = len(format_xml_element("turn", shortened, 4)) + 1 - sum(text.size for text in texts)
     limit = _compute_max_text_size([text.size for text in texts], size - fixed)

@@ -48,7 +48,8 @@ def format_conversation_markdown(
     ]
     for turn in turns:
         time = format_timestamp(turn.started_at)
-        blocks.append(f"## Turn {turn.number}{f' · {time}' if time else ''}")
+        state = " (rewound)" if turn.is_rewound else ""
+        blocks.append(f"## Turn {turn.number}{state}{f' · {time}' if time else ''}")
         for event in turn.events:
             if event.kind in kinds:
                 blocks += _format_event_markdown(event)

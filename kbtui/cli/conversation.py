@@ -444,6 +444,7 @@ class ConversationFormatter:
             return f"{hit.id}:{turn}:{line.scope}:{kind}:{line.text}"
         # The user can copy the id from the heading and append `:turn` to get a reference.
         head = f" {turn if turn == '..' else f':{turn}':>4} {line.scope:<11} "
+        head += "rewound  " if line.is_rewound else ""
         room = self.width - measure_text_width(head)
         text = sanitize(line.text).expandtabs(4)
         found = spans(text) if line.is_match else []
@@ -466,7 +467,8 @@ class ConversationFormatter:
         yield self._format_conversation_heading(answer.id, answer.title, answer.parent_id)
         for turn in answer.turns:
             yield ""
-            yield self.style_text(f"── {answer.id}:{turn['turn']} ──", "bold")
+            state = ", rewound" if turn.get("rewound") else ""
+            yield self.style_text(f"── {answer.id}:{turn['turn']}{state} ──", "bold")
             for event in turn["events"]:
                 yield ""
                 yield self._format_event_heading(event)

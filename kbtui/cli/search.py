@@ -229,7 +229,9 @@ def format_search_hit(hit: dict[str, Any], *, plain: bool) -> str:
     )
     role = f" · {hit['role']}" if hit.get("role") else ""
     parent = format_parent_of_title(hit.get("parent_title") or hit.get("parent_id"))
-    head = f"{bold}{sanitize(hit['ref'])}{off}  {one_line(hit['title'])}{dim}{parent}{role}{off}"
+    rewound = " · rewound" if hit.get("rewound") else ""
+    facts = f"{dim}{parent}{role}{rewound}{off}"
+    head = f"{bold}{sanitize(hit['ref'])}{off}  {one_line(hit['title'])}{facts}"
     start = max(0, (matches[0][0] if matches else 0) - CONTEXT_CHARACTERS)
     end = start + EXCERPT_CHARACTERS
     parts, at = [], start

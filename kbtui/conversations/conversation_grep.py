@@ -155,7 +155,10 @@ class GrepQuery:
 
 @dataclass(slots=True)
 class GrepLine:
-    """A matching line, or a line of context; adjoining lines have the same `block`."""
+    """A matching line, or a line of context; adjoining lines have the same `block`.
+
+    `is_rewound` says whether its turn is rewound.
+    """
 
     scope: str
     turn: int | None
@@ -163,6 +166,7 @@ class GrepLine:
     text: str
     is_match: bool
     block: int = 0
+    is_rewound: bool = False
 
 
 @dataclass(slots=True)
@@ -211,12 +215,12 @@ def search_turns(turns: Iterable[Turn], query: GrepQuery) -> ConversationMatches
         for event in turn.events:
             role = event_kinds.get_event_role(event.kind)
             if role in query.scopes and (text := get_searchable_event_text(event)):
-                _search_event(turn.number, event, text, query, found)
+                _search_event(turn, event, text, query, found)
     return found
 
 
 def _search_event(
-    turn: int, event: ConversationEvent, text: str, query: GrepQuery, found: ConversationMatches
+    turn: Turn, event: ConversationEvent, text: str, query: GrepQuery, found: ConversationMatches
 ) -> None:
     spans = list(query.pattern.find_matching_lines(text))
     kept = max(0, query.limit - found.count)
@@ -233,7 +237,10 @@ def _search_event(
             block += 1
         else:
             shown = cut_line_around_match(line, match)
-            found.lines.append(GrepLine(role, turn, time, shown, match is not None, block))
+            is_match = match is not None
+            found.lines.append(
+                GrepLine(role, turn.number, time, shown, is_match, block, turn.is_rewound)
+            )
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:

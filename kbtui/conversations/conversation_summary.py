@@ -37,6 +37,8 @@ class ConversationSummary:
     project: str
     subagents: int
     turns: int = 0
+    rewound_turns: int = 0
+    """How many of the turns the person left behind by going back to an earlier one."""
     events: Counter[str] = field(default_factory=Counter)
     """How many events of each kind there are."""
     compactions: int = 0
@@ -58,6 +60,7 @@ class ConversationSummary:
             "started_at": format_timestamp(self.info.created_at),
             "ended_at": format_timestamp(self.ended_at),
             "turns": self.turns,
+            "rewound_turns": self.rewound_turns,
             "tool_calls": self.events["tool_call_request"],
             "tool_results": self.events["tool_call_response"],
             "compactions": self.compactions,
@@ -128,6 +131,7 @@ def _iterate_conversation_parts(
 
 def _add_to_summary(summary: ConversationSummary, part: Conversation) -> None:
     summary.turns += len(part.turns)
+    summary.rewound_turns += sum(turn.is_rewound for turn in part.turns)
     summary.compactions += len(part.compactions)
     summary.problems += part.problems
     for turn in part.turns:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-CATALOG_VERSION = 14
+CATALOG_VERSION = 15
 """The version of the tables, a part of the generation's fingerprint. Increase it when they change."""
 
 CATALOG_TABLES = """
@@ -34,7 +34,7 @@ CREATE TABLE entries (
   path TEXT NOT NULL, type TEXT NOT NULL, topic TEXT, slug TEXT, conversation TEXT,
   tags TEXT NOT NULL, source_url TEXT, created REAL NOT NULL, changed REAL NOT NULL,
   size INTEGER NOT NULL, hidden INTEGER NOT NULL, archived INTEGER NOT NULL, error TEXT,
-  stat TEXT NOT NULL, agent TEXT, parent TEXT, seq INTEGER NOT NULL
+  stat TEXT NOT NULL, agent TEXT, parent TEXT, rewound TEXT NOT NULL, seq INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX entries_seq ON entries (seq);
 CREATE TABLE sums (entry_id TEXT PRIMARY KEY, sum INTEGER NOT NULL) WITHOUT ROWID;
@@ -92,6 +92,7 @@ def parse_catalog_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
     values = list(row[:-1])
     values[9] = json.loads(values[9])
     values[14], values[15] = bool(values[14]), bool(values[15])
+    values[20] = json.loads(values[20])
     return CatalogEntry(*values)
 
 
@@ -131,7 +132,7 @@ def _make_entry_row(entry: CatalogEntry, seq: int) -> tuple[Any, ...]:
         entry.type, entry.topic, replace_surrogates(entry.slug), entry.conversation,
         json.dumps(entry.tags) if entry.tags else "[]", replace_surrogates(entry.source_url), float(entry.created),
         float(entry.changed), entry.size, int(entry.hidden), int(entry.archived), entry.error,
-        entry.stat, entry.agent, entry.parent, seq,
+        entry.stat, entry.agent, entry.parent, json.dumps(entry.rewound) if entry.rewound else "[]", seq,
     )  # fmt: skip
 
 

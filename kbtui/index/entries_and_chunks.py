@@ -46,7 +46,8 @@ class CatalogEntry(NamedTuple):
     `signature` changes whenever the entry must be indexed again. `stat` is the state of the file `path`
     (see `format_file_state`), for a quick comparison before a hit is shown. Times are Unix seconds.
     `error` says why the entry is not indexed, or which part of it could not be read. Conversations have
-    an `agent`, and `parent`, the id of the conversation that they belong to, if there is one.
+    an `agent`, and `parent`, the id of the conversation that they belong to, if there is one. `rewound`
+    has the numbers of their rewound turns.
     """
 
     id: str
@@ -69,6 +70,7 @@ class CatalogEntry(NamedTuple):
     stat: str = ""
     agent: str | None = None
     parent: str | None = None
+    rewound: Sequence[int] = ()
 
 
 def format_file_state(status: os.stat_result) -> str:

@@ -228,12 +228,14 @@ UNFINISHED_SUFFIX = " …"
 class _IndexedConversationPart:
     """The indexed part of a conversation: the number of its chunks, and their latest time.
 
-    `mark` is the end of the part; None if reading cannot resume there.
+    `mark` is the end of the part; None if reading cannot resume there. `rewound` has the numbers of its
+    rewound turns.
     """
 
     mark: TurnResumePoint | None = None
     chunks: int = 0
     latest: float = 0.0
+    rewound: tuple[int, ...] = ()
 
 
 def read_conversation_entry_parts(
@@ -300,7 +302,9 @@ def _find_indexed_conversation_part(
         return None
     mark, chunks, latest = json.loads(text)
     mark["waiting"] = tuple(mark["waiting"])
-    return _IndexedConversationPart(TurnResumePoint(**mark), chunks, latest)
+    point = TurnResumePoint(**mark)
+    rewound = tuple(turn for turn in kept.rewound if turn <= point.turns)
+    return _IndexedConversationPart(point, chunks, latest, rewound)
 
 
 def _make_conversation_entry_part(
@@ -326,6 +330,8 @@ def _make_conversation_entry_part(
     if chunks and chunks[-1].timestamp:
         changed = max(known.latest, *(chunk.timestamp or 0.0 for chunk in chunks))
         entry = entry._replace(changed=changed)
+    rewound = tuple(turn.number for turn in part.conversation.turns if turn.is_rewound)
+    entry = entry._replace(rewound=(*known.rewound, *rewound))
     if part.conversation.problems and not entry.error:
         entry = entry._replace(error=part.conversation.problems[0])
     if not part.is_last:
@@ -340,7 +346,10 @@ def _make_conversation_entry_part(
         # chunks must be written again, so reading cannot resume after them.
         if all(times):
             latest = max([known.latest, *times])
-            now = _IndexedConversationPart(part.mark, known.chunks + len(times), latest)
+            settled_turns = tuple(turn for turn in entry.rewound if turn <= part.mark.turns)
+            now = _IndexedConversationPart(
+                part.mark, known.chunks + len(times), latest, settled_turns
+            )
     entry_part = EntryPartToWrite(
         entry,
         chunks[cut:],

@@ -160,7 +160,7 @@ class ReferenceReader(IndexAccess):
         parts = [] if ref.turn else [f"# {conversation.info.name}"]
         for turn in turns:
             if ref.call is None:
-                parts.append(f"## Turn {turn.number}")
+                parts.append(f"## Turn {turn.number}{' (rewound)' if turn.is_rewound else ''}")
             for event in turn.events:
                 if ref.call in (None, event.call):
                     who = event.author or event.kind.replace("_", " ")

@@ -279,6 +279,7 @@ def _make_search_hit(
         agent=entry.agent,
         parent_id=entry.parent,
         parent_title=parent.title if parent else None,
+        rewound=chunk.turn in entry.rewound,
         freshness=freshness,
     )
 

@@ -180,7 +180,8 @@ class Hit(NamedTuple):
     from 1. `legs` has the rank of the hit in each leg, counted from 1, or None. `freshness` is `changed`
     if the file has changed since it was indexed but still contains the text. `agent` is the agent of the
     conversation. If the conversation belongs to another one, as that of a subagent does, `parent_id` and
-    `parent_title` name the other one.
+    `parent_title` name the other one. `rewound` says that the person later left the turn behind by going
+    back to an earlier one.
     """
 
     ref: str
@@ -201,6 +202,7 @@ class Hit(NamedTuple):
     agent: str | None = None
     parent_id: str | None = None
     parent_title: str | None = None
+    rewound: bool = False
     freshness: Literal["fresh", "changed"] = "fresh"
     legs: dict[str, int | None] = {}  # noqa: RUF012  (nobody changes it)
 
@@ -237,6 +239,7 @@ class Hit(NamedTuple):
                 "agent": self.agent,
                 "parent_id": self.parent_id,
                 "parent_title": self.parent_title,
+                "rewound": self.rewound,
             }
         return shape | {"freshness": self.freshness, "legs": self.legs}
 

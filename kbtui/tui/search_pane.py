@@ -217,6 +217,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         title: Spans = [mark, (one_line(hit.title), "strong")]
         if hit.parent_name:
             title.append((format_parent_of_title(hit.parent_name), "dim"))
+        if hit.rewound:
+            title.append((" rewound", "warning"))
         if hit.freshness == "changed":
             title.append((" changed after indexing", "warning"))
         width = max(20, self.list.scrollable_content_region.width - 4)

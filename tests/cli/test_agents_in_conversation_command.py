@@ -94,6 +94,7 @@ def test_info_counts_what_a_session_contains(
         "started_at": "2026-05-29T10:00:00.000Z",
         "ended_at": "2026-05-29T10:00:05.000Z",
         "turns": 2,
+        "rewound_turns": 0,
         "tool_calls": 1,
         "tool_results": 1,
         "compactions": 0,

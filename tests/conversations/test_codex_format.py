@@ -633,15 +633,17 @@ def test_rolled_back_turns_are_marked(codex: Path, workspace: Workspace) -> None
     conversation = load(workspace)
     assert [turn.is_rewound for turn in conversation.turns] == [False, True, True, True, False]
     formats = CodexFormat()
-    # A part cannot mark turns of another part.
     part = formats.load_conversation_part(conversation.info, None, 10**9)
     assert part is not None
     assert describe(part.conversation.turns) == describe(conversation.turns)
+    # A part cannot mark turns of another part, so it becomes the whole.
     part = formats.load_conversation_part(conversation.info, None, 1)
     assert part is not None
-    while part is not None and not part.is_last:
+    while not part.is_last:
         part = formats.load_conversation_part(conversation.info, part.mark, 1)
-    assert part is None
+        assert part is not None
+    assert part.start is None
+    assert describe(part.conversation.turns) == describe(conversation.turns)
 
 
 def test_part_after_the_file_has_grown(codex: Path, workspace: Workspace) -> None:
@@ -812,7 +814,7 @@ def test_any_values_are_read(codex: Path, workspace: Workspace, values: list[Any
     formats.make_resume_command(info)
     mark, turns = None, []
     while (part := formats.load_conversation_part(info, mark, 1)) is not None:
-        turns += part.conversation.turns
+        turns = [*(turns if part.start else []), *part.conversation.turns]
         mark = part.mark
         if part.is_last:
             assert describe(turns) == describe(conversation.turns)

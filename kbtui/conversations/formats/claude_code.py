@@ -91,6 +91,8 @@ _NOTICE_STARTS = (
 A text that begins with `<command-name>` is a command that the agent carries out without the model;
 one whose prompt is given to the model begins with `<command-message>`.
 """
+_RECORDS_KEPT = 32
+"""How many records a parser knows that resumes in the middle of a file."""
 _TAG = r"(?s)<{0}>(.*?)</{0}>"
 _USAGE_KEYS = (
     "input_tokens",
@@ -230,7 +232,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         self, builder: TurnBuilder, state: dict[str, Any] | None
     ) -> JsonlConversationParser:
         """Return a parser of a session's records."""
-        return ClaudeCodeParser(builder)
+        return ClaudeCodeParser(builder, state)
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
         """Return the command that continues a session; a subagent's session cannot be continued."""
@@ -491,14 +493,18 @@ class ClaudeCodeParser(JsonlConversationParser):
     The turns that are left behind keep their numbers, so that references stay valid.
     """
 
-    def __init__(self, builder: TurnBuilder) -> None:
+    def __init__(self, builder: TurnBuilder, state: dict[str, Any] | None = None) -> None:
         super().__init__(builder)
-        self._turn_of_record: dict[str, int] = {}
+        self._turn_of_record: dict[str, int] = dict((state or {}).get("turn_of_record", {}))
         """For each record with a `uuid`, how many turns there were before or in it."""
         self._written: set[tuple[str, int]] = set()
         """The `uuid` and a hash of the content of each record."""
         self._usage: dict[str, dict[str, int]] = {}
         """The usage of each message by its id. A message's records repeat it, and it grows."""
+
+    def make_state(self) -> dict[str, Any]:
+        """Return the last records, to one of which the next one is a reply unless the person goes back."""
+        return {"turn_of_record": dict(list(self._turn_of_record.items())[-_RECORDS_KEPT:])}
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
         """Return whether a record is what a person typed for the model."""
@@ -561,7 +567,10 @@ class ClaudeCodeParser(JsonlConversationParser):
         elif type(parent) is str and parent in self._turn_of_record:
             last_kept = self._turn_of_record[parent]
         else:
+            # It replies to a record before the mark, or to one that the file does not have.
+            self.needs_earlier_turns = self.builder.turns_before > 0
             return
+        self.needs_earlier_turns |= last_kept < self.builder.turns_before
         for turn in self.builder.turns:
             if turn.number > last_kept:
                 turn.is_rewound = True

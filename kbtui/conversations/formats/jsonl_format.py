@@ -239,8 +239,8 @@ class JsonlConversationFormat(ConversationFormat):
     ) -> ConversationPart | None:
         """Load about `size` bytes of the file, but at least one turn, from `mark` on.
 
-        If the file has changed before the mark, the part starts at the beginning of the file. Returns
-        None if a tool result belongs to a call before the mark, or if the file cannot be read.
+        If the file has changed before the mark, the part starts at the beginning of the file; if the part
+        changes a turn before the mark, it is the whole file. Returns None if the file cannot be read.
         """
         if info.events_path is None:
             return None
@@ -249,7 +249,9 @@ class JsonlConversationFormat(ConversationFormat):
                 digest = _hash_file_until(file, mark) if mark else None
                 if digest is None:
                     mark, digest = None, hashlib.sha256()
-                return self._read_part(info, file, file_size, mark, digest, size)
+                return self._read_part(
+                    info, file, file_size, mark, digest, size
+                ) or self._read_part(info, file, file_size, None, hashlib.sha256(), file_size)
         except WorkspaceError:
             return None
 
