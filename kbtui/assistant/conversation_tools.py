@@ -583,6 +583,7 @@ def _make_event_json(event: ConversationEvent) -> dict[str, Any]:
         "call": event.call,
         "is_error": event.is_error if event.kind == "tool_call_response" else None,
         "arguments": event.arguments or {} if is_call else None,
+        "outcome": event.outcome,
         "problem": event.problem,
     }
     return {

@@ -87,7 +87,8 @@ def _format_event_markdown(event: ConversationEvent) -> Iterator[str]:
     elif event.kind == "tool_call_response":
         number = f" {event.call}" if event.call else ""
         name = f": {_format_code_span(event.name)}" if event.name else ""
-        yield f"### {'Error' if event.is_error else label}{number}{name}"
+        outcome = f" · {_escape_markdown(event.outcome)}" if event.outcome else ""
+        yield f"### {'Error' if event.is_error else label}{number}{name}{outcome}"
         yield format_code_fence(text, "")
     elif event.kind == "unknown":
         yield f"### {label}: {_format_code_span(event.name or '?')}"

@@ -492,6 +492,8 @@ class ConversationFormatter:
             parts.append(f"#{event['call']}")
         if event.get("is_error"):
             parts.append("error")
+        if event.get("outcome"):
+            parts.append(self.put_on_one_safe_line(event["outcome"]))
         colour = "red" if event.get("is_error") else kind.colour
         time = event["timestamp"]
         shown = f"  {self.style_text(self._format_time(time), 'dim')}" if time else ""

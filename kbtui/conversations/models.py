@@ -75,7 +75,8 @@ class ConversationEvent:
     result, the question. `name`, `arguments` and `call_id` belong to tool calls. If the kind is
     unknown, `name` is the event's type, and `text` the whole event as JSON. Once paired, a request
     has its `result` and a result its `request`. `call` is the 1-based number of the tool call in its
-    turn (`jp-c…:3.2`). `index` is the 0-based position of its first element in the file.
+    turn (`jp-c…:3.2`). `index` is the 0-based position of its first element in the file. `outcome` is what
+    the agent shows of a result on one line, such as `Received 268KB (200 OK)`.
     """
 
     kind: str
@@ -91,6 +92,7 @@ class ConversationEvent:
     data: Any = None
     metadata: dict[str, Any] | None = None
     problem: str | None = None
+    outcome: str | None = None
     result: "ConversationEvent | None" = field(default=None, repr=False)
     request: "ConversationEvent | None" = field(default=None, repr=False)
 

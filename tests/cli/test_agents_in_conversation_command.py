@@ -225,3 +225,19 @@ def test_wrong_prices_are_refused_with_their_line(
     err = capsys.readouterr().err
     assert message in err
     assert f"config.toml:{line}:" in err
+
+
+def test_results_have_what_the_agent_shows_of_them(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = {"bytes": 274_387, "code": 200, "codeText": "OK"}
+    records = [
+        typed("Look it up"),
+        answered(call(1, "WebFetch", url="https://example.org")),
+        {**result(1, "A page"), "toolUseResult": outcome},
+    ]
+    write_session(home, root, session_id(2), records)
+    session = f"claude-{session_id(2)}"
+    for words in (["read"], ["read", "--format", "json"], ["read", "--format", "xml"], ["export"]):
+        assert kbtui(*words, session) == 0
+        assert "Received 268KB (200 OK)" in capsys.readouterr().out

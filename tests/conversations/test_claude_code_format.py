@@ -420,6 +420,63 @@ def test_parts_of_a_file_with_empty_lines_make_up_the_whole(agent_home: Path, ro
     assert part.conversation.problems[-1] == whole.problems[-1]
 
 
+def test_outcomes_are_what_the_terminal_shows(agent_home: Path, root: Path) -> None:
+    put_session(agent_home, root, "tool_heavy", read_sample("tool_heavy.jsonl"))
+    outcomes = {
+        event.outcome
+        for turn in load(root, "claude-tool_heavy").turns
+        for event in turn.events
+        if event.outcome
+    }
+    terminal = read_sample("tool_heavy.terminal.txt")
+    assert {"Did 1 search in 6s", "Received 268KB (200 OK)"} <= outcomes
+    assert all(outcome in terminal for outcome in outcomes)
+
+
+@pytest.mark.parametrize(
+    ("details", "outcome"),
+    [
+        ({"bytes": 12, "code": 404, "codeText": "Not Found"}, "Received 12 bytes (404 Not Found)"),
+        ({"bytes": 3 << 20, "code": 200, "codeText": 5}, "Received 3MB (200)"),
+        ({"durationSeconds": 0.25, "results": [{}, "x", {}]}, "Did 2 searches in 250ms"),
+        (
+            {"totalToolUseCount": 1, "totalTokens": 33_926, "totalDurationMs": 141_871},
+            "Done (1 tool use · 33.9k tokens · 2m 22s)",
+        ),
+        ({"bytes": True, "code": 200}, None),
+        ({"bytes": "12", "code": [], "durationSeconds": -1, "results": []}, None),
+    ],
+)
+def test_an_outcome_is_made_of_numbers(
+    agent_home: Path, root: Path, details: dict[str, Any], outcome: str | None
+) -> None:
+    use = {"type": "tool_use", "id": "t", "name": "Fetch", "input": {}}
+    give = {"type": "tool_result", "tool_use_id": "t", "content": "text"}
+    lines = [
+        record("user", "1", None, "go"),
+        record("assistant", "2", "1", [use]),
+        record("user", "3", "2", [give], toolUseResult=details),
+    ]
+    put_session(agent_home, root, "outcome", "\n".join(lines))
+    assert load(root, "claude-outcome").turns[0].events[-1].outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        ("<bash-stdout>out</bash-stdout><bash-stderr>err</bash-stderr>", "out\nerr"),
+        ("<bash-stdout>out\n</bash-stdout><bash-stderr>err</bash-stderr>", "out\nerr"),
+        ("<bash-stdout>out</bash-stdout><bash-stderr></bash-stderr>", "out"),
+        ("<bash-stdout></bash-stdout><bash-stderr>err</bash-stderr>", "err"),
+    ],
+)
+def test_errors_of_a_command_begin_on_a_line_of_their_own(
+    agent_home: Path, root: Path, output: str, shown: str
+) -> None:
+    put_session(agent_home, root, "bash", record("user", "1", None, output))
+    assert load(root, "claude-bash").turns[0].events[0].text == shown
+
+
 def test_a_repeated_call_id_pairs_results_in_order(agent_home: Path, root: Path) -> None:
     def use(command: str) -> dict[str, Any]:
         return {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": command}}

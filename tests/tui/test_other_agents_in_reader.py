@@ -77,6 +77,19 @@ async def test_short_notices_are_lines_and_long_ones_fold(workspace_root: Path, 
         assert tui.text.count("Do it like this.") > 10
 
 
+async def test_a_folded_call_shows_its_outcome(workspace_root: Path, home: Path) -> None:
+    details = {"bytes": 274_387, "code": 200, "codeText": "O\x1b[2JK"}
+    records = [
+        typed("Look it up"),
+        answered(call(1, "WebFetch", url="https://example.org/a")),
+        {**result(1, "A page"), "toolUseResult": details},
+    ]
+    write_session(home, workspace_root, session_id(1), records)
+    async with running(workspace_root, size=(160, 40)) as tui:
+        await tui.open(SESSION)
+        assert "Received 268KB (200 OK), 6" in tui.text
+
+
 async def test_rewound_turns_are_folded_and_not_counted(workspace_root: Path, home: Path) -> None:
     start = session_id(1)[:8]
     records = linked(

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -590,6 +591,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             if patch := _format_patch(details):
                 event.text = f"{event.text}\n\n{patch}" if event.text else patch
             event.metadata = _make_result_metadata(details)
+            event.outcome = _describe_outcome(details)
 
     def _parse_assistant_record(self, record: dict[str, Any], time: datetime | None) -> None:
         message = record["message"]
@@ -667,6 +669,46 @@ def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
     return metadata or None
 
 
+def _describe_outcome(details: dict[str, Any]) -> str | None:
+    """Return what Claude Code shows of a result in addition to its text; None if there is nothing."""
+
+    def get_number(key: str) -> float | None:
+        value = details.get(key)
+        is_number = type(value) in (int, float) and isfinite(value) and value >= 0
+        return value if is_number else None
+
+    size, code, searches = get_number("bytes"), get_number("code"), details.get("results")
+    if size is not None and code is not None:
+        status = f"{code:.0f} {_get_string(details, 'codeText') or ''}".strip()
+        return f"Received {_format_size(size)} ({status})"
+    if (seconds := get_number("durationSeconds")) is not None and type(searches) is list:
+        count = sum(type(one) is dict for one in searches)
+        return f"Did {count} search{'es' * (count != 1)} in {_format_duration(seconds)}"
+    calls, tokens = get_number("totalToolUseCount"), get_number("totalTokens")
+    if calls is not None and tokens is not None:
+        shown = f"{tokens / 1000:.1f}k" if tokens >= 1000 else f"{tokens:.0f}"
+        parts = [f"{calls:.0f} tool use{'s' * (calls != 1)}", f"{shown} tokens"]
+        if (milliseconds := get_number("totalDurationMs")) is not None:
+            parts.append(_format_duration(milliseconds / 1000))
+        return f"Done ({' · '.join(parts)})"
+    return None
+
+
+def _format_size(size: float) -> str:
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1024 or unit == "MB":
+            break
+        size /= 1024
+    return f"{size:.0f} bytes" if unit == "bytes" else f"{float(f'{size:.1f}'):g}{unit}"
+
+
+def _format_duration(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m {rest}s" if minutes else f"{rest}s"
+
+
 def _format_notice(text: str) -> str:
     """Return a notice of the agent without its tags."""
     if text.startswith("<task-notification>"):
@@ -680,6 +722,7 @@ def _format_notice(text: str) -> str:
         words = [match[1].strip() for match in (name, arguments) if match]
         return " ".join(filter(None, words))
     tags = "bash-input|bash-stdout|bash-stderr|local-command-stdout|local-command-stderr|local-command-caveat"
+    text = re.sub(r"\n?</(bash|local-command)-stdout>\s*(?=<\1-stderr>)", "\n", text)
     return re.sub(rf"</?(?:{tags})>", "", text).strip()
 
 

@@ -187,7 +187,7 @@ class TurnBuilder:
 def _check_event_values(text: Any, fields: dict[str, Any]) -> None:
     """Raise `TypeError` if a value has not the type that `ConversationEvent` says."""
     _check_type("the text", text, str)
-    for name in ("name", "call_id", "author", "problem"):
+    for name in ("name", "call_id", "author", "problem", "outcome"):
         _check_type(name, fields.get(name), str | None)
     for name in ("arguments", "metadata"):
         values = fields.get(name)

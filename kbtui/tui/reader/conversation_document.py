@@ -544,7 +544,10 @@ class _ConversationDocumentBuilder:
         right: Spans = [("no result", "warning")]
         if result:
             size = format_text_length(result.text)
-            right = [(f"error, {size}", "error") if failed else (size, "dim")]
+            outcome = f"{one_line(result.outcome)}, " if result.outcome else ""
+            right = [
+                (f"{outcome}error, {size}", "error") if failed else (f"{outcome}{size}", "dim")
+            ]
         if failed and self.turn_fold is None:
             self.errors.append(len(self.blocks))
         self._add_fold_heading(key, "tool", words, right)
