@@ -150,7 +150,8 @@ def _list_conversations(library: Library, args: Namespace) -> int:
             title_contains=args.title,
             agents=_split_values_at_commas(args.agents),
         )
-    strays = find_unusable_conversation_directories(library.workspace)
+    found = find_unusable_conversation_directories(library.workspace)
+    strays = [stray for stray in found if not stray.has_no_turn]
     if len(strays) == 1:
         print_to_stderr(f"{strays[0].path}: skipped: {strays[0].reason}")
     elif strays:

@@ -26,6 +26,7 @@ class AgentOverview(NamedTuple):
 
     `sessions` counts the conversations of this workspace, and `subagents` those that belong to
     another one; `elsewhere` counts the conversations of other projects, None if that is unknown.
+    `without_turn` counts the files in which nobody has asked anything yet.
     `off` says why the conversations are not read, None if they are.
     """
 
@@ -36,6 +37,7 @@ class AgentOverview(NamedTuple):
     subagents: int
     elsewhere: int | None
     unusable: int
+    without_turn: int
     off: str | None
 
     def as_json(self) -> dict[str, Any]:
@@ -51,6 +53,8 @@ class AgentOverview(NamedTuple):
             parts.append(f"{self.subagents:,} of subagents")
         if self.elsewhere:
             parts.append(f"{self.elsewhere:,} held elsewhere")
+        if self.without_turn:
+            parts.append(f"{self.without_turn:,} without a turn yet")
         if self.unusable:
             parts.append(f"{self.unusable:,} unreadable")
         if self.off is not None:
@@ -76,6 +80,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
             )
             subagents += known.parent is not None
         total = one.count_conversations_of_all_projects()
+        empty = sum(stray.has_no_turn for stray in unusable)
         files = sum(stray.path.is_file() for stray in unusable)
         off = None
         if one.name not in enabled:
@@ -91,7 +96,8 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
                     len(stored) - subagents,
                     subagents,
                     None if total is None else max(0, total - len(stored) - files),
-                    len(unusable),
+                    len(unusable) - empty,
+                    empty,
                     off,
                 )
             )

@@ -291,7 +291,7 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
     # If a directory could not be read, "ok, 0" would wrongly say that there are none.
     state: FindingState = "note" if any(stray.is_unreadable for stray in strays) else "ok"
     yield state, f"{len(infos)} in all, {archived} archived{parts}"
-    for path, reason, is_unreadable in strays:
+    for path, reason, is_unreadable, _ in strays:
         if is_unreadable:
             yield "wrong", f"{path}: unreadable: {reason}"
         else:

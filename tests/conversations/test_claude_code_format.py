@@ -624,13 +624,17 @@ def test_files_without_a_dialogue_are_named_with_the_reason(agent_home: Path, ro
     put_session(agent_home, root, "empty", "")
     put_session(agent_home, root, "zeros", "\0" * 4096)
     put_session(agent_home, root, "half", short[:40])
-    put_session(agent_home, root, "nowhere", '{"type":"user","message":{"content":"Hi"}}\n')
+    put_session(agent_home, root, "nowhere", '{"type":"assistant","message":{"content":"Hi"}}\n')
     put_session(agent_home, root, "titles", '{"type":"summary","summary":"Old"}\n')
+    put_session(agent_home, root, "start", '{"type":"user","message":{"content":"Hi"}}\n')
     # What the agent is just writing is no fault.
-    assert {"empty", "half"}.isdisjoint(list_skipped(root))
+    skipped = list_skipped(root)
+    assert {skipped[name] for name in ("empty", "half", "titles")} == {"it has no turn yet"}
     for path in agent_home.glob("projects/*/*"):
         os.utime(path, (1e9, 1e9))
-    assert sorted(list_found(root)) == ["claude-good", "claude-mark"]
+    assert sorted(list_found(root)) == ["claude-good", "claude-mark", "claude-start"]
+    # No record says where it was held, but the name of its folder does.
+    assert [turn.events[0].text for turn in load(root, "claude-start").turns] == ["Hi"]
     assert load(root, "claude-mark").problems == []
     assert list_skipped(root) == {
         "utf16": "it is in UTF-16; Claude Code writes UTF-8",
@@ -638,6 +642,7 @@ def test_files_without_a_dialogue_are_named_with_the_reason(agent_home: Path, ro
         "zeros": "it starts with zero bytes",
         "half": "it has no readable record",
         "nowhere": "no record says in which directory the session was held",
+        "titles": "it has no turn yet",
     }
 
 

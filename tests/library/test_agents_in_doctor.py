@@ -90,6 +90,7 @@ def test_paths_has_a_line_for_each_agent(
         "subagents": 1,
         "elsewhere": 1,
         "unusable": 0,
+        "without_turn": 0,
         "off": None,
     }
 
@@ -142,6 +143,21 @@ def test_what_the_settings_exclude_is_said(
         assert main(["conversation", *words, "-w", str(root)]) == 1
         assert said in capsys.readouterr().err
     assert main(["conversation", "ls", "--agent", "jp", "-w", str(root)]) == 0
+
+
+def test_files_without_a_turn_are_neither_unreadable_nor_held_elsewhere(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = claude_folder(home, root)
+    (folder / f"{session_id(3)}.jsonl").write_text('{"type":"file-history-snapshot"}\n')
+    (folder / f"{session_id(4)}.jsonl").write_text('{"type":"user","mess')
+    (folder / f"{session_id(5)}.jsonl").write_text("")
+    (_, (_, told)) = findings(root)
+    assert told.endswith("1 of subagents, 1 held elsewhere, 3 without a turn yet")
+    named = [one.message for one in run_diagnostics(open_workspace(root))]
+    assert sum("skipped: it has no turn yet" in one for one in named) == 3
+    assert main(["conversation", "ls", "-w", str(root)]) == 0
+    assert "skipped" not in capsys.readouterr().err
 
 
 def test_a_broken_file_counts_as_unreadable_and_not_as_held_elsewhere(

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.formats.turn_builder import TurnBuilder
     from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.project_directories import ProjectDirectory
     from kbtui.workspace import Workspace
 
 _HEAD_BYTES = 256 << 10
@@ -104,6 +105,18 @@ _USAGE_KEYS = (
 """The counts of a message in the order of the fields of `ConversationUsage`."""
 
 
+class _FileWithoutDirectory(NamedTuple):
+    """A file with no record that says where the session was held.
+
+    `name` is the session's id without its prefix, None if the file does not say it.
+    """
+
+    path: str
+    status: os.stat_result
+    name: str | None = None
+    parent: str | None = None
+
+
 class ClaudeCodeFormat(JsonlConversationFormat):
     """The sessions of Claude Code that were held in a project, and their subagents.
 
@@ -120,6 +133,8 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         """The working directory of each file that was read, by path and inode; it never changes."""
         self._without_directory: dict[tuple[str, int], tuple[int, int]] = {}
         """The size and time of each file that names no directory, by path and inode."""
+        self._with_turn: dict[tuple[str, int, int, int], bool] = {}
+        """Whether a file that names no directory has a turn, by path, inode, size and time."""
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -130,10 +145,10 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         projects = ProjectDirectories(workspace)
         found: list[SessionFile] = []
         unusable: list[UnusableConversationDirectory] = []
-        own = {make_project_folder_name(one.path) for one in projects.directories}
+        own = {make_project_folder_name(one.path): one for one in projects.directories}
         for folder in _list_project_folders(projects, unusable):
             names = _list_names(folder, unusable)
-            count, without = len(found), list[tuple[str, os.stat_result]]()
+            count, without = len(found), list[_FileWithoutDirectory]()
             subagents_of = [name for name in names if "." not in name]
             for name in names:
                 stem, end = os.path.splitext(name)  # noqa: PTH122
@@ -149,9 +164,17 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                 if session is None or name == session:
                     for path, agent in _iterate_subagent_files(f"{folder}/{name}/subagents"):
                         self._add_subagent(found, without, projects, path, agent, name)
+            project = own.get(os.path.basename(folder))  # noqa: PTH119
             # The name of a folder with none of the project's sessions may be that of another project.
-            if only is None and (len(found) > count or os.path.basename(folder) in own):  # noqa: PTH119
-                unusable += _describe_files_without_directory(without)
+            if only is None and (len(found) > count or project):
+                unusable += _describe_files_without_directory(
+                    [one for one in without if not (project and self._has_turn(one))]
+                )
+            if project:
+                # Without a record that says otherwise, the name of the folder decides.
+                for one in without:
+                    if one.name is not None and self._has_turn(one):
+                        self._append_session(found, one, project, project.path)
         if only is not None:
             found = [one for one in found if one.id == only]
         return _keep_newest_of_each_id(found, unusable), unusable
@@ -159,7 +182,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     def _add_session(
         self,
         found: list[SessionFile],
-        without: list[tuple[str, os.stat_result]],
+        without: list[_FileWithoutDirectory],
         projects: ProjectDirectories,
         path: str,
         name: str,
@@ -170,29 +193,46 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         if status is None:
             return
         directory = self._read_working_directory(path, status)
+        file = _FileWithoutDirectory(path, status, name, parent)
         if directory is None:
-            without.append((path, status))
-            return
-        project = projects.find_directory_of(directory)
-        if project is None:
-            return
+            without.append(file)
+        elif project := projects.find_directory_of(directory):
+            self._append_session(found, file, project, directory)
+
+    def _append_session(
+        self,
+        found: list[SessionFile],
+        file: _FileWithoutDirectory,
+        project: ProjectDirectory,
+        directory: str,
+    ) -> None:
         found.append(
             SessionFile(
-                f"{self.id_prefix}{name}",
+                f"{self.id_prefix}{file.name}",
                 self.name,
-                path,
-                status,
+                file.path,
+                file.status,
                 project,
                 directory,
                 _read_session_facts,
-                parent=parent,
+                parent=file.parent,
             )
         )
+
+    def _has_turn(self, file: _FileWithoutDirectory) -> bool:
+        """Return whether somebody has asked something in a file that names no directory."""
+        state = (file.path, file.status.st_ino, file.status.st_size, file.status.st_mtime_ns)
+        if state not in self._with_turn:
+            self._with_turn[state] = file.name is not None and any(
+                _is_request(record) or (record.get("isSidechain") and record.get("type") == "user")
+                for record in iterate_head_records(file.path, _LONG_HEAD_BYTES)
+            )
+        return self._with_turn[state]
 
     def _add_subagent(
         self,
         found: list[SessionFile],
-        without: list[tuple[str, os.stat_result]],
+        without: list[_FileWithoutDirectory],
         projects: ProjectDirectories,
         path: str,
         agent: str,
@@ -204,7 +244,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
             parent = f"{self.id_prefix}{session}"
             self._add_session(found, without, projects, path, f"{session}~{agent}", parent)
         elif status := stat_session_file(path):
-            without.append((path, status))
+            without.append(_FileWithoutDirectory(path, status))
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return the folders with sessions of the project; others are not watched."""
@@ -317,15 +357,16 @@ def _keep_newest_of_each_id(
 
 
 def _describe_files_without_directory(
-    files: list[tuple[str, os.stat_result]],
+    files: list[_FileWithoutDirectory],
 ) -> Iterator[UnusableConversationDirectory]:
-    """Yield the files that have lost their dialogue; not those that never had one or are being created."""
-    for path, status in files:
+    """Yield the files that have lost their dialogue, never had one, or are being created."""
+    for path, status, _, _ in files:
         try:
             head = read_file_head(path, _HEAD_BYTES)
         except WorkspaceError as error:
             yield UnusableConversationDirectory(Path(path), error.message, True)
             continue
+        reason: str | None
         kinds = {record.get("type") for record in iterate_head_records(path, _HEAD_BYTES)}
         if not head:
             reason = "it is empty"
@@ -334,12 +375,15 @@ def _describe_files_without_directory(
         elif not kinds:
             reason = "it starts with zero bytes" if head[0] == 0 else "it has no readable record"
         elif kinds <= _IGNORED_TYPES:
-            continue  # titles and snapshots of files without a dialogue
+            reason = None  # titles and snapshots of files without a dialogue
         else:
             reason = "no record says in which directory the session was held"
         is_new = time.time() - status.st_mtime < _NEW_SECONDS
-        if not (is_new and b"\n" not in head and not head.startswith((b"\0", b"\xff", b"\xfe"))):
-            yield UnusableConversationDirectory(Path(path), reason)
+        if is_new and b"\n" not in head and not head.startswith((b"\0", b"\xff", b"\xfe")):
+            reason = None
+        yield UnusableConversationDirectory(
+            Path(path), reason or "it has no turn yet", has_no_turn=reason is None
+        )
 
 
 def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
@@ -674,8 +718,9 @@ def _describe_outcome(details: dict[str, Any]) -> str | None:
 
     def get_number(key: str) -> float | None:
         value = details.get(key)
-        is_number = type(value) in (int, float) and isfinite(value) and value >= 0
-        return value if is_number else None
+        if type(value) not in (int, float) or value is None:
+            return None
+        return value if isfinite(value) and value >= 0 else None
 
     size, code, searches = get_number("bytes"), get_number("code"), details.get("results")
     if size is not None and code is not None:

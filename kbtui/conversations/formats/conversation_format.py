@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 class UnusableConversationDirectory(NamedTuple):
     """A directory that cannot be listed as a conversation, and the reason.
 
-    `is_unreadable` means that the directory should contain conversations but cannot be read.
+    `is_unreadable` means that the directory should contain conversations but cannot be read;
+    `has_no_turn` that nothing is wrong, but nobody has asked anything yet.
     """
 
     path: Path
     reason: str
     is_unreadable: bool = False
+    has_no_turn: bool = False
 
 
 class DecodedTurns(NamedTuple):
