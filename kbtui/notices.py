@@ -15,6 +15,7 @@ NoticeCode = Literal[
     "keywords_only",
     "meaning_only",
     "newest_first",
+    "other_directories",
     "nothing_to_look_for",
     "passages_pending",
     "private_index",
@@ -100,6 +101,11 @@ def format_notice(notice: Notice) -> str:
             return "no keyword hits; showing the closest in meaning"
         case "newest_first":
             return "no words to search for; showing the newest hits first"
+        case "other_directories":
+            return (
+                "conversations may be missing: the engine has other clients, and was started with "
+                f"another {values['detail']}; `kbtui engine stop` ends it"
+            )
         case "nothing_to_look_for":
             return "nothing to search for: add a word"
         case "passages_pending":

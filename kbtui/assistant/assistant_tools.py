@@ -528,6 +528,8 @@ def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:
             notice.code == "private_index" and notice.values.get("detail")
         ):
             parts.append((1, "The index may be out of date."))
+        elif notice.code == "other_directories":
+            parts.append((1, "Conversations of other agents may be missing."))
         elif notice.code == "configuration_invalid":
             parts.append((1, "Topics may be missing: a configuration file is invalid."))
         elif notice.code in _QUERY_NOTICES:

@@ -13,6 +13,7 @@ from kbtui.cli.output import (
     print_text_or_json,
     print_to_stderr,
 )
+from kbtui.notices import format_notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def run_index_command(args: Namespace) -> int:
         "reason": state["reason"],
         "problems": [str(problem) for problem in library.load_knowledge().problems],
     }
-    for problem in facts["problems"]:
+    for problem in [*facts["problems"], *map(format_notice, library.other_directories_notices)]:
         print_to_stderr(problem)
     text = (
         f"{facts['subjects']} subjects, {facts['conversations']} conversations, "

@@ -176,13 +176,15 @@ def _connect_to_running_engine(
 
 
 def _is_engine_incompatible(client: EngineClient) -> bool:
-    """Return whether this client needs an engine with a different index format or model.
+    """Return whether this client needs an engine with a different index format, model or environment.
 
     An engine notices changed settings by itself, but it cannot see that a client's environment
-    names another model. A different model is accepted while other clients are connected, or if this
-    client's model is "off".
+    names another model or other directories of agents. Both are accepted while other clients are
+    connected, and a different model also if this client's model is "off".
     """
     if client.hello.get("schema") != compute_index_schema_hash():
+        return True
+    if list_different_agent_variables(client) and not client.hello.get("others"):
         return True
     try:
         model = load_settings().model
@@ -190,6 +192,13 @@ def _is_engine_incompatible(client: EngineClient) -> bool:
         return False
     is_its_model = model in {"off", client.hello.get("model", model)}
     return not is_its_model and not client.hello.get("others")
+
+
+def list_different_agent_variables(client: EngineClient) -> list[str]:
+    """Return the variables by which the engine looks for agents' conversations in other places."""
+    own = paths.read_agent_directory_variables()
+    known = client.hello.get("agent_variables", own)
+    return [name for name, value in own.items() if known.get(name) != value]
 
 
 def _stop_incompatible_engine(client: EngineClient) -> None:

@@ -26,6 +26,7 @@ from kbtui.workspace.paths import (
     convert_path_to_utf8,
     is_peer_same_user,
     make_search_environment_fingerprint,
+    read_agent_directory_variables,
 )
 
 if TYPE_CHECKING:
@@ -390,6 +391,7 @@ class EngineServer:
                         root=str(self._workspace.root),
                         cache=convert_path_to_utf8(os.path.realpath(self._workspace.cache_dir)),
                         model=self._settings.model,
+                        agent_variables=read_agent_directory_variables(),
                         others=others,
                     )
                 )

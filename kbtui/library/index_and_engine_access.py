@@ -102,13 +102,22 @@ class IndexAccess:
         """The error of an engine that did not answer, and the time of the attempt."""
         self._private: PrivateIndex | None = None
         self.index_behind_notice: Notice | None = None
+        self._different_variables: list[str] = []
+        """The variables by which the engine looks for agents' conversations in other places."""
 
     @property
     def index_notices(self) -> list[Notice]:
         """The notices about the state of the index."""
         if self._private is not None:
             return self._private.index_notices
-        return [self.index_behind_notice] if self.index_behind_notice else []
+        behind = [self.index_behind_notice] if self.index_behind_notice else []
+        return [*behind, *self.other_directories_notices]
+
+    @property
+    def other_directories_notices(self) -> list[Notice]:
+        """The notice that the engine looks for agents' conversations in other places, if it does."""
+        names = " and ".join(self._different_variables)
+        return [Notice("other_directories", {"detail": names})] if names else []
 
     @property
     def is_index_unfinished(self) -> bool:
@@ -132,10 +141,15 @@ class IndexAccess:
 
     def connect_engine(self, *, start: bool = True) -> EngineClient:
         """Open a new connection to the engine; raises `EngineUnavailable`."""
-        from kbtui.engine.engine_launcher import connect_or_start_engine
+        from kbtui.engine.engine_launcher import (
+            connect_or_start_engine,
+            list_different_agent_variables,
+        )
 
         check = get_current_cancellation().raise_if_cancelled
-        return connect_or_start_engine(self.workspace, start=start, check=check)
+        client = connect_or_start_engine(self.workspace, start=start, check=check)
+        self._different_variables = list_different_agent_variables(client)
+        return client
 
     def request_engine_refresh(self, wait: float, **arguments: Any) -> dict[str, Any]:
         """Have the engine refresh the index; wait up to `wait` seconds for it to finish."""

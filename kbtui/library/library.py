@@ -288,6 +288,7 @@ class Library(ReferenceReader):
                     continue
                 behind = (one for one in answered.notices if one.code == "index_behind")
                 self.index_behind_notice = next(behind, None)
+                answered = answered.add_notices(*self.other_directories_notices)
                 return self._add_repair_notice(answered), not reply["suspect"]
             detail = str(reply.get("detail"))
             if declined == "damaged" and not last:

@@ -215,9 +215,16 @@ def make_search_environment_fingerprint() -> str:
     except OSError:
         state = "none"
     zone, model = os.environ.get("TZ", ""), os.environ.get("KBTUI_MODEL", "")
-    agents = [os.environ.get(name, "") for name in AGENT_DIRECTORY_VARIABLES]
+    agents = read_agent_directory_variables().values()
     parts = (get_cache_home(), get_data_home(), settings, state, zone, model, *agents)
     return convert_path_to_utf8("\n".join(parts))
+
+
+def read_agent_directory_variables() -> dict[str, str]:
+    """Return the variables that say where other agents keep their conversations, with their values."""
+    return {
+        name: convert_path_to_utf8(os.environ.get(name, "")) for name in AGENT_DIRECTORY_VARIABLES
+    }
 
 
 def make_private_directory(folder: Path) -> None:

@@ -1,12 +1,14 @@
 """Sessions of an agent whose directory an environment variable names: the engine looks there, too."""
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from claude_sessions import answered, session_id, typed, write_session
 from support import Builder, kill_engine
 
+from kbtui.cli.main import main
 from kbtui.library import open_workspace
 from kbtui.search import SearchRequest
 
@@ -35,5 +37,38 @@ def test_the_engine_follows_sessions_in_a_directory_that_a_variable_names(
             assert find("numbat") == {f"claude-{session}:1"}
             # The engine answered, not this process.
             assert library.connect_engine().send_request("status")["generation"]
+    finally:
+        kill_engine(builder)
+
+
+def test_a_search_with_another_variable_finds_its_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(tmp_path / "ws")
+    builder.topics(guide={})
+    write_session(tmp_path, builder.root, session_id(1), [typed("Where is the wombat?")])
+
+    def search(*words: str) -> tuple[int, str, str]:
+        code = main(["-w", str(builder.root), "search", *words])
+        return code, *capfd.readouterr()
+
+    try:
+        # The engine starts without the variable.
+        assert search("wombat")[0] == 1
+        monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "home/.claude"))
+        code, out, err = search("wombat")
+        assert (code, out.partition(":")[0]) == (0, f"claude-{session_id(1)}")
+        assert "CLAUDE_CONFIG_DIR" not in err
+        # While another client uses this engine, the search says what it cannot find.
+        with open_workspace(builder.root) as other, closing(other.connect_engine()):
+            monkeypatch.delenv("CLAUDE_CONFIG_DIR")
+            code, out, err = search("wombat")
+            assert code == 0
+            assert (
+                "the engine has other clients, and was started with another CLAUDE_CONFIG_DIR"
+                in err
+            )
+        assert search("wombat")[0] == 1
     finally:
         kill_engine(builder)
