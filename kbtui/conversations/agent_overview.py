@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.conversations.conversation_repository import (
     AGENTS_OFF_BY_DEFAULT,
+    describe_known_agents,
     list_agent_names,
     list_enabled_formats,
     list_formats,
@@ -106,17 +107,9 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
 
 def list_unknown_agents() -> list[tuple[str, str]]:
     """Return the names in the setting `agents` that no format has, each with a hint."""
-    from difflib import get_close_matches
-
-    known = list_agent_names()
-    folded = {name.casefold() for name in known}
+    known = {name.casefold() for name in list_agent_names()}
     chosen = get_chosen_agents(load_settings()) or ()
-    unknown = [name for name in chosen if name.casefold() not in folded]
-    hints = [
-        f"did you mean {near[0]!r}?" if near else f"the agents are {', '.join(known)}"
-        for near in (get_close_matches(name.casefold(), known, n=1) for name in unknown)
-    ]
-    return list(zip(unknown, hints, strict=True))
+    return [(name, describe_known_agents(name)) for name in chosen if name.casefold() not in known]
 
 
 def check_chosen_agents() -> None:

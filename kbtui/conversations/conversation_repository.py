@@ -251,18 +251,24 @@ def find_agent_names(beginnings: Iterable[str]) -> set[str]:
     known, found = list_agent_names(), set[str]()
     for beginning in beginnings:
         begun = beginning.casefold()
-        names = {name for name in known if name.startswith(begun)} if begun else set()
+        names = {name for name in known if name.casefold().startswith(begun)} if begun else set()
         if not names:
-            from difflib import get_close_matches
-
-            near = get_close_matches(beginning, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"the agents are {', '.join(known)}"
-            raise UsageError(f"there is no agent {beginning!r}", where="agents", hint=hint)
+            hint = describe_known_agents(beginning)
+            raise UsageError(f"unknown agent {beginning!r}", where="agents", hint=hint)
         found |= names
     if not any(one.name in found for one in list_enabled_formats()):
         name = min(found)
         raise NothingFound(_describe_excluded_agent(name), where="agents")
     return found
+
+
+def describe_known_agents(mistyped: str) -> str:
+    """Name all agents, and first the one that a user may have meant by a name that none has."""
+    from difflib import get_close_matches
+
+    known = list_agent_names()
+    near = get_close_matches(mistyped.casefold(), known, n=1)
+    return f"{f'did you mean {near[0]}? ' if near else ''}the agents are {', '.join(known)}"
 
 
 def _describe_excluded_agent(name: str) -> str:

@@ -168,8 +168,7 @@ class EntryFilter:
     """Conditions on entries. An entry is listed if it meets all of them.
 
     The title or text must contain every word of `q` and every text of `phrases`, but no text of
-    `without`; case is ignored. `types` are entry types, source kinds or `conversation`. `agents` are
-    names of agents or their beginnings. `since`
+    `without`; case is ignored. `types` are entry types, source kinds or `conversation`. `since`
     (inclusive) and `until` (exclusive) limit the time of creation in Unix seconds. Hidden and archived
     entries are listed only if `hidden` and `archived` are true.
     """
@@ -374,13 +373,13 @@ def _make_entry_filter_sql(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     """Return the SQL conditions of a filter, and the values of their placeholders."""
     conditions = [f"e.{flag} = 0" for flag in ("hidden", "archived") if not getattr(wanted, flag)]
     values: list[Any] = []
-    for column, chosen in (("e.type", wanted.types), ("e.topic", wanted.topics)):
+    for column, chosen in (
+        ("e.type", wanted.types),
+        ("e.topic", wanted.topics),
+        ("e.agent", wanted.agents),
+    ):
         conditions.append(_make_sql_in_clause(column, chosen))
         values += chosen
-    if wanted.agents:
-        begun = ["substr(e.agent, 1, length(?)) = ?"] * len(wanted.agents)
-        conditions.append(f"({' OR '.join(begun)})")
-        values += [text.lower() for name in wanted.agents for text in (name, name)]
     if wanted.since is not None:
         conditions.append("e.created >= ?")
         values.append(wanted.since)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     LibraryCondition = Callable[[ConversationInfo, ConversationToolsAndModels, Any], bool]
     """Checks whether a conversation matches a filter's value, which is a case-folded text or a time."""
     Surface = Literal["search", "library", "entries"]
-    ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text"]
+    ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text", "agent"]
 
 VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 """The regular expression for one value of a filter."""
@@ -66,7 +66,6 @@ class FilterDefinition:
         options: tuple[str, ...] = (),
         metavar: str = "TEXT",
         includes_day: bool = False,
-        matches_beginning: bool = False,
     ) -> None:
         self.key, self.kind, self.aliases = key, kind, aliases
         self.about = about
@@ -92,8 +91,6 @@ class FilterDefinition:
         self.metavar = metavar
         self.includes_day = includes_day
         """Whether a time limit includes the whole day that the value names."""
-        self.matches_beginning = matches_beginning
-        """Whether a value stands for all terms that begin with it."""
 
     def applies_to_surface(self, surface: Surface) -> bool:
         """Return whether a surface has the filter."""
@@ -122,6 +119,21 @@ class FilterDefinition:
             raise FilterValueError(f"{value!r} is not a date", DATE_HINT, is_beginning=begins)
         return moment
 
+    def parse_agent_value(self, value: str) -> list[str]:
+        """Return the agents whose names begin so; raises `FilterValueError` if there is none.
+
+        An agent that the settings exclude counts as none.
+        """
+        from kbtui.conversations.conversation_repository import find_agent_names
+        from kbtui.errors import NothingFound, UsageError
+
+        try:
+            return sorted(find_agent_names([value]))
+        except (UsageError, NothingFound) as error:
+            raise FilterValueError(
+                error.message, error.hint or "", is_beginning=not value
+            ) from error
+
     def make_unknown_value_error(
         self, value: str, known: Sequence[str], other_names: Sequence[str] = ()
     ) -> FilterValueError:
@@ -136,7 +148,8 @@ class FilterDefinition:
         hint = f"known values: {', '.join(known[:12])}{more}" if known else "there are none yet"
         if near:
             hint = f"did you mean {' or '.join(near)}?"
-        begins = not value or any(matches_beginning(one, value) for one in (*known, *other_names))
+        begun = value.casefold()
+        begins = any(one.casefold().startswith(begun) for one in (*known, *other_names))
         return FilterValueError(f"unknown {self.noun} {value!r}", hint, is_beginning=begins)
 
 
@@ -172,11 +185,6 @@ def _has_conversation_state(
         "external": info.presence == "external",
         "damaged": info.problem is not None,
     }[state]
-
-
-def matches_beginning(name: str, wanted: str) -> bool:
-    """Return whether a name is `wanted` or begins with it; case is ignored."""
-    return bool(wanted) and name.casefold().startswith(wanted.casefold())
 
 
 STATES = ("pinned", "archived", "live", "local", "external", "damaged")
@@ -242,9 +250,9 @@ FILTERS: tuple[FilterDefinition, ...] = (
         needs_summary=True,
     ),
     FilterDefinition(
-        "agent", "only conversations with this agent: jp, claude-code, … or its beginning", "term", ("agents",),
+        "agent", "only conversations with this agent: jp, claude-code, … or its beginning", "agent", ("agents",),
         search="agents", term="agent", entries="agents", options=("--agent",), metavar="NAME",
-        library=lambda info, _, name: matches_beginning(info.agent, name), matches_beginning=True,
+        library=lambda info, _, name: info.agent == name,
     ),
     FilterDefinition(
         "is", f"only conversations that are {', '.join(STATES[:-1])} or {STATES[-1]}", "choice",

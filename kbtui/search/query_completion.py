@@ -103,7 +103,7 @@ def _list_filter_values(
 ) -> list[tuple[str, str]]:
     if row.kind == "topic":
         return [(topic.id, topic.name) for topic in knowledge.topics.values() if topic.enable]
-    if row.kind in {"term", "argument"} and reader is not None:
+    if row.kind in {"term", "argument", "agent"} and reader is not None:
         searcher = reader.open_keyword_index().searcher()
         begun = part if row.kind == "argument" else ""
         terms = searcher.terms_with_prefix(row.term, begun, limit=200)

@@ -13,7 +13,6 @@ from kbtui.search.filter_definitions import (
     FilterDefinition,
     FilterValueError,
     map_filters_by_key,
-    matches_beginning,
     split_filter_values,
 )
 from kbtui.search.search_request_and_answer import QueryMistake
@@ -334,9 +333,11 @@ class _QueryFilterApplier:
         """
         if row.kind == "choice":
             return row.parse_choice_value(value)
+        if row.kind == "agent":
+            return row.parse_agent_value(value)
         searchers = [index.searcher() for index in self._open_keyword_indexes()]
         is_term = any(searcher.doc_freq(row.term, value) for searcher in searchers)
-        if value and is_term and not row.matches_beginning:
+        if value and is_term:
             return [value]
         if row.kind == "topic":
             return [self._resolve_topic_id(row, value)]
@@ -344,15 +345,6 @@ class _QueryFilterApplier:
         for searcher in searchers:
             counts.update(dict(searcher.terms_with_prefix(row.term, "", limit=200)))
         known = sorted(counts, key=lambda term: (-counts[term], term))
-        if row.key == "agent":
-            from kbtui.conversations.conversation_repository import list_agent_names
-
-            # An agent without conversations is no mistake; the search finds nothing.
-            known += [name for name in list_agent_names() if name not in counts]
-        if row.matches_beginning and (
-            begun := [one for one in known if matches_beginning(one, value)]
-        ):
-            return begun
         if term := next((term for term in known if term.lower() == value.lower()), None):
             return [term]
         raise row.make_unknown_value_error(value, known)
@@ -462,9 +454,13 @@ def parse_entry_filter(
                     moment = row.parse_date_value(value).timestamp()
                     narrower = max if row.entries == "since" else min
                     fields[row.entries] = narrower(fields.get(row.entries, moment), moment)
-                else:
-                    meant = row.parse_choice_value(value) if row.kind == "choice" else (value,)
-                    fields[row.entries] = (*fields.get(row.entries, ()), *meant)
+                    continue
+                meant: Sequence[str] = (value,)
+                if row.kind == "choice":
+                    meant = row.parse_choice_value(value)
+                elif row.kind == "agent":
+                    meant = row.parse_agent_value(value)
+                fields[row.entries] = (*fields.get(row.entries, ()), *meant)
         except FilterValueError as error:
             raise UsageError(error.message, where=where, hint=error.hint) from error
     return EntryFilter(

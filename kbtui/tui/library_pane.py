@@ -139,6 +139,8 @@ def _parse_filter_condition(part: QueryFilter, now: datetime) -> FilterCondition
             values.append(row.parse_date_value(value, now))
         elif row.kind == "choice":
             values += row.parse_choice_value(value)
+        elif row.kind == "agent":
+            values += row.parse_agent_value(value)
         else:
             values.append(value.casefold())
     if not values:

@@ -68,8 +68,8 @@ def test_the_argument_agents_chooses_conversations(
 
 
 def test_an_unknown_agent_is_refused_with_the_known_names(library: Library) -> None:
-    assert refuse(library, "conversation_list", agents=["cloud-code"]) == (
-        "`agents`: there is no agent 'cloud-code' (did you mean claude-code?)"
+    assert refuse(library, "conversation_list", agents=["cloud-code"]).startswith(
+        "`agents`: unknown agent 'cloud-code' (did you mean claude-code? the agents are jp, claude-code, "
     )
     text = refuse(library, "conversation_grep", pattern="x", agents=["zzz"])
     assert "the agents are jp, claude-code, " in text

@@ -61,7 +61,7 @@ def test_ls_selects_agents(root: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert len(capsys.readouterr().out.splitlines()) == 2
     for unknown in ("clod", ""):
         assert kbtui("ls", "--agent", unknown) == 2
-        assert f"--agent: there is no agent '{unknown}'" in capsys.readouterr().err
+        assert f"--agent: unknown agent '{unknown}'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("id_", ["claude-158c7280", CLAUDE])

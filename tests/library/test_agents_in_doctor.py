@@ -52,9 +52,7 @@ def test_an_agent_that_is_off_says_why(home: Path, root: Path) -> None:
     found = findings(root)
     assert [state for state, _ in found] == ["ok", "note", "wrong"]
     assert found[1][1].endswith("not read: `agents` in [conversations] does not name it")
-    assert (
-        "names 'claude-kode', which kbtui cannot read; did you mean 'claude-code'?" in found[2][1]
-    )
+    assert "names 'claude-kode', which kbtui cannot read; did you mean claude-code?" in found[2][1]
 
 
 def test_a_format_that_cannot_be_loaded_is_named(
@@ -105,7 +103,7 @@ def test_a_wrong_table_is_refused_with_its_line(
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("claud", "did you mean 'claude-code'?"), ("JPP", "did you mean 'jp'?")]
+    ("name", "hint"), [("claud", "did you mean claude-code?"), ("JPP", "did you mean jp?")]
 )
 def test_a_wrong_name_is_a_mistake_of_the_settings(
     home: Path, root: Path, capsys: pytest.CaptureFixture[str], name: str, hint: str

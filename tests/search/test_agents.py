@@ -77,22 +77,53 @@ def test_the_library_has_the_same_rule(built: Builder) -> None:
     for text, ids in (
         ("agent:claude", {MAIN, SUBAGENT}),
         ("agent:Claude-Code", {MAIN, SUBAGENT}),
-        ("agent:code", set()),
+        ("agent:cod", set()),
         ("-agent:claude", {OTHER}),
     ):
         shown = parse_library_filter(text, datetime.now(UTC))
         assert {one.id for one in infos if shown.matches_conversation(one, summary)} == ids, text
 
 
-def test_an_agent_can_be_excluded_and_an_unknown_one_is_named(
-    built: Builder, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_agent_can_be_excluded(built: Builder, capfd: pytest.CaptureFixture[str]) -> None:
     assert find(built, capfd, "engine -agent:claude") == {"guide/start", OTHER}
-    assert main(["-w", str(built.root), "search", "engine agent:cursor"]) == 2
-    assert "unknown agent 'cursor'" in (said := capfd.readouterr().err)
-    assert "claude-code" in said
-    assert main(["-w", str(built.root), "search", "engine", "--agent", "cursor"]) == 2
-    assert "claude-code, jp" in capfd.readouterr().err
+
+
+UNKNOWN_AGENT = "unknown agent 'clod-code'"
+KNOWN_AGENTS = "did you mean claude-code? the agents are jp, claude-code, codex, "
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["search", "engine agent:clod-code"],
+        ["search", "engine", "--agent", "clod-code"],
+        ["entries", "agent:clod-code"],
+        ["entries", "--agent", "clod-code"],
+        ["conversation", "ls", "--agent", "clod-code"],
+        ["conversation", "grep", "engine", "--agent", "clod-code"],
+    ],
+)
+def test_every_command_names_the_agents_if_one_is_unknown(
+    built: Builder, capfd: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert main(["-w", str(built.root), *words]) == 2
+    said = capfd.readouterr().err
+    assert UNKNOWN_AGENT in said
+    assert KNOWN_AGENTS in said
+
+
+def test_the_library_names_the_agents_if_one_is_unknown() -> None:
+    (mistake,) = parse_library_filter("agent:clod-code", datetime.now(UTC)).errors
+    assert mistake.message == UNKNOWN_AGENT
+    assert mistake.hint.startswith(KNOWN_AGENTS)
+
+
+@pytest.mark.parametrize("command", ["search", "entries"])
+def test_an_agent_that_the_settings_exclude_is_not_silently_empty(
+    built: Builder, capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert main(["-w", str(built.root), command, "engine agent:llm"]) == 2
+    assert "conversations of llm are read only if" in capfd.readouterr().err
 
 
 def test_the_names_of_agents_are_completed(built: Builder) -> None:
