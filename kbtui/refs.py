@@ -192,6 +192,12 @@ def is_other_agents_conversation_ref(text: str) -> bool:
     return re.fullmatch(_OTHER_CONVERSATION, text) is not None
 
 
+def get_prefix_of_other_agents_id(conversation: str) -> str:
+    """Return `claude-` for `claude-258c7280` and so on; an empty text for JP's ids and other texts."""
+    match = re.match(f"{_AGENT}-", conversation)
+    return match[0] if match else ""
+
+
 def is_conversation_id(text: str) -> bool:
     """Return whether a text is a conversation's id and nothing else."""
     with suppress(UsageError):

@@ -48,9 +48,9 @@ from kbtui.conversations.conversation_repository import (
     list_conversations,
     load_conversation,
     resolve_conversation_ref,
-    shorten_conversation_ids,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
+from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import parse_conversation_ref

@@ -12,7 +12,7 @@ from kbtui.refs import JP_ID_PREFIX, get_conversation_creation_time
 from kbtui.text import format_json, one_line, strip_escape_sequences
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from kbtui.citations.models import Citation
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
@@ -190,10 +190,11 @@ def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[
     return json.dumps(citations_to_dict(ref, uses, used_by), ensure_ascii=False, indent=2) + "\n"
 
 
-def format_citing_turn(cite: Citation) -> str:
+def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
     """Describe a citing turn on one line: reference, date, conversation, method and tool."""
     how = f"({cite.how}, {one_line(cite.tool)})"
-    return f"{cite.source}  {_format_citation_date(cite)}  {one_line(cite.source_title)}  {how}"
+    source = short_refs.get(cite.source, cite.source)
+    return f"{source}  {_format_citation_date(cite)}  {one_line(cite.source_title)}  {how}"
 
 
 def _format_citation_date(cite: Citation) -> str:

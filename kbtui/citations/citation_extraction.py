@@ -64,7 +64,7 @@ class CitationTargetLookup:
 
     def find_conversation_id(self, id: str) -> str:  # noqa: A002
         """Return the whole id of a conversation, of which `id` may be the beginning."""
-        from kbtui.conversations.conversation_repository import find_ids_with_beginning
+        from kbtui.conversations.shortened_ids import find_ids_with_beginning
 
         if id in self.titles or id.startswith(JP_ID_PREFIX):
             return id

@@ -184,10 +184,8 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:
     """List the ids of other agents' conversations, shortened unless more is typed."""
-    from kbtui.conversations.conversation_repository import (
-        list_enabled_formats,
-        shorten_conversation_ids,
-    )
+    from kbtui.conversations.conversation_repository import list_enabled_formats
+    from kbtui.conversations.shortened_ids import shorten_conversation_ids
 
     workspace = _find_workspace(path)
     found: list[tuple[str, str]] = []

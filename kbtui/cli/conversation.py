@@ -167,6 +167,8 @@ def _list_conversations(library: Library, args: Namespace) -> int:
 def _grep_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_grep
     from kbtui.conversations.conversation_grep import LiteralGrepPattern
+    from kbtui.conversations.conversation_repository import list_conversation_signatures
+    from kbtui.conversations.shortened_ids import shorten_conversation_ids
 
     pattern = " ".join(args.pattern)
     context = args.context
@@ -184,12 +186,13 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
             limit=args.limit,
             archived=args.archived,
         )
+        short_ids = shorten_conversation_ids(list_conversation_signatures(library.workspace))
     spans = LiteralGrepPattern(pattern, not args.case_sensitive).find_match_spans
     _print_conversation_answer(
         "grep",
         answer,
         args.format,
-        lambda writer: writer.format_grep_matches(answer, spans, separate=context > 0),
+        lambda writer: writer.format_grep_matches(answer, short_ids, spans, separate=context > 0),
     )
     if args.format == "text" and sys.stdout.isatty() and not (answer.count or answer.notices):
         advice = "" if args.archived else "; --archived searches archived conversations"
@@ -414,6 +417,7 @@ class ConversationFormatter:
     def format_grep_matches(
         self,
         answer: ConversationGrepAnswer,
+        short_ids: dict[str, str],
         spans: Callable[[str], list[tuple[int, int]]],
         *,
         separate: bool,
@@ -429,20 +433,25 @@ class ConversationFormatter:
             if opens_heading:
                 if previous is not None:
                     yield ""
-                yield self._format_conversation_heading(hit.id, hit.title, hit.parent_id)
+                id_ = short_ids.get(hit.id, hit.id)
+                parent = short_ids.get(hit.parent_id or "", hit.parent_id)
+                yield self._format_conversation_heading(id_, hit.title, parent)
             elif separate and previous is not None and hit.block != previous.block:
                 yield self.style_text("--", "dim")
             previous = hit
-            yield self._format_grep_match(hit, spans)
+            yield self._format_grep_match(hit, short_ids.get(hit.id, hit.id), spans)
 
     def _format_grep_match(
-        self, hit: ConversationGrepLine, spans: Callable[[str], list[tuple[int, int]]]
+        self,
+        hit: ConversationGrepLine,
+        id_: str,
+        spans: Callable[[str], list[tuple[int, int]]],
     ) -> str:
         line = hit.line
         turn = ".." if line.turn is None else str(line.turn)
         if not self.terminal:
             kind = "m" if line.is_match else "c"
-            return f"{hit.id}:{turn}:{line.scope}:{kind}:{line.text}"
+            return f"{id_}:{turn}:{line.scope}:{kind}:{line.text}"
         # The user can copy the id from the heading and append `:turn` to get a reference.
         head = f" {turn if turn == '..' else f':{turn}':>4} {line.scope:<11} "
         head += "rewound  " if line.is_rewound else ""

@@ -105,7 +105,7 @@ def run_entries_command(args: Namespace) -> int:
 def _serialize_entry(row: EntryRow) -> dict[str, Any]:
     """Return an entry as documented JSON."""
     facts = asdict(row)
-    del facts["path"]
+    del facts["path"], facts["short_ref"]
     for name in ("created", "changed"):
         facts[f"{name}_at"] = format_unix_time_as_iso(facts.pop(name))
     return facts
@@ -134,7 +134,7 @@ def _format_entry_cells(row: EntryRow) -> tuple[str, ...]:
         str(row.chunks),
         _format_entry_size(row.size),
         (format_unix_time_as_iso(row.changed) or "")[:10],
-        one_line(row.ref),
+        one_line(row.short_ref),
         cut_to_width(one_line(row.title) + format_parent_of_title(row.parent_name), 60),
         cut_to_width(one_line(", ".join(row.tags)), 40),
     )
@@ -347,8 +347,9 @@ def _show_entry(library: Library, args: Namespace) -> int:
             for cite in cites
         ],
     }
+    short_refs = reader.shorten_references(cite.source for cite in cites)
     library.close()
-    print_text_or_json(_format_entry_details(facts, cites), facts, args.json)
+    print_text_or_json(_format_entry_details(facts, cites, short_refs), facts, args.json)
     return 0
 
 
@@ -361,7 +362,9 @@ def _find_source_name_of_subject(library: Library, row: EntryRow) -> str | None:
         return None
 
 
-def _format_entry_details(facts: dict[str, Any], cites: list[Citation]) -> str:
+def _format_entry_details(
+    facts: dict[str, Any], cites: list[Citation], short_refs: dict[str, str]
+) -> str:
     from kbtui.citations.citation_export import format_citing_turn
 
     lines = [
@@ -375,7 +378,7 @@ def _format_entry_details(facts: dict[str, Any], cites: list[Citation]) -> str:
     if facts["source"] or facts["source_url"]:
         lines.append(f"source {facts['source'] or '-'}  {facts['source_url'] or ''}".rstrip())
     lines.append(f"\ncited in the last 30 days: {facts['cites_30d']}")
-    lines += [f"  {format_citing_turn(cite)}" for cite in cites]
+    lines += [f"  {format_citing_turn(cite, short_refs)}" for cite in cites]
     lines.append(f"\n{facts['chunks']} passage{'s' * (facts['chunks'] != 1)}")
     for chunk in facts["chunk_list"]:
         model = f", {chunk['model']}" if chunk["model"] else ""

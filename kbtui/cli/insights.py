@@ -139,7 +139,7 @@ def _format_query_gap(asked: LoggedQuery) -> str:
 
 
 def _format_cited_entry(use: EntryCitationCount) -> str:
-    return f"{use.cites:>5}  {one_line(use.ref)}  {cut_to_width(one_line(use.title), 60)}"
+    return f"{use.cites:>5}  {one_line(use.short_ref)}  {cut_to_width(one_line(use.title), 60)}"
 
 
 def _format_uncited_entry(use: EntryCitationCount) -> str:

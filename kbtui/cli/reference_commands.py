@@ -61,12 +61,17 @@ def run_cites_command(args: Namespace) -> int:
 
     with open_workspace(args.workspace) as library, WaitingLine("bringing the index up to date"):
         found = library.cites(decode_command_argument(args.ref))
+        cites = [*found.uses, *found.used_by]
+        named = [ref for cite in cites for ref in (cite.target, cite.source)]
+        short_refs = library.open_index_reader().shorten_references(named)
     if library.index_notices_text:
         print_to_stderr(library.index_notices_text)
     if found.gone:
         print_to_stderr(f"{found.ref} no longer exists: {found.gone}")
-    lines = [_format_citation(number, cite) for number, cite in enumerate(found.uses, 1)]
-    lines += [f"used by {format_citing_turn(cite)}\n" for cite in found.used_by]
+    lines = [
+        _format_citation(number, cite, short_refs) for number, cite in enumerate(found.uses, 1)
+    ]
+    lines += [f"used by {format_citing_turn(cite, short_refs)}\n" for cite in found.used_by]
     facts = citations_to_dict(found.ref, found.uses, found.used_by)
     print_text_or_json("".join(lines), facts, args.json)
     if not found.uses and not found.used_by:
@@ -75,7 +80,8 @@ def run_cites_command(args: Namespace) -> int:
     return 0
 
 
-def _format_citation(number: int, cite: Citation) -> str:
+def _format_citation(number: int, cite: Citation, short_refs: dict[str, str]) -> str:
     gone = "  gone" if cite.gone else ""
     title = "" if cite.title == cite.target else f"  {one_line(cite.title)}"
-    return f"[{number}] {one_line(cite.target)}{title}  ({cite.how}, {cite.source}){gone}\n"
+    target, source = (short_refs.get(ref, ref) for ref in (cite.target, cite.source))
+    return f"[{number}] {one_line(target)}{title}  ({cite.how}, {source}){gone}\n"

@@ -190,8 +190,10 @@ LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
 def format_hits_with_explanations(answer: dict[str, Any], *, plain: bool) -> str:
     """Format the hits in two lines each, with their explanations."""
     parts: list[str] = []
+    short_refs = answer["details"]["short_refs"]
     for hit in answer["hits"]:
-        parts.append(format_search_hit(hit, plain=plain))
+        ref = short_refs.get(hit["ref"], hit["ref"])
+        parts.append(format_search_hit(hit, ref, plain=plain))
         if explained := hit.get("explanation"):
             parts.append(format_hit_explanation(explained))
     if why := answer.get("why"):
@@ -219,8 +221,8 @@ def format_search_messages(answer: dict[str, Any], query: str) -> list[str]:
     return lines
 
 
-def format_search_hit(hit: dict[str, Any], *, plain: bool) -> str:
-    """Format a hit: reference and title, then the text around its first match."""
+def format_search_hit(hit: dict[str, Any], ref: str, *, plain: bool) -> str:
+    """Format a hit: reference `ref` and title, then the text around its first match."""
     text, matches = sanitize_text_and_move_ranges(
         hit["text"], [(first, last) for first, last in hit["matches"]]
     )
@@ -231,7 +233,7 @@ def format_search_hit(hit: dict[str, Any], *, plain: bool) -> str:
     parent = format_parent_of_title(hit.get("parent_title") or hit.get("parent_id"))
     rewound = " · rewound" if hit.get("rewound") else ""
     facts = f"{dim}{parent}{role}{rewound}{off}"
-    head = f"{bold}{sanitize(hit['ref'])}{off}  {one_line(hit['title'])}{facts}"
+    head = f"{bold}{sanitize(ref)}{off}  {one_line(hit['title'])}{facts}"
     start = max(0, (matches[0][0] if matches else 0) - CONTEXT_CHARACTERS)
     end = start + EXCERPT_CHARACTERS
     parts, at = [], start

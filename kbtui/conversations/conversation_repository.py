@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.formats.aider import AiderFormat
@@ -161,6 +160,8 @@ def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
         return ref
     if any(_iterate_stored_conversations(workspace, begun)):
         return ref
+    from kbtui.conversations.shortened_ids import find_ids_with_beginning
+
     stored = (one.id for one in _iterate_stored_conversations(workspace))
     ids = find_ids_with_beginning(stored, begun)
     if len(ids) > 1:
@@ -168,74 +169,6 @@ def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
         raise UsageError(f"{len(ids)} conversations begin so: {named}{more}", where=begun)
     return ref._replace(conversation=ids[0]) if ids else ref
-
-
-def find_ids_with_beginning(ids: Iterable[str], begun: str) -> list[str]:
-    """Return the ids that a shortened id stands for.
-
-    In the id of a subagent, the session before `~` and the part after it can both be shortened.
-    """
-    beginnings = begun.split("~")
-    found = [
-        id
-        for id in ids  # noqa: A001
-        if all(map(str.startswith, id.split("~"), beginnings))
-        and id.count("~") >= len(beginnings) - 1
-    ]
-    if len(beginnings) == 1:
-        # The beginning of a session's id is also that of its subagents.
-        return [id for id in found if "~" not in id] or found  # noqa: A001
-    return found
-
-
-SHORT_ID_CHARACTERS = 8
-"""The minimum number of characters of a shortened id after the prefix of its format."""
-
-
-def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Map the ids of all conversations of a workspace to the beginnings that are enough to name them.
-
-    JP's ids are not shortened.
-    """
-    parents: set[str] = set()
-    parts: dict[str, set[str]] = {}
-    for id in ids:  # noqa: A001
-        parent, sign, part = id.partition("~")
-        parents.add(parent)
-        if sign:
-            parts.setdefault(parent, set()).add(part)
-    short: dict[str, str] = {}
-    for one in list_formats():
-        own = [id for id in parents if id.startswith(one.id_prefix)]  # noqa: A001
-        if one.id_prefix == JP_ID_PREFIX:
-            short |= dict(zip(own, own, strict=True))
-        else:
-            short |= _find_unique_beginnings(own, len(one.id_prefix))
-    for parent, names in parts.items():
-        for name, start in _find_unique_beginnings(names).items():
-            short[f"{parent}~{name}"] = f"{short[parent]}~{start}"
-    return short
-
-
-def _find_unique_beginnings(names: Iterable[str], prefix_length: int = 0) -> dict[str, str]:
-    """Map each name to its shortest beginning that no other name has and that is a reference."""
-    ordered = sorted(names)
-    if not ordered:
-        return {}
-    common = [_count_common_characters(*pair) for pair in pairwise(ordered)]
-    found = {}
-    for name, before, after in zip(ordered, [0, *common], [*common, 0], strict=True):
-        length = max(prefix_length + SHORT_ID_CHARACTERS, before + 1, after + 1)
-        # An id without a digit is the name of a topic.
-        while length < len(name) and not re.search(r"[0-9_]", name[prefix_length:length]):
-            length += 1
-        found[name] = name[:length]
-    return found
-
-
-def _count_common_characters(one: str, other: str) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def list_agent_names() -> list[str]:
@@ -294,6 +227,8 @@ def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
     The prefix is not compared, because all ids of a format have it.
     """
     from difflib import get_close_matches
+
+    from kbtui.conversations.shortened_ids import SHORT_ID_CHARACTERS
 
     prefix = next((one.id_prefix for one in list_formats() if typed.startswith(one.id_prefix)), "")
     own = typed.removeprefix(prefix)

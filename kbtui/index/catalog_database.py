@@ -434,6 +434,13 @@ class CatalogDatabase:
         query = f"SELECT * FROM entries WHERE id IN ({_make_sql_placeholders(ids)})"
         return {row[0]: parse_catalog_entry_row(row) for row in self._db.execute(query, list(ids))}
 
+    def find_conversation_ids_with_beginnings(self, beginnings: Iterable[str]) -> list[str]:
+        """Return the ids of the conversations that begin with one of some texts."""
+        query = "SELECT id FROM entries WHERE id >= ? AND id < ? AND kind = 'conversation'"
+        # No id has a character after `~`.
+        ranges = ((one, f"{one}\x7f") for one in beginnings)
+        return [row[0] for limits in ranges for row in self._db.execute(query, limits)]
+
     def iterate_entries(self) -> Iterator[CatalogEntry]:
         """Yield all entries, ordered by id."""
         return map(parse_catalog_entry_row, self._db.execute("SELECT * FROM entries ORDER BY id"))

@@ -196,6 +196,7 @@ class EntryRow:
     """One entry of a page. `cites_30d` is the number of its citations in the last 30 days.
 
     `parent_title` is the title of the conversation `parent_id`, to which the entry belongs.
+    `short_ref` is the form of `ref` for lists that people read.
     """
 
     id: str
@@ -220,6 +221,7 @@ class EntryRow:
     parent_id: str | None = None
     parent_title: str | None = None
     cites_30d: int = 0
+    short_ref: str = ""
 
     @property
     def parent_name(self) -> str | None:
@@ -281,6 +283,9 @@ def query_entry_page(
             last = page.entries[-1]
             page.cursor = _encode_page_cursor(last.created, last.id, wanted)
         _fill_citation_counts(db, workspace, page.entries, now)
+    short_refs = reader.shorten_references(row.ref for row in page.entries)
+    for row in page.entries:
+        row.short_ref = short_refs.get(row.ref, row.ref)
     return page
 
 

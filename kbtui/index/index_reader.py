@@ -14,7 +14,7 @@ from kbtui.index import index_generations
 from kbtui.index.catalog_database import CatalogDatabase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 
@@ -116,6 +116,15 @@ class IndexReader:
         with self._lock_catalog():
             value = self._catalog.get_meta_value("configuration")
             return json.loads(value) if value else []
+
+    def shorten_references(self, references: Iterable[str]) -> dict[str, str]:
+        """Map references to their short forms; those without a short form are left out."""
+        from kbtui.conversations.shortened_ids import shorten_references
+
+        with self._lock_catalog():
+            return shorten_references(
+                references, self._catalog.find_conversation_ids_with_beginnings
+            )
 
     get_chunks_by_number = _delegate_to_catalog(CatalogDatabase.get_chunks_by_number)
     list_entry_chunks = _delegate_to_catalog(CatalogDatabase.list_entry_chunks)

@@ -347,6 +347,7 @@ class SearchAnswer(NamedTuple):
     asks for explanations, `explanations` has one for each hit, and `why` explains the reference of
     `SearchRequest.why`. Two fields are for the query log: `filters` are the filters in effect, spelled
     as in a query, and `is_gap` means that the workspace seems to have nothing about the query.
+    `short_refs` has the short forms of references for lists that people read.
     """
 
     query: str
@@ -362,6 +363,7 @@ class SearchAnswer(NamedTuple):
     is_gap: bool = False
     explanations: Sequence[RankExplanation] = ()
     why: RankExplanation | None = None
+    short_refs: dict[str, str] = {}  # noqa: RUF012  (nobody changes it)
 
     @property
     def degraded(self) -> str | None:
@@ -400,6 +402,7 @@ class SearchAnswer(NamedTuple):
             "empty": self.empty,
             "filters": self.filters,
             "is_gap": self.is_gap,
+            "short_refs": self.short_refs,
         }
         return self.as_json() | {"details": details}
 
@@ -420,6 +423,7 @@ class SearchAnswer(NamedTuple):
             empty=details["empty"],
             filters=details["filters"],
             is_gap=details["is_gap"],
+            short_refs=details["short_refs"],
             explanations=[
                 RankExplanation.from_json(hit["explanation"])
                 for hit in shape["hits"]

@@ -70,7 +70,10 @@ class BookmarksScreen(StyledScreen):
     def _update_key_hints(self) -> None:
         pairs = [("Enter", "open"), ("e", "note"), ("d", "remove"), ("Esc", "back")]
         if self._removed:
-            pairs.insert(0, ("u", f"undo the removal of {self._removed.ref}"))
+            pairs.insert(
+                0,
+                ("u", f"undo the removal of {self._contents.shorten_reference(self._removed.ref)}"),
+            )
         self._hints.set_edge_texts(format_key_hints(pairs))
 
     def should_key_wait(self, key: str) -> bool:
@@ -107,7 +110,10 @@ class BookmarksScreen(StyledScreen):
                 if note is not None:
                     self._save_bookmark(mark, note)
 
-            self.app.push_screen(TextInputDialog(f"Note on {mark.ref}", mark.note), save_note)
+            self.app.push_screen(
+                TextInputDialog(f"Note on {self._contents.shorten_reference(mark.ref)}", mark.note),
+                save_note,
+            )
 
     def action_remove_bookmark(self) -> None:
         if row := self.list.selected_row:

@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from kbtui.dates import Clock, format_time_or_date
-from kbtui.errors import UsageError
+from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref, parse_ref
 from kbtui.text import one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
@@ -79,6 +79,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
         """The open conversation, or None if the open document is not a conversation."""
         self._used: dict[int, list[Citation]] | None = None
         """The number of a turn -> its citations; None until they are loaded."""
+        self._short_refs: dict[str, str] = {}
+        """The short forms of the targets in `_used`."""
         self._using: list[Citation] = []
         """The citations of the open document, from all conversations."""
         self._why_not_used = ""
@@ -114,9 +116,9 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self._used, self._using, self._why_not_used = None, [], WAITING
         if self._conversation is not None and self._conversation is not known:
             self._used_worker.submit_call(
-                lambda: self._library.extract_citations(record),
+                lambda: self._extract_citations(record),
                 self._store_used_citations,
-                lambda error: self._store_used_citations([]),
+                lambda error: self._store_used_citations(([], {})),
             )
         self.load_citing_turns()
         self._update_citation_rows()
@@ -145,7 +147,22 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if self._reader.viewport.current_turn_number != self._turn:
             self._turn_timer = self.set_timer(TURN_DELAY_SECONDS, self._update_citation_rows)
 
-    def _store_used_citations(self, citations: list[Citation]) -> None:
+    def _extract_citations(
+        self, conversation: Conversation
+    ) -> tuple[list[Citation], dict[str, str]]:
+        """Return the citations of a conversation, and the short forms of their targets.
+
+        Called in a background thread.
+        """
+        found = self._library.extract_citations(conversation)
+        try:
+            reader = self._library.open_index_reader()
+            return found, reader.shorten_references(cite.target for cite in found)
+        except IndexUnavailable:
+            return found, {}
+
+    def _store_used_citations(self, found: tuple[list[Citation], dict[str, str]]) -> None:
+        citations, self._short_refs = found
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
@@ -214,7 +231,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if cite.gone:
             below.insert(1, ("gone  ", "warning"))
         if cite.title and cite.title != cite.target:
-            below.append((f" · {one_line(cite.target)}", "dim"))
+            target = self._short_refs.get(cite.target, cite.target)
+            below.append((f" · {one_line(target)}", "dim"))
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         return ListRow(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
 

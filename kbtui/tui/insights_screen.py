@@ -122,7 +122,7 @@ def _make_entry_citation_blocks(
     blocks: list[DocumentBlock] = []
     for use in uses:
         count = (f"{use.cites:>5,}  ", "number") if use.cites else (" " * 7, "")
-        left: Spans = [count, (one_line(use.title), ""), (f"  {one_line(use.ref)}", "dim")]
+        left: Spans = [count, (one_line(use.title), ""), (f"  {one_line(use.short_ref)}", "dim")]
         right: Spans = [(f"changed {format_unix_time_as_day(use.changed)}", "dim")]
         blocks.append(HeadingBlock(f"{section}:{use.ref}", left, right, link=use.ref))
     return blocks

@@ -103,14 +103,15 @@ class LibrarySnapshot:
 
     @cached_property
     def _short_ids(self) -> dict[str, str]:
-        from kbtui.conversations.conversation_repository import shorten_conversation_ids
+        from kbtui.conversations.shortened_ids import shorten_conversation_ids
 
         return shorten_conversation_ids(info.id for info in self.conversations)
 
     def shorten_reference(self, reference: str) -> str:
         """Return a reference with the beginning of its conversation's id that is enough to name it."""
-        conversation, colon, position = reference.partition(":")
-        return f"{self._short_ids.get(conversation, conversation)}{colon}{position}"
+        from kbtui.conversations.shortened_ids import shorten_reference
+
+        return shorten_reference(reference, self._short_ids)
 
     def map_titles_of_related_conversations(self, info: ConversationInfo) -> dict[str, str]:
         """Return the titles of a conversation's parent and of all other parts of it, by id."""

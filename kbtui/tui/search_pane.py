@@ -153,7 +153,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     def _show_hits(self, empty: Spans | None = None, select: str | None = None) -> None:
         if self.answer:
-            rows = [self._make_hit_row(hit) for hit in self.answer.hits]
+            short = self.answer.short_refs
+            rows = [
+                self._make_hit_row(hit, short.get(hit.ref, hit.ref)) for hit in self.answer.hits
+            ]
             self.list.set_rows(rows, empty, select=select)
             self._summary.set_edge_texts(*self._make_answer_summary(self.answer))
             self._request_more_hits_at_end()
@@ -212,7 +215,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             return left, truncate_spans([(one_line(degraded), "warning")], max(8, room))
         return left, [(MODES[answer.mode], "dim")]
 
-    def _make_hit_row(self, hit: Hit) -> ListRow:
+    def _make_hit_row(self, hit: Hit, ref: str) -> ListRow:
         mark = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
         title: Spans = [mark, (one_line(hit.title), "strong")]
         if hit.parent_name:
@@ -222,7 +225,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         if hit.freshness == "changed":
             title.append((" changed after indexing", "warning"))
         width = max(20, self.list.scrollable_content_region.width - 4)
-        where = truncate_text_start(one_line(hit.ref), max(18, width * 2 // 5))
+        where = truncate_text_start(one_line(ref), max(18, width * 2 // 5))
         below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, 2)]
         return ListRow(hit.chunk_id, title, [(where, "dim")], below, data=hit)
 

@@ -29,7 +29,10 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 class EntryCitationCount(NamedTuple):
-    """An entry and how often turns cited it; `changed` is in Unix seconds."""
+    """An entry and how often turns cited it; `changed` is in Unix seconds.
+
+    `short_ref` is the form of `ref` for lists that people read.
+    """
 
     id: str
     ref: str
@@ -37,11 +40,12 @@ class EntryCitationCount(NamedTuple):
     title: str
     changed: float
     cites: int
+    short_ref: str
 
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON shape."""
         facts = self._asdict()
-        del facts["changed"]
+        del facts["changed"], facts["short_ref"]
         return {**facts, "changed_at": format_unix_time_as_iso(self.changed)}
 
 
@@ -93,7 +97,9 @@ class _CatalogEntryColumns:
     hidden: bool
 
     def to_entry_citation_count(self, count: int) -> EntryCitationCount:
-        return EntryCitationCount(self.id, self.ref, self.kind, self.title, self.changed, count)
+        return EntryCitationCount(
+            self.id, self.ref, self.kind, self.title, self.changed, count, short_ref=self.ref
+        )
 
 
 def collect_usage_statistics(
@@ -149,6 +155,8 @@ def collect_usage_statistics(
     never.sort(key=lambda use: (use.changed, use.ref))
     stale_before = now - stale_days * DAY_SECONDS
     stale = [use for use in cited if use.kind == "subject" and use.changed < stale_before]
+    short_refs = reader.shorten_references(use.ref for use in cited[:limit])
+    most_cited = [use._replace(short_ref=short_refs.get(use.ref, use.ref)) for use in cited[:limit]]
     citations_by_day = {day: recent.by_day.get(day, 0) for day in dates}
     return UsageStatistics(
         days=days,
@@ -156,7 +164,7 @@ def collect_usage_statistics(
         searches=userdata.query_log.compute_search_statistics(days, limit, now),
         citations=sum(citations_by_day.values()),
         citations_by_day=citations_by_day,
-        most_cited=cited[:limit],
+        most_cited=most_cited,
         never_cited=never[:limit],
         never_cited_total=len(never),
         stale=stale[:limit],

@@ -9,8 +9,8 @@ from support import Builder, asked
 from kbtui.conversations.conversation_repository import (
     ConversationNotFound,
     resolve_conversation_ref,
-    shorten_conversation_ids,
 )
+from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.errors import UsageError
 from kbtui.refs import parse_conversation_ref
 from kbtui.workspace import Workspace

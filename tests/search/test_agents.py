@@ -59,6 +59,27 @@ def find(
     }
 
 
+def shorten(id_: str) -> str:
+    """Return the shortest form of an id: eight characters after the prefix; a subagent's part as a whole."""
+    session, sign, part = id_.partition("~")
+    return session[: len("claude-") + 8] + sign + part
+
+
+def test_lists_show_shortened_ids_and_json_whole_ones(
+    built: Builder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["search", "hall"], ["entries", "hall"], ["conversation", "grep", "hall"]):
+        assert main(["-w", str(built.root), *words]) == 0
+        said = capfd.readouterr().out
+        assert shorten(SUBAGENT) in said
+        assert SUBAGENT not in said
+        form = ["--format", "json"] if words[0] == "conversation" else ["--json"]
+        assert main(["-w", str(built.root), *words, *form]) == 0
+        said = capfd.readouterr().out
+        assert SUBAGENT in said
+        assert f'"{shorten(SUBAGENT)}' not in said
+
+
 @pytest.mark.parametrize("command", ["search", "entries"])
 def test_the_name_of_an_agent_or_its_beginning_selects_its_conversations(
     built: Builder, capfd: pytest.CaptureFixture[str], command: str
@@ -148,7 +169,9 @@ def test_a_hit_in_a_subagent_names_the_conversation_that_it_belongs_to(
 ) -> None:
     assert main(["-w", str(built.root), "search", "hall"]) == 0
     head = capfd.readouterr().out.splitlines()[0]
-    assert head.startswith(f"{SUBAGENT}:1  Find every engine (part of “Repair the engine”)")
+    assert head.startswith(
+        f"{shorten(SUBAGENT)}:1  Find every engine (part of “Repair the engine”)"
+    )
     assert main(["-w", str(built.root), "search", "hall", "--json"]) == 0
     hit = json.loads(capfd.readouterr().out)["hits"][0]
     facts = (hit["agent"], hit["parent_id"], hit["parent_title"])

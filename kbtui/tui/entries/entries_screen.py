@@ -132,7 +132,9 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Read
         right = (chunk["model"], "dim") if chunk["model"] else ("no vector", "warning")
         key, text = f"chunk:{chunk['chunk_id']}", chunk["text"]
         blocks.append(FoldablePassageBlock(key, left, [right], kind="chunk", text=text))
-    return ReaderDocument(f"entry:{row.id}", one_line(row.ref), blocks, ref=row.ref, record=row)
+    return ReaderDocument(
+        f"entry:{row.id}", one_line(row.short_ref), blocks, ref=row.ref, record=row
+    )
 
 
 def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
@@ -170,6 +172,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     since = now - timedelta(days=CITATION_DAYS)
     found = library.find_citing_turns(library.parse_typed_reference(row.ref))
     citations = [one for one in found if one.timestamp is None or one.timestamp >= since]
+    short_refs = library.open_index_reader().shorten_references(one.source for one in citations)
     heading = [(f"Cited in the last {CITATION_DAYS} days", "h2")]
     count = [(f"{len(citations):,}", "dim")]
     blocks: list[DocumentBlock] = [HeadingBlock("cites", heading, count, above=1)]
@@ -178,7 +181,8 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     for number, citation in enumerate(citations[:MAX_CITATIONS]):
         when = format_time_with_date(citation.timestamp, now) if citation.timestamp else ""
         title = f"  {one_line(citation.source_title)}"
-        left = [(citation.source, "link"), (title, ""), (f"  {citation.how}", "dim")]
+        source = short_refs.get(citation.source, citation.source)
+        left = [(source, "link"), (title, ""), (f"  {citation.how}", "dim")]
         key = f"cite:{number}:{citation.source}"
         blocks.append(HeadingBlock(key, left, [(when, "dim")], link=citation.source))
     if len(citations) > MAX_CITATIONS:

@@ -156,7 +156,7 @@ def _format_entry_title_cell(entry: EntryRow) -> Spans:
         (one_line(entry.title), ""),
         (format_parent_of_title(entry.parent_name), "dim"),
         (f"  {flags}" if flags else "", "dim"),
-        (f"  {one_line(entry.ref)}", "dim"),
+        (f"  {one_line(entry.short_ref)}", "dim"),
         (f" {tags}" if tags else "", "note"),
     ]
 

@@ -397,15 +397,17 @@ class SearchController:
             )
             return
         request = SearchRequest("", per_entry=1, limit=MAX_HITS)
+        contents = self._main.navigator.contents
+        name = contents.shorten_reference(reference) if contents else reference
 
         def show_similar_passages(answer: SearchAnswer) -> None:
             self._stop_search()
             self.query, self._answered_query, self._answered_request = "", "", None
-            self._pane.show_similar_passages(reference, answer)
+            self._pane.show_similar_passages(name, answer)
             self._show_and_focus_results()
 
         self._items.run_with_activity_shown(
-            f"looking for passages similar to {reference} …",
+            f"looking for passages similar to {name} …",
             lambda: self._library.find_similar_passages(ref, request),
             show_similar_passages,
         )

@@ -1,0 +1,97 @@
+"""Shortened ids: the beginnings of conversations' ids that are enough to name them.
+
+JP's ids are not shortened. In the id of a subagent (`claude-258c7280-…~a2898e3`), the session before `~`
+and the part after it can both be shortened.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from kbtui.refs import get_prefix_of_other_agents_id, is_other_agents_conversation_ref
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+SHORT_ID_CHARACTERS = 8
+"""The minimum number of characters of a shortened id after the prefix of its format."""
+
+
+def find_ids_with_beginning(ids: Iterable[str], begun: str) -> list[str]:
+    """Return the ids that a shortened id stands for."""
+    beginnings = begun.split("~")
+    found = [
+        id
+        for id in ids  # noqa: A001
+        if all(map(str.startswith, id.split("~"), beginnings))
+        and id.count("~") >= len(beginnings) - 1
+    ]
+    if len(beginnings) == 1:
+        # The beginning of a session's id is also that of its subagents.
+        return [id for id in found if "~" not in id] or found  # noqa: A001
+    return found
+
+
+def shorten_references(
+    references: Iterable[str], find_ids: Callable[[set[str]], Iterable[str]]
+) -> dict[str, str]:
+    """Map references to their short forms; those without a short form are left out.
+
+    `find_ids` returns the ids of all conversations that begin with one of some texts.
+    """
+    wanted = {ref for ref in references if is_other_agents_conversation_ref(ref)}
+    short = shorten_conversation_ids(find_ids(set(map(_get_minimum_beginning, wanted))))
+    return {ref: shorten_reference(ref, short) for ref in wanted}
+
+
+def shorten_reference(reference: str, short_ids: Mapping[str, str]) -> str:
+    """Return a reference with the short form of its conversation's id."""
+    conversation, colon, position = reference.partition(":")
+    return f"{short_ids.get(conversation, conversation)}{colon}{position}"
+
+
+def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
+    """Map ids to the beginnings that are enough to name each of them among them all."""
+    parents: set[str] = set()
+    parts: dict[str, set[str]] = {}
+    for id in ids:  # noqa: A001
+        parent, sign, part = id.partition("~")
+        parents.add(parent)
+        if sign:
+            parts.setdefault(parent, set()).add(part)
+    others = {one for one in parents if get_prefix_of_other_agents_id(one)}
+    short = {one: one for one in parents - others} | _find_unique_beginnings(others)
+    for parent, names in parts.items():
+        for name, start in _find_unique_beginnings(names).items():
+            short[f"{parent}~{name}"] = f"{short[parent]}~{start}"
+    return short
+
+
+def _get_minimum_beginning(reference: str) -> str:
+    """Return the beginning of an id that all ids have from which it must be told."""
+    prefix = get_prefix_of_other_agents_id(reference)
+    return reference.partition("~")[0][: len(prefix) + SHORT_ID_CHARACTERS]
+
+
+def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
+    """Map each name to its shortest beginning that no other name has and that is a reference."""
+    ordered = sorted(names)
+    if not ordered:
+        return {}
+    common = [_count_common_characters(*pair) for pair in pairwise(ordered)]
+    found = {}
+    for name, before, after in zip(ordered, [0, *common], [*common, 0], strict=True):
+        own = len(get_prefix_of_other_agents_id(name))
+        length = max(own + SHORT_ID_CHARACTERS, before + 1, after + 1)
+        # An id without a digit is the name of a topic.
+        while length < len(name) and not re.search(r"[0-9_]", name[own:length]):
+            length += 1
+        found[name] = name[:length]
+    return found
+
+
+def _count_common_characters(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
