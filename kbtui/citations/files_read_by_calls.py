@@ -84,7 +84,7 @@ def list_files_added_to_chat(text: str) -> list[FileRead]:
 
 
 def _list_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
-    """Return the texts in the first of the arguments `keys` that there is; in a list, no patterns."""
+    """Return the text or texts in the first argument of `keys` that exists; patterns in a list are left out."""
     value = next((arguments[key] for key in keys if key in arguments), None)
     if isinstance(value, list):
         return [text for text in value if isinstance(text, str) and not _PATTERN.search(text)]

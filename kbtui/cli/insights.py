@@ -112,7 +112,7 @@ def format_insights_report(found: UsageStatistics) -> str:
                 ("Tokens by agent", found.tokens.by_agent),
                 ("Tokens by model", found.tokens.by_model),
                 ("Tokens by project", found.tokens.by_project),
-                ("Tokens of the turns that were given a subject", found.tokens.subjects),
+                ("Tokens of turns in which the assistant got a subject", found.tokens.subjects),
             )
             if counts
         },

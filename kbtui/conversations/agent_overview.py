@@ -115,7 +115,7 @@ def list_unknown_agents() -> list[tuple[str, str]]:
 def check_chosen_agents() -> None:
     """Raise `ConfigError` if the setting `agents` names an agent that does not exist.
 
-    A format of another package that cannot be loaded is no mistake of the settings; `kbtui doctor` tells it.
+    A format of another package that cannot be loaded is not an error in the settings; `kbtui doctor` reports it.
     """
     for name, hint in list_unknown_agents():
         if name not in unusable_formats:

@@ -29,8 +29,8 @@ WHOLE_BYTES_MAX = 8 << 20
 class ConversationSummary:
     """What a conversation contains. `project` is the directory in which it was held.
 
-    `usage_by_model` is empty if its files do not say by which models the tokens were used; `usage`
-    has them all. Those of its `subagents` are not included.
+    `usage` has all its tokens, but not those of its `subagents`. `usage_by_model` is empty if the
+    files do not say which models used them.
     """
 
     info: ConversationInfo

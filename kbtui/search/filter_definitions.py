@@ -139,7 +139,7 @@ class FilterDefinition:
     ) -> FilterValueError:
         """Return the error for a value that is not in `known`, with similar values as a hint.
 
-        `other_names` are valid values that no hint names.
+        `other_names` are also valid, but hints do not list them.
         """
         from difflib import get_close_matches
 
@@ -237,7 +237,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
     ),
     FilterDefinition("from", "only from this day or time on (same as after)", "date", entries="since", options=("--from",), metavar="DATE"),
     FilterDefinition(
-        "to", "only until the end of this day, or until this time", "date",
+        "to", "only up to the end of this day, or up to this time", "date",
         entries="until", options=("--to",), metavar="DATE", includes_day=True,
     ),
     FilterDefinition(

@@ -325,12 +325,12 @@ def score_leg_rank(
     depth: int = LEG_DEPTH,
     coverage: float = 1.0,
 ) -> float:
-    """Return what a leg adds to the score of a chunk: 1 / (k + rank), with ranks counted from 1.
+    """Return what a leg adds to the score of a chunk: 1 / (k + rank / coverage), with ranks from 1.
 
     The leg has `length` hits, at most `depth`. A chunk that is not one of them has the rank None or a
-    rank above `length`. If the leg has fewer than `depth` hits, the leg adds 0 to such a chunk's score.
-    Otherwise the chunk counts as having the rank `length + 1`. `coverage` is the share of chunks that
-    the leg can rank, above 0 and up to 1; dividing by it estimates the rank among all chunks.
+    rank above `length`: if the leg has fewer than `depth` hits, 0 is added, otherwise the rank counts as
+    `length + 1`. `coverage` is the share of all chunks that the leg can rank, above 0 and up to 1, so
+    that rank / coverage estimates the rank among all chunks.
     """
     if rank is None or rank > length:
         if length < depth:

@@ -136,7 +136,7 @@ def _make_token_sections(tokens: TokenStatistics) -> list[DocumentBlock]:
         ("agents", "Tokens by agent", tokens.by_agent),
         ("models", "Tokens by model", tokens.by_model),
         ("projects", "Tokens by project", tokens.by_project),
-        ("subjects", "Tokens of the turns that were given a subject", tokens.subjects),
+        ("subjects", "Tokens of turns in which the assistant got a subject", tokens.subjects),
     ):
         if counts:
             rows = [_make_token_block(f"tokens-{name}", count) for count in counts]

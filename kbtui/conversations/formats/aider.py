@@ -1,8 +1,8 @@
 """aider's format of conversations: one Markdown file for each repository, with all its sessions.
 
 `# aider chat started at …` begins a session, `#### ` is what a person typed, and `> ` is what aider
-itself wrote; everything else is a reply of the model. aider ends its own lines with two spaces, and
-thereby they differ from headings and quotations in a reply.
+itself wrote; everything else is a reply of the model. aider's own lines end with two
+spaces, unlike headings and quotations in a reply.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_SESSION_BYTES = 256 << 20
 """How much of a session is read, in bytes."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
-"""How many bytes at the beginning and the end of a session its signature depends on."""
+"""A session's signature covers this number of bytes at its beginning and at its end."""
 _TITLE_BYTES = 256 << 10
 _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
@@ -115,7 +115,7 @@ class AiderFormat(ConversationFormat):
         return history
 
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
-        """Return the files of the project's directories; aider writes into the repository itself."""
+        """Return the history files that aider writes, or may write, in the project's directories."""
         return [Path(path) for path, _ in _list_history_files(workspace)]
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
@@ -235,7 +235,7 @@ def _find_sessions(
 
 
 def _has_grown(file: int, state: tuple[int, int, int], known: _ChatHistory) -> bool:
-    """Return whether the file still has what it had, followed by more."""
+    """Return whether a file still begins with the text that `known` covers, and has more after it."""
     inode, size, _ = known.state
     at = size - len(known.tail)
     return (
@@ -329,7 +329,7 @@ def _read_facts(path: str, session: _Session, last_at: datetime | None) -> dict[
 
 
 def _choose_title(requests: list[str]) -> str | None:
-    """Return a title made from the first request that is no command such as `/add`, if there is one."""
+    """Return a title made from the first request that is not a command such as `/add`, if there is one."""
     for request in requests:
         text = _ASKING_COMMAND.sub("", request)
         if text != _BLANK and not text.startswith(("/", "!")):

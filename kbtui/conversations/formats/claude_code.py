@@ -56,7 +56,7 @@ _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
-"""The text with a key in a record that is cut, after nothing but simple values."""
+"""A key and its text in a truncated record, with only simple values before them."""
 _SESSION_NAME = re.compile(r"[0-9A-Za-z_-]{1,80}")
 _SUBAGENT_NAME = re.compile(r"agent-(?!acompact-)([0-9A-Za-z_-]{1,60})")
 """The names of subagents' files. Those of `acompact` are the summarizer's own transcripts."""
@@ -94,7 +94,7 @@ A text that begins with `<command-name>` is a command that the agent carries out
 one whose prompt is given to the model begins with `<command-message>`.
 """
 _RECORDS_KEPT = 32
-"""How many records a parser knows that resumes in the middle of a file."""
+"""How many earlier records a parser knows if it resumes in the middle of a file."""
 _TAG = r"(?s)<{0}>(.*?)</{0}>"
 _USAGE_KEYS = (
     "input_tokens",
@@ -548,7 +548,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         """The usage of each message by its id. A message's records repeat it, and it grows."""
 
     def make_state(self) -> dict[str, Any]:
-        """Return the last records, to one of which the next one is a reply unless the person goes back."""
+        """Return the last records: the next record replies to one of them unless the person goes back."""
         return {"turn_of_record": dict(list(self._turn_of_record.items())[-_RECORDS_KEPT:])}
 
     def starts_turn(self, record: dict[str, Any]) -> bool:

@@ -188,7 +188,7 @@ class CodexFormat(JsonlConversationFormat):
     def make_parser(
         self, builder: TurnBuilder, state: dict[str, Any] | None
     ) -> JsonlConversationParser:
-        """Return a parser, which resumes at a mark with the state `state`, or starts if that is None."""
+        """Return a parser that resumes with `state`, or starts at the beginning if `state` is None."""
         return CodexParser(builder, state)
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
@@ -454,7 +454,7 @@ def _find_working_directory(file: int, end: int) -> str | None:
 
 
 def _find_parent(meta: dict[str, Any]) -> tuple[str | None, bool]:
-    """Return the id of the session that started this one, and whether it only summarises that one."""
+    """Return the id of the session that started this one, and whether it only summarizes that one."""
     source = meta.get("source")
     parent = meta.get("parent_thread_id")
     kind = None
@@ -642,7 +642,7 @@ class CodexParser(JsonlConversationParser):
         )
 
     def _rewind_turns(self, count: int) -> None:
-        """Mark the last turns that the model still sees as gone."""
+        """Mark as rewound the last `count` of the turns that the model still sees."""
         seen = [turn for turn in self.builder.turns if not turn.is_rewound]
         if count > len(seen) and self.builder.turns_before:
             self.needs_earlier_turns = True
@@ -798,7 +798,7 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_second(self, kind: str, text: str, source: str) -> bool:
-        """Return whether the other source has had this text of the turn already."""
+        """Return whether the other source already had this text in the same turn."""
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
             self._seen[other] -= 1
@@ -951,7 +951,7 @@ def _count_base64_bytes(data: str) -> int:
 
 
 def _parse_arguments(arguments: Any) -> Any:
-    """Return the arguments of a call, which are JSON in a text; as they are if they are not."""
+    """Parse the arguments of a call; return them unchanged if they are not a text of JSON."""
     if type(arguments) is str:
         try:
             value = orjson.loads(arguments)
@@ -1008,7 +1008,7 @@ _NOTICES = {
     "entered_review_mode": _describe_review_start,
     "exited_review_mode": _describe_review_end,
 }
-"""How the events are worded that tell people something."""
+"""The type of an event that people see -> the function that words it."""
 
 
 def _subtract_usage(after: ConversationUsage, before: ConversationUsage) -> ConversationUsage:

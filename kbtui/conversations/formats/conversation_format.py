@@ -99,7 +99,7 @@ class ConversationFormat(ABC):
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
         """Return files that are watched alone, whether they exist or not.
 
-        For an agent that writes into the project itself, all of which is too much to watch.
+        This is for agents that write into the project itself, which is too large to watch as a whole.
         """
         return []
 

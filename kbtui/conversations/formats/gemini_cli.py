@@ -1,7 +1,7 @@
 """Reads the sessions of Gemini CLI: `session-TIME-ID.json` or `.jsonl` below `~/.gemini/tmp`.
 
 A `.json` file is one object. A `.jsonl` file is a log: a message that changed is written again, and
-`$set` and `$rewindTo` change what came before. So both are read as a whole. What Gemini CLI removes
+`$set` and `$rewindTo` change what came before. So files of both kinds are read whole. What Gemini CLI removes
 from the history of the model stays in the conversation: a turn is marked as rewound, and a summary
 becomes a compaction.
 """
@@ -319,7 +319,7 @@ def _list_directory(
 
 
 def _read_project_root(directory: str) -> str | None:
-    """Return the path that newer versions write into the directory of a project."""
+    """Return the path of a project. Newer versions of Gemini CLI keep it in the project's data directory."""
     try:
         path = read_file(f"{directory}/.project_root", HEAD_BYTES).decode().strip()
     except (WorkspaceError, ValueError):

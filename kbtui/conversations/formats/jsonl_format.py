@@ -177,7 +177,7 @@ class JsonlConversationFormat(ConversationFormat):
     def make_parser(
         self, builder: TurnBuilder, state: dict[str, Any] | None
     ) -> JsonlConversationParser:
-        """Return a parser, which resumes at a mark with the state `state`, or starts if that is None."""
+        """Return a parser that resumes with `state`, or starts at the beginning if `state` is None."""
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises; `problems` says what is wrong."""

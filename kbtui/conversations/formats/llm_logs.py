@@ -393,7 +393,7 @@ class _LogReader:
     def _list_messages(
         self, tip: Any, end: Any, *, stop_at_answer: bool = False
     ) -> list[sqlite3.Row]:
-        """Return the messages from after `end` to `tip`, or only those after the last answer."""
+        """Return the messages that follow `end`, up to `tip`; with `stop_at_answer`, only those after the last answer."""
         messages: list[sqlite3.Row] = []
         while tip is not None and tip != end and len(messages) < MAX_CHAIN:
             query = "SELECT hash, parent_hash, role FROM messages WHERE hash = ?"

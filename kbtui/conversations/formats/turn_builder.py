@@ -185,7 +185,7 @@ class TurnBuilder:
 
 
 def _check_event_values(text: Any, fields: dict[str, Any]) -> None:
-    """Raise `TypeError` if a value has not the type that `ConversationEvent` says."""
+    """Raise `TypeError` if a value does not have the type that `ConversationEvent` declares."""
     _check_type("the text", text, str)
     for name in ("name", "call_id", "author", "problem", "outcome"):
         _check_type(name, fields.get(name), str | None)

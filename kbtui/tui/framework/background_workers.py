@@ -138,7 +138,7 @@ class LatestOnlyWorker:
             self._make_earlier_calls_obsolete()
 
     def _make_earlier_calls_obsolete(self) -> None:
-        """Cancel the newest call, drop the waiting call, and ignore results of earlier calls."""
+        """Cancel the running call, drop the waiting one, and ignore the results of all earlier calls."""
         self._generation += 1
         self.has_pending_result = False
         self._waiting_call = None

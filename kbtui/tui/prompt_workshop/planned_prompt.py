@@ -1,4 +1,4 @@
-"""The prompt that the unwritten marks would produce, and the costs of its texts."""
+"""The prompt as it will be once the planned marks are written, and the costs of its texts."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class ConversationEventParser:
         error = element.get("is_error", element.get("isError"))
         event.is_error = error is True
         if type(error) is not bool:
-            self._report_event_problem(event, "it has no is_error")
+            self._report_event_problem(event, "the field is_error is missing or not true or false")
         self._pair_response_with_request(event, element, self._open_calls)
 
     def _parse_inquiry_request(self, index: int, element: _Element) -> None:
@@ -331,6 +331,7 @@ class ConversationEventParser:
         event.kind, event.timestamp, event.text, event.index = kind, time, text, index
         event.author = event.name = event.arguments = event.call_id = event.call = None
         event.data = event.metadata = event.problem = event.result = event.request = None
+        event.outcome = None
         event.is_error = False
         if type(text) is not str:
             self._set_event_text_from_value(event, element, text, field)
