@@ -127,9 +127,9 @@ def test_a_directory_without_an_id_is_told_apart(jp: Path, name: str) -> None:
     write(jp, hello())
     (jp / "conversations" / name).mkdir()
     assert [info.id for info in listed(jp)] == [jp_id()]
-    [(path, reason, _)] = find_unusable_conversation_directories(workspace_at(jp.parent))
-    assert path.name == name
-    assert "id" in reason
+    [found] = find_unusable_conversation_directories(workspace_at(jp.parent))
+    assert found.path.name == name
+    assert "id" in found.reason
 
 
 def test_any_leading_number_is_an_id_as_in_jp(jp: Path) -> None:
