@@ -156,7 +156,7 @@ class GeminiCliFormat(ConversationFormat):
         return replace(conversation.info, problem=problem)
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return what a conversation used, rewound turns included. Never raises."""
+        """Return the tokens that a conversation used, including its rewound turns. Never raises."""
         messages = {
             one.record["id"]: one for one in _replay_file(info).messages if one.kind == "message"
         }
@@ -253,7 +253,7 @@ class _Message:
     """A record of a session, in the order of the conversation.
 
     `kind` is `message`, `unknown` or `compaction`; `last` is the last message that a compaction hides.
-    `is_undone` says that the message is not in the history any more, without having been rewound.
+    `is_undone` says that the message left the history in another way than by rewinding.
     """
 
     kind: str

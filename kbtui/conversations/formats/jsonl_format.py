@@ -306,7 +306,7 @@ class JsonlConversationFormat(ConversationFormat):
     def _parse_file(
         self, info: ConversationInfo, size: int | None = None
     ) -> tuple[JsonlConversationParser, str | None]:
-        """Parse the records of the first `size` bytes; return the parser and a problem of the file."""
+        """Parse the records of the first `size` bytes; return the parser, and a problem if there is one."""
         from kbtui.conversations.formats.turn_builder import TurnBuilder
 
         parser = self.make_parser(TurnBuilder(record_noun="line"), None)

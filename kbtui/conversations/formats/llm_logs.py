@@ -1,8 +1,8 @@
 """The format of the command `llm`: one SQLite database for all conversations of a user.
 
-Up to version 0.31, a response is a row with its prompt. Since version 0.32, messages form chains by
-the hash of their parent, and a turn names the last message of what was asked and of what was answered.
-A database can have both, and so can a conversation that was continued after the change.
+Up to version 0.31, a row contains a prompt and its response. Since version 0.32, each message names its
+parent by a hash, and a turn names its last question message and its last answer message. A database can
+have both forms, and so can a conversation that was continued after the change.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def _read_conversation_rows(path: str) -> list[_ConversationRow]:
 
 
 def _merge_rows(old: _ConversationRow, new: _ConversationRow) -> _ConversationRow:
-    """Return the row of a conversation that began in the tables of version 0.31."""
+    """Merge the rows of a conversation that began in the tables of version 0.31 and goes on in newer ones."""
     return _ConversationRow(
         old.id,
         old.name or new.name,
@@ -408,7 +408,7 @@ class _LogReader:
         return messages[::-1]
 
     def _list_parts(self, message_hash: str) -> list[dict[str, Any]]:
-        """Return the parts of a message as objects, with `type` and `text` like the others' keys."""
+        """Return the parts of a message as objects; the columns `type` and `text` become keys."""
         query = "SELECT type, text, payload FROM parts WHERE message_hash = ? ORDER BY position"
         parts = []
         for row in self._select(query, message_hash):
@@ -550,7 +550,7 @@ def _get_name(value: Any) -> str:
 
 
 def _parse_json(value: Any) -> Any:
-    """Parse JSON; return None for none, and the value itself if it is not JSON."""
+    """Parse JSON; return None for None, and any value that is not JSON unchanged."""
     if value is None:
         return None
     try:
@@ -594,9 +594,9 @@ def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
 
 
 def _read_cached_tokens(details: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
-    """Return the cached tokens that the number of input tokens includes, and those read and written.
+    """Return three numbers of cached tokens: those included in the input tokens, those read, those written.
 
-    OpenAI and Google include them, Anthropic does not.
+    OpenAI and Google include cached tokens in the input tokens; Anthropic does not.
     """
     prompt = details.get("prompt_tokens_details", details.get("input_tokens_details"))
     included = get_count(prompt.get("cached_tokens")) if type(prompt) is dict else None

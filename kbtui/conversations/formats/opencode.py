@@ -168,7 +168,7 @@ class OpencodeFormat(ConversationFormat):
                 )
 
     def _read_session_file(self, path: str, session_id: str) -> dict[str, Any]:
-        """Read the file of a session, unless it has not changed; its row is like the database's."""
+        """Return the file of a session as a row of the database; read it only if it has changed."""
         try:
             status = os.stat(path)  # noqa: PTH116
         except OSError as error:
@@ -208,7 +208,7 @@ class OpencodeFormat(ConversationFormat):
         )
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return opencode's directory, and that of a database elsewhere."""
+        """Return opencode's directory, and the directory of a database that is kept elsewhere."""
         return [Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_databases()))]
 
     def count_conversations_of_all_projects(self) -> int:
@@ -268,7 +268,7 @@ class OpencodeFormat(ConversationFormat):
 
 
 class _DatabaseListing(NamedTuple):
-    """All sessions of a database, and the state of the contents of those that were asked for."""
+    """All sessions of a database, and the content state of each session that was asked for."""
 
     state: DatabaseState
     rows: list[dict[str, Any]]
@@ -437,9 +437,9 @@ class _FileStorage:
         self.parts = f"{root}/part"
 
     def list_states(self) -> list[str]:
-        """Return texts that change with the messages and parts.
+        """Return texts that change if a message or a part changes.
 
-        Of a message with an unchanged file, only the number of parts may change.
+        Parts of earlier messages are not looked at one by one: only their number can change.
         """
         states = []
         names = _list_json_names(self.messages)
@@ -823,7 +823,7 @@ _FLAT_TYPES = {
     "location-switched": "bookkeeping",
     "idle": "bookkeeping",
 }
-"""The types of messages of version 2, and the roles that they have."""
+"""Message type in version 2 -> role."""
 
 
 def _get_string(part: dict[str, Any], key: str) -> str:

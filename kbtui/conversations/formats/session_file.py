@@ -28,7 +28,7 @@ HEAD_BLOCK_BYTES = 16 << 10
 TITLE_CHARACTERS = 80
 """The maximum length of a title that is made from the first request."""
 _MAX_HARMLESS_WORD = 11
-"""The length in characters up to which a word is too short to be a secret that must not be cut."""
+"""A word of at most this many characters is too short to be a secret, so a title may be cut in it."""
 _TITLE_SEARCH_CHARACTERS = 4000
 """How many characters of a request are searched for a secret that the title would cut."""
 
@@ -90,7 +90,7 @@ class SessionFile:
 
 
 def stat_session_file(path: str) -> os.stat_result | None:
-    """Return the state of a regular file; None if it does not exist or is none."""
+    """Return the state of a regular file; None if there is no regular file at `path`."""
     try:
         status = os.stat(path)  # noqa: PTH116  (thousands)
     except OSError:
