@@ -80,6 +80,10 @@ _KINDS = (
         "inquiry_response", "inquiry", "tool_results", "Answer", is_indexed=False, is_response=True
     ),
     ConversationEventKind("notice", "notice", "chat", "Notice", is_embedded=False, colour="dim"),
+    # The summary that the model sees instead of everything before it.
+    ConversationEventKind(
+        "compaction", "notice", "chat", "Compacted", is_embedded=False, colour="dim"
+    ),
     ConversationEventKind("unknown", "unknown", None, "Unknown event", is_indexed=False),
 )
 EVENT_KINDS = {kind.name: kind for kind in _KINDS}

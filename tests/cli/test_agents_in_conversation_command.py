@@ -241,3 +241,25 @@ def test_results_have_what_the_agent_shows_of_them(
     for words in (["read"], ["read", "--format", "json"], ["read", "--format", "xml"], ["export"]):
         assert kbtui(*words, session) == 0
         assert "Received 268KB (200 OK)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("at", [0, 2])
+def test_the_summary_of_a_compaction_is_read_exported_and_found(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str], at: int
+) -> None:
+    """A session can begin with the summary of another one; this starts no turn."""
+    records = [typed("Build it"), answered("Built."), typed("Go on"), answered("Gone.")]
+    records.insert(at, {**typed("So far: a wombat."), "isCompactSummary": True})
+    write_session(home, root, session_id(2), records)
+    session = f"claude-{session_id(2)}"
+    for words in (["read"], ["read", "--format", "xml"], ["export"]):
+        assert kbtui(*words, f"{session}:1") == 0
+        assert capsys.readouterr().out.count("So far: a wombat.") == 1
+    assert kbtui("read", session, "--format", "json") == 0
+    turns = json.loads(capsys.readouterr().out)["turns"]
+    kinds = [[event["event_kind"] for event in turn["events"]] for turn in turns]
+    first = ["chat_request", "message"]
+    first.insert(at, "compaction")
+    assert kinds == [first, ["chat_request", "message"]]
+    assert kbtui("grep", "wombat") == 0
+    assert capsys.readouterr().out == "claude-258c7280:1:notice:m:So far: a wombat.\n"

@@ -541,6 +541,7 @@ def test_the_flat_messages_of_version_2_are_read(directory: Path, workspace: Wor
             "tool_call_request",
             "tool_call_response",
             "message",
+            "compaction",
             "unknown",
         ]
     ]

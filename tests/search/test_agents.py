@@ -40,6 +40,7 @@ def built(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
             typed("Repair the engine"),
             answered("The engine runs."),
             typed("[Request interrupted by user] engine"),
+            {**typed("So far: the engine and a wombat"), "isCompactSummary": True},
         ],
     )
     task = [typed("Find every engine"), answered("One engine, in the hall.")]
@@ -162,6 +163,7 @@ def test_the_vectors_are_filtered_by_agent() -> None:
 
 def test_notices_are_a_role(built: Builder, capfd: pytest.CaptureFixture[str]) -> None:
     assert find(built, capfd, "engine role:notice") == {MAIN}
+    assert find(built, capfd, "wombat role:notice") == {MAIN}
 
 
 def test_a_hit_in_a_subagent_names_the_conversation_that_it_belongs_to(

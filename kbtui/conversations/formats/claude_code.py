@@ -586,6 +586,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             text = _format_content(content)
             turns = max(1, self.builder.turn_count)
             self.compactions.append(ConversationCompaction(1, turns, time, summary=text))
+            self.builder.add_compaction_summary(text, time)
         elif self.starts_turn(record):
             self._mark_rewound_turns(record)
             self.builder.start_turn(time)

@@ -653,6 +653,8 @@ class CodexParser(JsonlConversationParser):
         last = self.builder.turn_count
         if last:
             self.compactions.append(ConversationCompaction(1, last, time, summary))
+            if summary is not None:
+                self.builder.add_compaction_summary(summary, time)
 
     def _note_fork(self, meta: dict[str, Any], time: datetime | None) -> None:
         # A fork begins with a copy of the other session, including that one's first record.

@@ -587,6 +587,7 @@ def _build_turns(replay: _Replay) -> tuple[TurnBuilder, list[ConversationCompact
             elif last := turns.get(id(message.last)):
                 time = parse_timestamp(record["timestamp"])
                 compactions.append(ConversationCompaction(1, last, time, record["text"]))
+                builder.add_compaction_summary(record["text"], time)
         except _ERRORS:
             kind = record.get("type")
             builder.add_unreadable_record(kind if type(kind) is str else "record", record)

@@ -711,9 +711,11 @@ class _MessageParser:
         if message.get("summary") is True or message.get("type") == "compaction":
             texts = [part["text"] for part in parts if type(part.get("text")) is str]
             if builder.turns and texts:
+                summary = "\n\n".join(texts)
                 self.compactions.append(
-                    ConversationCompaction(1, builder.turn_count, time, summary="\n\n".join(texts))
+                    ConversationCompaction(1, builder.turn_count, time, summary)
                 )
+                builder.add_compaction_summary(summary, time)
                 return
         if model := _get_model(message):
             builder.set_model(model)

@@ -36,6 +36,7 @@ class TurnBuilder:
         self.more_problems = 0
         self.model: str | None = None
         self.last_time: datetime | None = None
+        self._early_summaries: list[ConversationEvent] = []
         self._early_usage: list[tuple[ConversationUsage, str | None]] = []
         self._calls = 0
         self._record_noun = record_noun
@@ -57,6 +58,7 @@ class TurnBuilder:
         turn = Turn(self.turn_count + 1, [], self.model, time)
         self.turns.append(turn)
         self._calls = 0
+        turn.events, self._early_summaries = self._early_summaries, []
         early, self._early_usage = self._early_usage, []
         for usage, model in early:
             self.add_usage(usage, model)
@@ -95,6 +97,17 @@ class TurnBuilder:
         turn.started_at = turn.started_at or time
         self.last_time = time or self.last_time
         return event
+
+    def add_compaction_summary(self, text: str, time: datetime | None = None) -> None:
+        """Add the summary that replaces everything before it for the model.
+
+        A summary before the first turn is of another conversation, and belongs to that turn.
+        """
+        if self.turns:
+            self.add_event("compaction", text, time)
+        else:
+            _check_event_values(text, {})
+            self._early_summaries.append(ConversationEvent("compaction", time, text, self.count))
 
     def add_unknown_event(
         self, name: str, record: Any, time: datetime | None = None

@@ -234,7 +234,7 @@ def _list_turn_and_tool_facts(conversation: Conversation) -> Iterator[tuple[str,
         more = len(tools) - len(named)
         yield "tools", ", ".join(named) + (f", {more} more" if more > 0 else "")
     for compaction in conversation.compactions:
-        yield "compacted", describe_compaction(compaction)
+        yield "compacted", describe_compaction(compaction, conversation)
 
 
 def format_turn_range(first: int, last: int) -> str:
@@ -242,7 +242,19 @@ def format_turn_range(first: int, last: int) -> str:
     return f"turns {first}–{last}" if last > first else f"turn {first}"
 
 
-def describe_compaction(compaction: ConversationCompaction) -> str:
+def _format_compacted_turns(
+    first: int, last: int, compaction: ConversationCompaction, conversation: Conversation
+) -> str:
+    """Return "turns 1–3", or "turns 1–2 and the beginning of turn 3" if the rest of it came later."""
+    turn = conversation.find_turn(last)
+    is_whole = compaction.summary is None or last < compaction.last or turn is None
+    if is_whole or turn is None or not any(_is_later(event, compaction) for event in turn.events):
+        return format_turn_range(first, last)
+    beginning = f"the beginning of turn {last}"
+    return f"{format_turn_range(first, last - 1)} and {beginning}" if last > first else beginning
+
+
+def describe_compaction(compaction: ConversationCompaction, conversation: Conversation) -> str:
     """Describe which turns a compaction covers, and what it removed from them."""
     what = []
     if compaction.summary is not None:
@@ -252,7 +264,7 @@ def describe_compaction(compaction: ConversationCompaction) -> str:
     if compaction.tool_calls:
         omitted = compaction.tool_calls == "omit"
         what.append("tool calls removed" if omitted else "contents of tool calls removed")
-    turns = format_turn_range(compaction.first, compaction.last)
+    turns = _format_compacted_turns(compaction.first, compaction.last, compaction, conversation)
     return f"{turns}, {' and '.join(what) or 'nothing removed'}"
 
 
@@ -328,6 +340,9 @@ class _ConversationDocumentBuilder:
         self.unscanned_characters = MAX_SCANNED_TOTAL
         self.compacted_turns = find_compacted_turn_parts(conversation)
         self.compacted = CompactedTurnParts()
+        events = (event for turn in conversation.turns for event in turn.events)
+        self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
+        """The summaries that are shown where the agent compacted."""
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0
@@ -395,7 +410,8 @@ class _ConversationDocumentBuilder:
             if event.kind != "tool_call_response" or event.request is None:
                 if summary and _is_later(event, summary):
                     # The agent compacted in the middle of the turn. The model sees the rest of the turn.
-                    self._add_notice_paragraph(f"compacted:{turn.number}", "compacted here")
+                    if summary.summary not in self.summaries_in_turns:
+                        self._add_notice_paragraph(f"compacted:{turn.number}", "compacted here")
                     summary, self.view = None, ""
                 self._add_event_blocks(event)
         self.view, self.turn_fold = "", None
@@ -424,9 +440,10 @@ class _ConversationDocumentBuilder:
         """Add a note for the user before the first turn that a compaction covers."""
         self.view, self.after_fold = "user", False
         left: Spans = [("compacted ", "accent")]
-        left.append((f"for the model: {describe_compaction(compaction)}", "dim"))
+        described = describe_compaction(compaction, self.conversation)
+        left.append((f"for the model: {described}", "dim"))
         when: Spans = [(self._format_optional_time(compaction.timestamp), "dim")]
-        if compaction.summary is None:
+        if compaction.summary is None or compaction.summary in self.summaries_in_turns:
             self._append_document_blocks(
                 HeadingBlock(key, [("≡ ", "accent"), *left], when, above=1)
             )
@@ -443,7 +460,8 @@ class _ConversationDocumentBuilder:
         while last in self.compacted_turns and self.compacted_turns[last].summary is summary:
             last += 1
         words: Spans = [("≡ ", "accent"), ("summary ", "accent")]
-        words.append((f"in place of {format_turn_range(self.turn, last - 1)}", "dim"))
+        turns = _format_compacted_turns(self.turn, last - 1, summary, self.conversation)
+        words.append((f"in place of {turns}", "dim"))
         when: Spans = [(self._format_optional_time(summary.timestamp), "dim")]
         key = f"summary:{self.turn}"
         self._append_document_blocks(HeadingBlock(key, words, when, rule=True, above=1))
@@ -619,6 +637,13 @@ class _ConversationDocumentBuilder:
         self.blocks[-1].above, self.lead = above, lead
         self.after_fold, self.space_above = True, 0
 
+    def _add_compaction_fold(self, key: str, event: ConversationEvent) -> None:
+        """Add the summary where the agent compacted; the model sees it at the first turn that it replaces."""
+        self.view = "user"
+        words: Spans = [("compacted here  ", "accent"), (one_line(event.text[:400]), "dim")]
+        self._add_fold_heading(key, "compaction", words, [(format_text_length(event.text), "dim")])
+        self._add_markdown_blocks(key, event.text)
+
     def _add_unknown_event_fold(self, key: str, event: ConversationEvent) -> None:
         """Add an event of an unknown kind as JSON; a newer version of the agent may have written it."""
         words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
@@ -679,6 +704,7 @@ _BLOCK_ADDERS_BY_EVENT_KIND: dict[
     "tool_call_request": _ConversationDocumentBuilder._add_tool_call_fold,
     "tool_call_response": _ConversationDocumentBuilder._add_fold_for_result_without_call,
     "notice": _ConversationDocumentBuilder._add_notice_blocks,
+    "compaction": _ConversationDocumentBuilder._add_compaction_fold,
     "unknown": _ConversationDocumentBuilder._add_unknown_event_fold,
 }
 """Event kind -> the method that adds its blocks; `_add_event_text_fold` adds the blocks of all other kinds."""
