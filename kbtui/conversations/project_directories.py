@@ -37,12 +37,14 @@ class ProjectDirectories:
     They are the workspace itself and the same directory in the other worktrees of its Git repository,
     also in those that are removed since the engine saw them.
     A directory inside that has a configuration of its own is another workspace. If the workspace is a
-    repository without a configuration, so is a repository inside.
+    repository without a configuration, or the home directory, so is a repository inside.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         root = str(workspace.root)
-        self._excludes_repositories = not paths.contains_configuration(root) and is_git_root(root)
+        self._excludes_repositories = (
+            paths.is_home(root) if paths.contains_configuration(root) else paths.is_git_root(root)
+        )
         worktrees = find_other_worktrees(root)
         worktrees += _list_removed_worktrees(workspace, worktrees)
         self.directories = [
@@ -65,7 +67,7 @@ class ProjectDirectories:
         while path != found.path:
             if paths.contains_configuration(path):
                 return None
-            if self._excludes_repositories and is_git_root(path):
+            if self._excludes_repositories and paths.is_git_root(path):
                 return None
             path = os.path.dirname(path)  # noqa: PTH120
         return found
@@ -81,7 +83,7 @@ def find_other_worktrees(root: str) -> list[tuple[str, str]]:
 
     Reads Git's files, because starting `git` takes longer than all of this.
     """
-    top = find_repository_root(root)
+    top = paths.find_git_root(root)
     if top is None:
         return []
     common = _find_common_git_directory(top)
@@ -133,21 +135,6 @@ def _read_remembered_worktrees(workspace: Workspace) -> list[list[str]]:
         return [[str(top), str(path)] for top, path in kept]
     except (OSError, ValueError, TypeError):
         return []
-
-
-def is_git_root(directory: str) -> bool:
-    """Return whether a directory is the root of a Git repository or worktree."""
-    return os.path.exists(f"{directory}/.git")  # noqa: PTH110
-
-
-def find_repository_root(directory: str) -> str | None:
-    """Return the root of the Git repository or worktree at or above a directory, or None."""
-    below = ""
-    while directory != below:
-        if is_git_root(directory):
-            return directory
-        directory, below = os.path.dirname(directory), directory  # noqa: PTH120
-    return None
 
 
 def _find_common_git_directory(top: str) -> str | None:

@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
     from asyncio.trsock import TransportSocket
+    from collections.abc import Callable
     from pathlib import Path
 
 MAX_SOCKET_BYTES = 103
@@ -168,19 +169,40 @@ def find_workspace_root(start: str) -> str:
     """Return the root of the workspace around the real path `start`, which exists.
 
     It is the nearest directory at or above that contains `.jp` or `.kbtui`; if there is none, the root
-    of the Git repository or worktree; outside of a repository, the directory itself.
+    of the Git repository or worktree; outside of a repository, the directory itself. The configuration
+    in the home directory does not apply to the repositories in it.
     """
     if not os.path.isdir(start):  # noqa: PTH112
         start = os.path.dirname(start)  # noqa: PTH120
-    git_root = None
-    folder, below = start, ""
-    while folder != below:
-        if contains_configuration(folder):
-            return folder
-        if git_root is None and os.path.exists(os.path.join(folder, ".git")):  # noqa: PTH110, PTH118
-            git_root = folder
-        folder, below = os.path.dirname(folder), folder  # noqa: PTH120
-    return git_root or start
+    git_root = find_git_root(start)
+    root = _find_at_or_above(start, contains_configuration)
+    if root is None or (git_root and len(git_root) > len(root) and is_home(root)):
+        return git_root or start
+    return root
+
+
+def find_git_root(directory: str) -> str | None:
+    """Return the root of the Git repository or worktree at or above a directory, or None."""
+    return _find_at_or_above(directory, is_git_root)
+
+
+def is_git_root(directory: str) -> bool:
+    """Return whether a directory is the root of a Git repository or worktree."""
+    return os.path.exists(os.path.join(directory, ".git"))  # noqa: PTH110, PTH118
+
+
+def is_home(directory: str) -> bool:
+    """Return whether a real path is the user's home directory."""
+    return directory == os.path.realpath(get_user_home())
+
+
+def _find_at_or_above(directory: str, condition: Callable[[str], bool]) -> str | None:
+    below = ""
+    while directory != below:
+        if condition(directory):
+            return directory
+        directory, below = os.path.dirname(directory), directory  # noqa: PTH120
+    return None
 
 
 def contains_configuration(folder: str) -> bool:

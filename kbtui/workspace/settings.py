@@ -251,10 +251,11 @@ def _check_setting_value(key: SettingDefinition, value: Any, where: str) -> Any:
 
 
 _PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
+_MAX_PRICE = 1_000_000_000
 
 
 def _check_model_prices(table: dict[str, Any], locate: "Callable[..., str]") -> None:
-    """Raise `ConfigError` if a model's prices are incomplete, negative or no numbers."""
+    """Raise `ConfigError` if a model's prices are incomplete or no possible prices."""
     for model, prices in table.items():
         name = f"prices.{format_toml_value(model)}"
         if not isinstance(prices, dict):
@@ -269,8 +270,8 @@ def _check_model_prices(table: dict[str, Any], locate: "Callable[..., str]") -> 
             if price is None and key in ("input", "output"):
                 raise ConfigError(f"{name} has no {key}", where=locate(model))
             is_number = isinstance(price, int | float) and not isinstance(price, bool)
-            if price is not None and not (is_number and 0 <= price < float("inf")):
-                message = f"{name}.{key} must be a number that is not negative"
+            if price is not None and not (is_number and 0 <= price <= _MAX_PRICE):
+                message = f"{name}.{key} must be a number from 0 to {_MAX_PRICE:,}"
                 raise ConfigError(message, where=locate(model, key))
 
 

@@ -214,6 +214,8 @@ def test_a_configured_price_gives_the_cost(
         ("[prices.x]\ninput = 3", 2, 'prices."x" has no output'),
         ("[prices.x]\ninput = 3\noutput = -1", 4, 'prices."x".output must be a number'),
         ("[prices.x]\ninput = nan\noutput = 1", 3, 'prices."x".input must be a number'),
+        ("[prices.x]\ninput = 1\noutput = inf", 4, 'prices."x".output must be a number from 0 to'),
+        ("[prices.x]\ninput = 1e300\noutput = 1", 3, 'prices."x".input must be a number from 0 to'),
         ("[prices.x]\ninput = 1\noutput = 1\ncache = 1", 5, "unknown key 'cache'"),
     ],
 )

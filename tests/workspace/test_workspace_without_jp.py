@@ -106,6 +106,27 @@ def test_the_nearest_configuration_is_opened_then_the_repository_then_the_direct
     assert find_workspace(tmp_path / start / "file.txt").root == tmp_path / root
 
 
+@pytest.mark.parametrize("name", [".jp", ".kbtui"])
+def test_the_configuration_of_the_home_directory_does_not_claim_the_repositories_in_it(
+    home: Path, name: str
+) -> None:
+    user = home / "home"
+    (user / name).mkdir()
+    (user / "work/code/.git").mkdir(parents=True)
+    (user / "work/code/src").mkdir()
+    for number, place in enumerate(("work/code/src", "work"), 1):
+        records = [typed("Where?"), answered("There.")]
+        write_session(home, user / place, session_id(number), records)
+    assert find_workspace(user / "work").root == user
+    assert find_workspace(user).root == user
+    assert find_workspace(user / "work/code/src").root == user / "work/code"
+    for place, number in (("work/code", 1), ("", 2)):
+        found = list_conversations(find_workspace(user / place))
+        assert [one.id for one in found] == [f"claude-{session_id(number)}"]
+    (user / "work/code" / name).mkdir()
+    assert find_workspace(user / "work/code/src").root == user / "work/code"
+
+
 def test_a_configuration_that_cannot_be_read_is_an_error(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,12 +28,9 @@ from kbtui.conversations.formats.stored_session import (
 )
 from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage
-from kbtui.conversations.project_directories import (
-    ProjectDirectories,
-    ProjectDirectory,
-    find_repository_root,
-)
+from kbtui.conversations.project_directories import ProjectDirectories, ProjectDirectory
 from kbtui.errors import WorkspaceError
+from kbtui.workspace.paths import find_git_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -185,7 +182,7 @@ def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDire
     chosen = os.environ.get("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
     for project in projects.directories:
-        root = find_repository_root(project.path)
+        root = find_git_root(project.path)
         for directory in (project.path, root):
             if directory is None:
                 continue
