@@ -9,6 +9,9 @@ STAMP := $(VENV)/.ready
 LONG := a-directory-name-that-leaves-no-room-for-the-path-of-a-socket-and-that-wraps-every-line-in-which-it-is-printed
 UNICODE := Ünïcödé 空間
 
+# Compiled files are kept, whatever the user's shell says: without them, each worker and each process of a test compiles all.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
