@@ -8,8 +8,11 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from support import FIRST_ID, Builder, asked, called, said
+from textual._compositor import Compositor
+from textual.geometry import Region
 from textual.pilot import Pilot
 
 from kbtui.engine import EngineNotRunning
@@ -61,9 +64,18 @@ class Tui:
         strips = self.app.screen._compositor.render_strips()
         return "\n".join("".join(s.text for s in strip).rstrip() for strip in strips)
 
+    def paint(self) -> None:
+        """Render what changed since the last time on the screen that is seen."""
+        compositor = self.app.screen._compositor
+        if regions := compositor._dirty_regions.copy():
+            compositor._dirty_regions.clear()
+            for _ in compositor._get_renders(Region.from_union(regions)):
+                pass
+
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
         await self.pilot.pause()
+        self.paint()
 
     async def type(self, text: str) -> None:
         await self.press(*[{" ": "space", "/": "slash"}.get(letter, letter) for letter in text])
@@ -76,6 +88,7 @@ class Tui:
             assert loop.time() < end, f"never: {condition!r}\n{self.text}"
             await self.pilot.pause(0.01)
         await self.pilot.pause()
+        self.paint()
 
     async def open(self, ref: str) -> None:
         """Open a reference as the palette does, and wait until it is shown."""
@@ -103,12 +116,18 @@ async def running(
     start: TuiStartOptions | None = None,
     now: Callable[[], datetime] = clock,
 ) -> AsyncIterator[Tui]:
-    """Run the application on a workspace; yields when the lists were read."""
+    """Run the application on a workspace; yields when the lists were read.
+
+    Nobody sees the headless screen between two steps of a test, so it is painted after each step
+    only, not sixty times a second.
+    """
     from kbtui.workspace import open_workspace_at_root
 
     library = library or WithoutEngine(open_workspace_at_root(root), load_settings())
     app = KbtuiApp(library, open_ref, now, start=start or TuiStartOptions(fresh=True))
     app.animation_level = "none"
+    unpainted = mock.patch.object(Compositor, "render_update", return_value=None)
+    unpainted.start()
     try:
         async with app.run_test(size=size) as pilot:
             tui = Tui(app, pilot)
@@ -118,7 +137,10 @@ async def running(
                 document = tui.main.reader_pane.document_view
                 await tui.until(lambda: document.document.find_block_index("loading") is None)
             yield tui
+            if app.is_running:
+                tui.paint()
     finally:
+        unpainted.stop()
         library.close()
 
 
