@@ -96,7 +96,7 @@ def search(path: Path, query: GrepQuery) -> tuple[int, list[tuple[str, Any, str]
 
 
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=500, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120, deadline=None
 )
 @given(
     elements=st.lists(_ELEMENT, max_size=7),
@@ -147,7 +147,7 @@ def test_what_is_found_is_what_plain_reading_finds(
     ],
 )
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None
 )
 @given(text=st.text(min_size=1, max_size=20), data=st.data())
 def test_any_piece_of_any_text_is_found(
@@ -182,7 +182,7 @@ def test_any_piece_of_any_text_is_found(
     assert search(path, GrepQuery(LiteralGrepPattern(piece)))[0] >= 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     text=st.text(st.sampled_from("kKsSiIıİſ\u212aåÅ\u212bßẞéÉжЖωΩ\u2126aA\U00010400\U00010428")),
     pattern=st.text(

@@ -223,7 +223,7 @@ def test_what_is_learned_is_in_the_prompt_and_never_comes_again(
         assert f"- {slug}\n" not in listing
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     pattern=st.lists(pieces, min_size=1, max_size=6).map("/".join),
     slug=st.lists(st.sampled_from([*NAMES, "bb", "aab", "*", "x\ny"]), min_size=1, max_size=5).map(
