@@ -234,19 +234,19 @@ def test_sessions_of_the_same_second_have_different_ids(
     assert texts == ["hello", "world"]
 
 
-def test_the_file_at_the_root_of_the_repository_counts(tmp_path: Path) -> None:
+def test_a_file_belongs_to_one_project(tmp_path: Path) -> None:
     root = tmp_path / "repository"
     (root / "part/.jp").mkdir(parents=True)
     (root / ".git").mkdir()
     (root / ".aider.chat.history.md").write_text(FIRST)
     (root / "part/.aider.chat.history.md").write_text(SECOND)
     (tmp_path / ".aider.chat.history.md").write_text(SECOND.replace("2025", "2024"))
-    workspace = open_workspace_at_root(root / "part")
-    found = infos(workspace, AiderFormat())
-    assert {id_: info.working_directory for id_, info in found.items()} == {
-        "aider-2025-11-03T10-00-00": str(root / "part"),
-        "aider-2025-11-02T14-03-09": str(root),
-    }
+    for place, id_ in (
+        (root, "aider-2025-11-02T14-03-09"),
+        (root / "part", "aider-2025-11-03T10-00-00"),
+    ):
+        found = infos(open_workspace_at_root(place), AiderFormat())
+        assert {id_: info.working_directory for id_, info in found.items()} == {id_: str(place)}
 
 
 def test_the_files_of_other_worktrees_count(tmp_path: Path) -> None:

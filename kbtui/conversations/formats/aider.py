@@ -30,7 +30,6 @@ from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage
 from kbtui.conversations.project_directories import ProjectDirectories, ProjectDirectory
 from kbtui.errors import WorkspaceError
-from kbtui.workspace.paths import find_git_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -56,7 +55,7 @@ _TOKEN_COUNT = re.compile(r"([\d.,]+)(k|M)? (sent|cache write|cache hit|received
 
 
 class AiderFormat(ConversationFormat):
-    """The sessions of aider in the directories of the workspace and at the root of its repository."""
+    """The sessions of aider in the directories of the workspace."""
 
     name = "aider"
     label = "aider"
@@ -181,18 +180,15 @@ def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDire
     projects = ProjectDirectories(workspace)
     chosen = os.environ.get("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
+    # aider writes to the root of the repository, whose sessions belong to the project that is there.
     for project in projects.directories:
-        root = find_git_root(project.path)
-        for directory in (project.path, root):
-            if directory is None:
-                continue
-            path = os.path.normpath(os.path.join(directory, os.path.expanduser(chosen)))  # noqa: PTH111, PTH118
-            is_elsewhere = not path.startswith(f"{directory.rstrip('/')}/")
-            # One file for several projects does not say to which of them a session belongs.
-            if path in seen or (is_elsewhere and not projects.find_directory_of(path)):
-                continue
-            seen.add(path)
-            yield path, project
+        path = os.path.normpath(os.path.join(project.path, os.path.expanduser(chosen)))  # noqa: PTH111, PTH118
+        is_elsewhere = not path.startswith(f"{project.path.rstrip('/')}/")
+        # One file for several projects does not say to which of them a session belongs.
+        if path in seen or (is_elsewhere and not projects.find_directory_of(path)):
+            continue
+        seen.add(path)
+        yield path, project
 
 
 def _parse_conversation_id(conversation_id: str) -> tuple[str, int]:
