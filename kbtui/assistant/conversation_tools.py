@@ -395,7 +395,7 @@ def answer_conversation_read(
     max_chars: int | None = MAX_READ_LENGTH,
     masked: bool = False,
 ) -> ConversationReadAnswer:
-    """Answer a call of `conversation_read`; `id` can also name a turn (`jp-c17457886043:3`).
+    """Answer a call of `conversation_read`; `id` can also name a turn or call (`jp-c17457886043:3.2`).
 
     `max_chars` limits the size of the answer as XML, even if another format is printed; None means
     no limit. A single turn that exceeds the limit is shortened; for several turns, `UsageError` is
@@ -415,10 +415,9 @@ def answer_conversation_read(
             "use include_current=true",
         )
     conversation = load_conversation(find_conversation(workspace, conversation_id))
-    turns = select_requested_turns(conversation, turn, last)
-    check_turn_and_call_of_ref(conversation, ref)
+    turns = select_requested_turns(conversation, ref, turn, last)
     return _make_conversation_read_answer(
-        conversation, turns, kinds, max_chars, is_single=turn is not None, masked=masked
+        conversation, turns, ref.call, kinds, max_chars, is_single=turn is not None, masked=masked
     )
 
 
@@ -452,12 +451,12 @@ def resolve_included_event_kinds(include: Sequence[str] | None) -> frozenset[str
 
 
 def select_requested_turns(
-    conversation: Conversation, turn: int | None, last: int | None
+    conversation: Conversation, ref: Ref, turn: int | None, last: int | None
 ) -> list[Turn]:
-    """Return one turn, the `last` turns, or all turns.
+    """Return one turn, the `last` turns, or all turns; if `ref` names a call, its turn has only that.
 
     Raises `UsageError` if both numbers are given or either is below 1, and `NothingFound` for an
-    unknown turn.
+    unknown turn or call.
     """
     if turn is not None and last is not None:
         raise ToolArgumentsRefused(
@@ -471,7 +470,10 @@ def select_requested_turns(
     if turn is None:
         return conversation.turns if last is None else conversation.turns[-last:]
     if found := conversation.find_turn(turn):
-        return [found]
+        if ref.call is None:
+            return [found]
+        check_turn_and_call_of_ref(conversation, ref)
+        return [replace(found, events=[one for one in found.events if one.call == ref.call])]
     total = len(conversation.turns)
     hint = f"it has turns 1 to {total}" if total else "it has no turns"
     raise NothingFound(f"{conversation.info.ref} has no turn {turn}", hint=hint)
@@ -480,6 +482,7 @@ def select_requested_turns(
 def _make_conversation_read_answer(
     conversation: Conversation,
     selected: list[Turn],
+    call: int | None,
     kinds: frozenset[str],
     limit: int | None,
     *,
@@ -497,7 +500,14 @@ def _make_conversation_read_answer(
     title = cut_line_around_match(title) if title and limit is not None else title
     info = conversation.info
     answer = ConversationReadAnswer(info.ref, info.agent, title, info.parent, total, turns)
-    if len(selected) < total:
+    if call is not None:
+        notice = ConversationNotice(
+            f"only call {call} of turn {selected[0].number}",
+            f"pass {info.ref}:{selected[0].number} as `id` for the whole turn",
+            f"{info.ref}:{selected[0].number} shows the whole turn",
+        )
+        answer.notices.append(notice)
+    elif len(selected) < total:
         first, last = selected[0].number, selected[-1].number
         if last == total:
             notice = ConversationNotice(

@@ -94,7 +94,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
         text = "use archived conversations instead of live ones"
         command.add_argument("--archived", action="store_true", help=text)
     for command in (read, export):
-        text = "a conversation or turn: jp-c17457886043, 17457886043, claude-258c7280 or …:TURN"
+        text = "a conversation, turn or call: jp-c17457886043, 17457886043, claude-258c7280, …:3 or …:3.2"
         command.add_argument("id", metavar="ID", help=text)
         command.add_argument("--turn", type=int, metavar="N", help="only this turn")
         command.add_argument("--last", type=int, metavar="N", help="only the last N turns")
@@ -225,11 +225,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         select_requested_turns,
     )
     from kbtui.citations.citation_export import format_conversation_markdown
-    from kbtui.conversations.conversation_repository import (
-        check_turn_and_call_of_ref,
-        find_conversation,
-        load_conversation,
-    )
+    from kbtui.conversations.conversation_repository import find_conversation, load_conversation
     from kbtui.refs import parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
@@ -238,12 +234,14 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         info = find_conversation(library.workspace, ref.conversation or "")
         conversation = load_conversation(info)
         turns = select_requested_turns(
-            conversation, resolve_requested_turn(ref, args.turn, args.last), args.last
+            conversation, ref, resolve_requested_turn(ref, args.turn, args.last), args.last
         )
-        check_turn_and_call_of_ref(conversation, ref)
-        text = format_conversation_markdown(
-            conversation, library.extract_citations(conversation), turns, kinds
-        )
+        citations = [
+            cite
+            for cite in library.extract_citations(conversation)
+            if ref.call in (None, cite.call)
+        ]
+        text = format_conversation_markdown(conversation, citations, turns, kinds)
     if args.output is None:
         print_result(text)
     else:

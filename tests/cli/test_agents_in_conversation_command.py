@@ -78,8 +78,11 @@ def test_every_command_takes_whole_and_shortened_ids(
         assert main(words) == 0
         out = capsys.readouterr().out
         assert "needle" in out or CLAUDE in out
-    assert main(["show", f"{id_}:1.1"]) == 0
-    assert "straw" in capsys.readouterr().out
+    for words in (["show"], ["conversation", "read"], ["conversation", "export"]):
+        assert main([*words, f"{id_}:1.1"]) == 0
+        out = capsys.readouterr().out
+        assert "straw" in out
+        assert "Gone." not in out
 
 
 def test_info_counts_what_a_session_contains(
