@@ -50,6 +50,7 @@ from kbtui.conversations.conversation_repository import (
     resolve_conversation_ref,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
+from kbtui.conversations.models import get_subagent_of_result
 from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
@@ -492,7 +493,11 @@ def _make_conversation_read_answer(
     total = len(conversation.turns)
     title, turns = conversation.info.title, []
     for turn in selected:
-        events = [_make_event_json(event) for event in turn.events if event.kind in kinds]
+        events = [
+            _make_event_json(event, conversation.info.id)
+            for event in turn.events
+            if event.kind in kinds
+        ]
         state = {"rewound": True} if turn.is_rewound else {}
         turns.append({"turn": turn.number, **state, "events": events})
     if masked:
@@ -584,8 +589,8 @@ def _count_fitting_turns(turns: list[dict[str, Any]], room: int) -> int:
     return len(turns)
 
 
-def _make_event_json(event: ConversationEvent) -> dict[str, Any]:
-    """Return an event as JSON; its keys depend on its kind."""
+def _make_event_json(event: ConversationEvent, conversation: str) -> dict[str, Any]:
+    """Return an event of a conversation as JSON; its keys depend on its kind."""
     is_call = event.kind == "tool_call_request"
     fields = {
         "author": event.author,
@@ -594,6 +599,7 @@ def _make_event_json(event: ConversationEvent) -> dict[str, Any]:
         "is_error": event.is_error if event.kind == "tool_call_response" else None,
         "arguments": event.arguments or {} if is_call else None,
         "outcome": event.outcome,
+        "subagent": get_subagent_of_result(event, conversation),
         "problem": event.problem,
     }
     return {

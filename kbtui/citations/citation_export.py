@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.models import get_subagent_of_result
 from kbtui.dates import format_timestamp
 from kbtui.refs import JP_ID_PREFIX, get_conversation_creation_time
 from kbtui.text import format_json, one_line, strip_escape_sequences
@@ -53,6 +54,8 @@ def format_conversation_markdown(
         for event in turn.events:
             if event.kind in kinds:
                 blocks += _format_event_markdown(event)
+                if subagent := get_subagent_of_result(event, conversation.info.id):
+                    blocks.append(f"Subagent: {_format_code_span(subagent)}")
         used = [citation for citation in cited if citation.turn == turn.number]
         if used:
             blocks += [
@@ -70,6 +73,7 @@ def _format_conversation_metadata(conversation: Conversation) -> str:
         "Created": format_timestamp(info.created_at),
         "Assistant": _escape_markdown(conversation.assistant or ""),
         "Model": _escape_markdown(conversation.model or ""),
+        "Part of": _format_code_span(info.parent) if info.parent else "",
         "Turns": str(len(conversation.turns)),
         "Archived": format_timestamp(info.archived_at),
         "Attachments": ", ".join(map(_format_code_span, conversation.attachments)),

@@ -406,11 +406,10 @@ class ConversationFormatter:
 
     def _format_conversation_heading(self, ref: str, title: str | None, parent: str | None) -> str:
         title = self.put_on_one_safe_line(title or "Untitled")
-        if parent and not ref.startswith(parent):
-            title += f" (part of {self.put_on_one_safe_line(parent)})"
+        part = f" (part of {self.put_on_one_safe_line(parent)})" if parent else ""
         if self.terminal:
-            title = cut_to_width(title, max(20, self.width - len(ref) - 2))
-        return f"{self.style_text(ref, 'cyan')}  {self.style_text(title, 'bold')}"
+            title = cut_to_width(title, max(20, self.width - len(ref) - len(part) - 2))
+        return f"{self.style_text(ref, 'cyan')}  {self.style_text(title, 'bold')}{part}"
 
     def format_grep_matches(
         self,
@@ -502,6 +501,8 @@ class ConversationFormatter:
             parts.append("error")
         if event.get("outcome"):
             parts.append(self.put_on_one_safe_line(event["outcome"]))
+        if event.get("subagent"):
+            parts.append(f"by {self.put_on_one_safe_line(event['subagent'])}")
         colour = "red" if event.get("is_error") else kind.colour
         time = event["timestamp"]
         shown = f"  {self.style_text(self._format_time(time), 'dim')}" if time else ""

@@ -162,8 +162,9 @@ def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
         return ref
     from kbtui.conversations.shortened_ids import find_ids_with_beginning
 
-    stored = (one.id for one in _iterate_stored_conversations(workspace))
-    ids = find_ids_with_beginning(stored, begun)
+    stored = [one.id for one in _iterate_stored_conversations(workspace)]
+    # Some programs show the same id in capital letters.
+    ids = find_ids_with_beginning(stored, begun) or find_ids_with_beginning(stored, begun.lower())
     if len(ids) > 1:
         named = ", ".join(sorted(ids)[:3])
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""

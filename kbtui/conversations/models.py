@@ -97,6 +97,14 @@ class ConversationEvent:
     request: "ConversationEvent | None" = field(default=None, repr=False)
 
 
+def get_subagent_of_result(event: ConversationEvent, conversation: str) -> str | None:
+    """Return the id of the subagent whose work is the result of a call in a conversation, or None."""
+    subagent = (event.metadata or {}).get("subagent")
+    if event.kind != "tool_call_response" or type(subagent) is not str:
+        return None
+    return f"{conversation.partition('~')[0]}~{subagent}"
+
+
 @dataclass(frozen=True)
 class ConversationUsage:
     """The tokens that a conversation or a turn used, each None if the files do not say.

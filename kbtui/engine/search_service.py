@@ -68,9 +68,13 @@ def answer_search_request(
 
 def _parse_typed_reference(workspace: Workspace, text: str) -> Ref:
     from kbtui.conversations.conversation_repository import resolve_conversation_ref
-    from kbtui.knowledge import parse_ref_in_workspace
+    from kbtui.knowledge import load_knowledge, parse_ref_in_workspace
+    from kbtui.refs import parse_typed_conversation_id
 
-    return resolve_conversation_ref(workspace, parse_ref_in_workspace(workspace, text))
+    ref = parse_ref_in_workspace(workspace, text)
+    if ref.kind == "topic" and ref.topic not in load_knowledge(workspace).topics:
+        ref = parse_typed_conversation_id(text) or ref
+    return resolve_conversation_ref(workspace, ref)
 
 
 def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:

@@ -39,11 +39,19 @@ def find_similar_passages(
     """Find the passages of other entries that are most similar to the text of a reference.
 
     `request` provides the filters and the limit; its query is ignored. Raises `NothingFound` if
-    the reference has no indexed text.
+    the reference has no indexed text or names no conversation.
     """
     from kbtui.search.rank_explanation import find_passages_of_reference
 
     entry, chunks = find_passages_of_reference(reader, ref)
+    if entry is None and ref.kind == "conversation":
+        from kbtui.conversations.conversation_repository import find_conversation
+
+        try:
+            find_conversation(workspace, ref.conversation or "")
+        except NothingFound as error:
+            # The engine sends an error with its class, which must be one of `errors`.
+            raise NothingFound(error.message, where=error.where, hint=error.hint) from None
     if entry is None or not chunks:
         raise NothingFound("no text is indexed for this reference", where=str(ref))
     query = _make_similarity_query(entry, chunks)

@@ -268,3 +268,23 @@ def test_the_summary_of_a_compaction_is_read_exported_and_found(
     assert kinds == [first, ["chat_request", "message"]]
     assert kbtui("grep", "wombat") == 0
     assert capsys.readouterr().out == "claude-258c7280:1:notice:m:So far: a wombat.\n"
+
+
+def test_a_subagent_and_the_call_that_started_it_name_each_other(
+    home: Path, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = [
+        typed("Look"),
+        answered(call(1, "Task", prompt="Look around")),
+        {**result(1, "Nothing"), "toolUseResult": {"agentId": "b7"}},
+    ]
+    write_session(home, root, session_id(2), records)
+    write_session(home, root, session_id(2), [typed("Look around")], subagent="b7")
+    parent = f"claude-{session_id(2)}"
+    for words in (["read"], ["read", "--format", "json"], ["export"]):
+        assert kbtui(*words, parent) == 0
+        assert f"{parent}~b7" in capsys.readouterr().out
+    assert kbtui("read", f"{parent}~b7") == 0
+    assert capsys.readouterr().out.startswith(f"{parent}~b7  Look around (part of {parent})\n")
+    assert kbtui("export", f"{parent}~b7") == 0
+    assert f"- Part of: `{parent}`" in capsys.readouterr().out

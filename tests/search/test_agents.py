@@ -183,3 +183,25 @@ def test_a_hit_in_a_subagent_names_the_conversation_that_it_belongs_to(
     assert "Find every engine (part of “Repair the engine”)" in text
     assert main(["-w", str(built.root), "entries", "hall"]) == 0
     assert "(part of “Repair the engine”)" in capfd.readouterr().out
+
+
+def test_search_says_what_other_commands_say_of_a_conversation(
+    built: Builder, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_session(home, built.root, f"{session_id(1)[:-1]}0", [typed("Repair another engine")])
+    capital = f"claude-{session_id(1).upper()}"
+    for ref, code, wording in (
+        ("claude-158", 2, "the id of a conversation needs at least 8 characters after claude-"),
+        ("claude-158c7280", 2, "2 conversations begin so: "),
+        ("claude-00000000", 1, "there is no conversation claude-00000000"),
+        (capital, 0, ""),
+    ):
+        for words in (["show", ref], ["search", "--like", ref], ["search", "engine", "--why", ref]):
+            found = main(["-w", str(built.root), *words])
+            out, err = capfd.readouterr()
+            if "--why" in words and code == 1:
+                assert f"not a hit: {wording}" in out, (words, out)
+            elif code:
+                assert (found, wording in err) == (code, True), (words, err)
+            else:
+                assert found == 0, (words, err)
