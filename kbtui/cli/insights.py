@@ -16,10 +16,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from kbtui.userdata import UserData
     from kbtui.userdata.query_log import LoggedQuery
     from kbtui.userdata.token_statistics import TokenCount
     from kbtui.userdata.usage_statistics import EntryCitationCount, UsageStatistics
+    from kbtui.userdata.user_data_store import UserData
 
 
 def declare_insights_command_arguments(parser: ArgumentParser) -> None:
@@ -41,8 +41,8 @@ def run_insights_command(args: Namespace) -> int:
     """
     from kbtui.conversations.model_prices import ModelPrices
     from kbtui.library import open_workspace
-    from kbtui.userdata import UserData
     from kbtui.userdata.usage_statistics import collect_usage_statistics
+    from kbtui.userdata.user_data_store import UserData
 
     for option, number, minimum, maximum in (
         ("--days", args.days, 1, 3660),

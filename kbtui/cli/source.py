@@ -29,7 +29,7 @@ from kbtui.sources.source_definitions import (
 )
 from kbtui.sources.source_scheduler import find_source_due_time
 from kbtui.text import one_line, sanitize
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.notices import get_keywords_only_reason
 from kbtui.sources.source_scheduler import SCHEDULE_SECONDS, SourceScheduler
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
 from kbtui.workspace.paths import (

@@ -151,7 +151,7 @@ def _find_missing_module_file(found: Distribution) -> str | None:
 def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
     import shutil
 
-    from kbtui.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import paths
 
     workspace = library.workspace
@@ -331,7 +331,7 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
 
 def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.sources.source_definitions import find_source_approval_time, load_source_definitions
-    from kbtui.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
 
     found = load_source_definitions(library.workspace)
     count = len(found.sources)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
 from contextlib import closing, contextmanager, suppress
@@ -255,6 +253,8 @@ class PrivateIndex:
 
     def __init__(self, workspace: Workspace, settings: Settings, error: EngineUnavailable) -> None:
         """Start building the index; `error` says why there is no shared index."""
+        import tempfile
+
         try:
             self.folder = Path(tempfile.mkdtemp(prefix="kbtui-index-"))
         except OSError as failed:
@@ -355,6 +355,8 @@ class PrivateIndex:
 
     def close(self) -> None:
         """Stop the thread and remove the index."""
+        import shutil
+
         self._stop.set()
         with self._turn:
             self._turn.notify_all()

@@ -23,7 +23,7 @@ from kbtui.knowledge.toml_config_editor import (
 from kbtui.workspace.paths import SOURCES_FILE
 
 if TYPE_CHECKING:
-    from kbtui.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Workspace
 
 

@@ -30,8 +30,7 @@ from kbtui.sources.source_document_directory import (
     SourceDocumentDirectory,
     SourceRunContext,
 )
-from kbtui.userdata import UserData
-from kbtui.userdata.user_data_store import SkippedDocument, SourceRunRecord
+from kbtui.userdata.user_data_store import SkippedDocument, SourceRunRecord, UserData
 from kbtui.workspace.paths import SOURCES_FILE, make_private_directory
 from kbtui.workspace.settings import load_settings
 

@@ -13,7 +13,7 @@ from kbtui.sources.source_definitions import (
     find_source_approval_time,
     load_source_definitions,
 )
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

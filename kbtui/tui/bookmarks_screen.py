@@ -19,7 +19,7 @@ from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import TextLine
 from kbtui.tui.framework.tui_command import format_key_hints
 from kbtui.tui.navigation_target import make_navigation_target
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine
 from kbtui.tui.reader.document_blocks import DocumentBlock, HeadingBlock, ParagraphBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
-from kbtui.userdata import UserData
 from kbtui.userdata.usage_statistics import collect_usage_statistics, draw_daily_usage_chart
+from kbtui.userdata.user_data_store import UserData
 
 if TYPE_CHECKING:
     from kbtui.dates import Clock

@@ -22,8 +22,8 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     """What the screens of entries and insights ask for, beside the same without citations."""
     from kbtui.index import IndexReader, WorkspaceIndex
     from kbtui.index.entry_query import EntryFilter, query_entry_page, serialize_entry_chunks
-    from kbtui.userdata import UserData
     from kbtui.userdata.usage_statistics import collect_usage_statistics
+    from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Settings, open_workspace_at_root
 
     root = base / "ws"

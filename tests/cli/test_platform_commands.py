@@ -109,7 +109,7 @@ def test_entries_filters_and_pages(built: Builder) -> None:
 
 
 def test_insights_show_gaps_use_and_days_and_forget_on_demand(built: Builder) -> None:
-    from kbtui.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
 
     userdata = UserData(built.workspace)
     userdata.query_log.log_search("unknown beast", "hybrid", 0, "cli")

@@ -486,7 +486,7 @@ def test_the_engine_sweeps_old_searches_from_the_log(
 ) -> None:
     import sqlite3
 
-    from kbtui.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
 
     userdata = UserData(built.workspace)
     userdata.query_log.log_search("an old one", "lexical", 0, "cli")

@@ -14,7 +14,7 @@ import pytest
 from support import Builder, asked, end_engine, kill_engine, said
 
 from kbtui.engine import EngineClient, connect_or_start_engine
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 
 
 @pytest.fixture

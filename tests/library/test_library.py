@@ -10,7 +10,7 @@ from kbtui import create_memory_client, open_workspace
 from kbtui.errors import NothingFound, UsageError
 from kbtui.library import Library
 from kbtui.search import SearchRequest
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings
 
 

@@ -169,7 +169,7 @@ async def test_the_client_of_the_documents_example(
                 await memory.knowledge.search(wrong)
         with pytest.raises(UsageError):
             await memory.knowledge.search("burrow", types="rule")
-    from kbtui.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
 
     assert UserData(
         open_workspace_at_root(zoo.root)

@@ -11,7 +11,7 @@ from kbtui import Library, SearchRequest, open_workspace
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SemanticRanking
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings
 
 

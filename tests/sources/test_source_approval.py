@@ -16,7 +16,7 @@ from kbtui.sources.source_definitions import (
 )
 from kbtui.sources.source_runner import SourceNotApproved, run_source
 from kbtui.sources.source_scheduler import SourceScheduler, list_due_sources
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import open_workspace_at_root
 
 

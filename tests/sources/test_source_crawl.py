@@ -8,7 +8,7 @@ import pytest
 from web_support import FAST, Site, SourceWorkspace, page_with_links
 
 from kbtui.sources.http_fetcher import SourceLimits
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 
 
 def test_a_page_becomes_a_subject_with_front_matter_and_its_main_text(

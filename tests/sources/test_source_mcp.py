@@ -108,7 +108,7 @@ def test_a_server_that_hangs_half_way_loses_nothing(project: SourceWorkspace) ->
     assert project.run().status == "ok"
     before = project.documents()
     from kbtui.sources.source_definitions import approve_source, edit_source
-    from kbtui.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
 
     workspace = project.builder.workspace
     slower = edit_source(
@@ -168,7 +168,7 @@ def test_a_server_gets_only_the_variables_that_are_named(
     project.run()
     assert "it is unset" in project.documents()["x.md"]
     from kbtui.sources.source_definitions import approve_source, edit_source
-    from kbtui.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
 
     workspace = project.builder.workspace
     approve_source(

@@ -12,7 +12,7 @@ from running import run_command
 from web_support import FAST, Site, SourceWorkspace, page_with_links
 
 from kbtui.sources.http_fetcher import SourceLimits
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace.settings import get_settings_path
 
 

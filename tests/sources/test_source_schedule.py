@@ -10,8 +10,7 @@ from web_support import SourceWorkspace
 from kbtui.sources.source_definitions import find_next_cron_time
 from kbtui.sources.source_runner import lock_source
 from kbtui.sources.source_scheduler import SourceScheduler, find_source_due_time, list_due_sources
-from kbtui.userdata import UserData
-from kbtui.userdata.user_data_store import SourceRunRecord
+from kbtui.userdata.user_data_store import SourceRunRecord, UserData
 
 HOUR, DAY = 3600.0, 86_400.0
 

@@ -9,7 +9,7 @@ from web_support import SourceWorkspace, page_with_links
 
 from kbtui.knowledge.front_matter import join_front_matter_and_body
 from kbtui.sources.source_document_directory import compute_document_digest
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 
 
 def pdf(*pages: str) -> bytes:

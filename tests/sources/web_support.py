@@ -13,8 +13,7 @@ from support import Builder
 from kbtui.sources.http_fetcher import SourceLimits
 from kbtui.sources.source_definitions import add_source, approve_source, load_source_definitions
 from kbtui.sources.source_runner import run_source
-from kbtui.userdata import UserData
-from kbtui.userdata.user_data_store import SourceRunRecord
+from kbtui.userdata.user_data_store import SourceRunRecord, UserData
 
 Handler = BaseHTTPRequestHandler
 Page = str | bytes | tuple[int, dict[str, str], bytes] | Callable[[Handler], None]

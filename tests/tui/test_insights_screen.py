@@ -12,7 +12,7 @@ from tui_support import Tui, matches_snapshot
 
 from kbtui.tui.framework.dialogs import FormDialog
 from kbtui.tui.insights_screen import GAP_PREFIX, InsightsScreen
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from kbtui.tui.external_programs import build_editor_command
 from kbtui.tui.framework.clipboard import find_clipboard_command
 from kbtui.tui.main.jump_labels import LETTERS, JumpLabelScreen
 from kbtui.tui.reader.document_links import DocumentLink, find_markdown_links, resolve_subject_link
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 
 TALK = "jp-c17800000001"
 

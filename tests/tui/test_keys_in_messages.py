@@ -5,7 +5,7 @@ from pathlib import Path
 from support import Builder
 from tui_support import PRESENT, Tui, running, with_keys
 
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 
 
 async def test_the_home_page_and_the_search_line_name_ones_own_keys(book: Builder) -> None:

@@ -6,7 +6,7 @@ from support import Builder
 from textual import events
 from tui_support import Tui, WithoutEngine, running
 
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import load_settings
 
 TALK = "jp-c17800000001"

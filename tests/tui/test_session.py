@@ -19,7 +19,7 @@ from kbtui.tui.main.saved_session import (
     save_session,
 )
 from kbtui.tui.navigation_target import NavigationTarget, make_navigation_target
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import load_settings
 
 AGAIN = TuiStartOptions()

@@ -18,7 +18,7 @@ from kbtui.sources.source_definitions import (
 )
 from kbtui.tui.framework.dialogs import ChoiceField, FormDialog
 from kbtui.tui.sources.sources_screen import SourcesScreen
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 
 PAPERS = '[source.papers]\nkind = "file_upload"\ntopic = "project"\nfile = "papers"\n'
 

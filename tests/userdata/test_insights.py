@@ -8,13 +8,13 @@ import pytest
 from index_without_engine import indexed
 from support import Builder, called
 
-from kbtui.userdata import UserData
 from kbtui.userdata.usage_statistics import (
     UsageStatistics,
     collect_usage_statistics,
     draw_bar_of_blocks,
     draw_daily_usage_chart,
 )
+from kbtui.userdata.user_data_store import UserData
 
 DAY = 86_400.0
 NOON = datetime.now().replace(hour=12, minute=0, second=0, microsecond=0).timestamp()

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbtui.errors import WorkspaceError
-from kbtui.userdata import UserData
 from kbtui.userdata.query_log import QueryLog
+from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import open_workspace_at_root
 
 DAY = 86_400.0

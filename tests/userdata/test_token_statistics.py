@@ -9,8 +9,8 @@ from index_without_engine import indexed
 from support import Builder, asked
 
 from kbtui.conversations.model_prices import ModelPrices
-from kbtui.userdata import UserData
 from kbtui.userdata.usage_statistics import UsageStatistics, collect_usage_statistics
+from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings
 
 NOW = datetime(2026, 5, 30, 12, tzinfo=UTC)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from kbtui.errors import WorkspaceError
-from kbtui.userdata import UserData
-from kbtui.userdata.user_data_store import SourceRunRecord
+from kbtui.userdata.user_data_store import SourceRunRecord, UserData
 from kbtui.workspace import open_workspace_at_root
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import open_workspace_at_root
 
 FIXTURE = Path(__file__).parent / "userdata_0_1.sql"

@@ -52,7 +52,7 @@ class SavedSession:
 
 def load_saved_session(library: Library) -> SavedSession | None:
     """Return the saved session, or None if there is none or it cannot be read."""
-    from kbtui.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
 
     try:
         state = UserData(library.workspace).load_front_end_state(STATE_NAME)
@@ -63,7 +63,7 @@ def load_saved_session(library: Library) -> SavedSession | None:
 
 def save_session(library: Library, session: SavedSession) -> None:
     """Save a session; ignore errors, because a missing session does no harm."""
-    from kbtui.userdata import UserData
+    from kbtui.userdata.user_data_store import UserData
 
     state = vars(session).copy()
     history: NavigationHistory = state.pop("history")

@@ -324,7 +324,7 @@ class SearchController:
         if self._recent_index >= 0:
             self._recall_older_query()
             return
-        from kbtui.userdata import UserData
+        from kbtui.userdata.user_data_store import UserData
 
         def add_recent_queries(found: list[str]) -> None:
             self._recent_queries = list(dict.fromkeys([*self._recent_queries, *found]))

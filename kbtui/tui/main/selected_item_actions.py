@@ -141,7 +141,7 @@ class SelectedItemActions:
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
-        from kbtui.userdata import UserData
+        from kbtui.userdata.user_data_store import UserData
 
         userdata = UserData(self._main.library.workspace)
         title = self._get_title_for_reference(reference)

@@ -24,7 +24,7 @@ from kbtui.tui.reader.document_blocks import (
     SourceTextBlock,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
-from kbtui.userdata import UserData
+from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace.paths import SOURCES_FILE
 
 if TYPE_CHECKING:

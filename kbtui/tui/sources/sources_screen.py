@@ -35,8 +35,7 @@ from kbtui.tui.sources.source_rows_and_details import (
     make_source_rows,
     read_source_statuses,
 )
-from kbtui.userdata import UserData
-from kbtui.userdata.user_data_store import SourceRunRecord
+from kbtui.userdata.user_data_store import SourceRunRecord, UserData
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
