@@ -109,7 +109,7 @@ def answer_conversation_list(
 ) -> ConversationListPage:
     """Answer a call of `conversation_list`.
 
-    `agents` selects the conversations with the agents whose names begin so; None means all.
+    `agents` selects conversations by the agent's name or a prefix of it; None means all.
     `sort` is `created`, `activity` or `updated`. The page has fewer than `limit` conversations if
     more would exceed `max_chars` characters of XML. With `masked`, secrets are replaced. Raises
     `UsageError` if `limit` or `offset` is too small.
@@ -222,7 +222,7 @@ def answer_conversation_grep(
 ) -> ConversationGrepAnswer:
     """Answer a call of `conversation_grep`.
 
-    `agents` selects the conversations with the agents whose names begin so; None means all. The conversation with the latest activity comes first; in each, a match in the title comes
+    `agents` selects conversations by the agent's name or a prefix of it; None means all. The conversation with the latest activity comes first; in each, a match in the title comes
     before the matching lines. The XML has at most `max_chars` characters. With `masked`, secrets
     are replaced before the search. Raises `UsageError` for an invalid argument, and `NothingFound`
     for an unknown id.

@@ -89,7 +89,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     info.add_argument("--json", action="store_true", help="print one JSON document")
     export.set_defaults(run_action=_export_conversation)
     for command in (ls, grep):
-        text = "only conversations with this agent: jp, claude-code, … or its beginning"
+        text = "only conversations with this agent: jp, claude-code, … or a prefix"
         _add_repeatable_option(command, "--agent", dest="agents", metavar="AGENT", what=text)
         text = "use archived conversations instead of live ones"
         command.add_argument("--archived", action="store_true", help=text)

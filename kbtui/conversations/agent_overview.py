@@ -87,7 +87,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
         if one.name not in enabled:
             off = "`agents` in [conversations] does not name it"
             if chosen is None and one.name in AGENTS_OFF_BY_DEFAULT:
-                off = "it does not say to which project they belong; `agents` can name it"
+                off = "its files do not say which project they belong to; to read all of them, name it in `agents`"
         if stored or unusable or total or (chosen is not None and off is None):
             found.append(
                 AgentOverview(

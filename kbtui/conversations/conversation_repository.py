@@ -168,7 +168,7 @@ def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
     if len(ids) > 1:
         named = ", ".join(sorted(ids)[:3])
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
-        raise UsageError(f"{len(ids)} conversations begin so: {named}{more}", where=begun)
+        raise UsageError(f"{len(ids)} conversations match: {named}{more}", where=begun)
     return ref._replace(conversation=ids[0]) if ids else ref
 
 
@@ -178,7 +178,7 @@ def list_agent_names() -> list[str]:
 
 
 def find_agent_names(beginnings: Iterable[str]) -> set[str]:
-    """Return the names of the agents that begin so; raises `UsageError` if there is none.
+    """Return the names of the agents that match a prefix; raises `UsageError` if there is none.
 
     Raises `NothingFound` if the settings exclude the conversations of them all.
     """

@@ -120,7 +120,7 @@ class FilterDefinition:
         return moment
 
     def parse_agent_value(self, value: str) -> list[str]:
-        """Return the agents whose names begin so; raises `FilterValueError` if there is none.
+        """Return the agents whose names match a prefix; raises `FilterValueError` if there is none.
 
         An agent that the settings exclude counts as none.
         """
@@ -250,7 +250,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
         needs_summary=True,
     ),
     FilterDefinition(
-        "agent", "only conversations with this agent: jp, claude-code, … or its beginning", "agent", ("agents",),
+        "agent", "only conversations with this agent: jp, claude-code, … or a prefix", "agent", ("agents",),
         search="agents", term="agent", entries="agents", options=("--agent",), metavar="NAME",
         library=lambda info, _, name: info.agent == name,
     ),

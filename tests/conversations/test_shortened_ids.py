@@ -52,7 +52,7 @@ def test_every_short_id_leads_to_its_conversation(home: Path, workspace_root: Pa
     for id_, short in shorten_conversation_ids(ids).items():
         ref = parse_conversation_ref(f"{short}:3.2")
         assert str(resolve_conversation_ref(builder.workspace, ref)) == f"{id_}:3.2"
-    with pytest.raises(UsageError, match="2 conversations begin so"):
+    with pytest.raises(UsageError, match="2 conversations match"):
         resolve_conversation_ref(
             builder.workspace, parse_conversation_ref(f"claude-{session_id(1)[:8]}")
         )

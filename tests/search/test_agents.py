@@ -192,7 +192,7 @@ def test_search_says_what_other_commands_say_of_a_conversation(
     capital = f"claude-{session_id(1).upper()}"
     for ref, code, wording in (
         ("claude-158", 2, "the id of a conversation needs at least 8 characters after claude-"),
-        ("claude-158c7280", 2, "2 conversations begin so: "),
+        ("claude-158c7280", 2, "2 conversations match: "),
         ("claude-00000000", 1, "there is no conversation claude-00000000"),
         (capital, 0, ""),
     ):

@@ -901,7 +901,7 @@ def _open_envelope(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 def _is_typed(payload: dict[str, Any]) -> bool:
     """Return whether a person typed the text of a `user_message` event."""
     if type(payload["message"]) is not str:
-        raise TypeError("the message is not a text")
+        raise TypeError("the message is not text")
     # Some versions also report their own messages, but they say so.
     return payload.get("kind") not in ("environment_context", "user_instructions")
 

@@ -318,7 +318,7 @@ class _LogReader:
             kind = "structured" if row["schema_id"] else "message"
             event = builder.add_event(kind, str(response), time)
             if type(response) is not str:
-                builder.add_event_problem(event, "it is not a text")
+                builder.add_event_problem(event, "it is not text")
         if self._has("tool_calls", "response_id", "name", "arguments", "tool_call_id"):
             query = (
                 "SELECT name, arguments, tool_call_id FROM tool_calls WHERE response_id = ?"

@@ -784,7 +784,7 @@ class _MessageParser:
             is_error=status == "error",
         )
         if not is_text:
-            builder.add_event_problem(result, "its output is not a text")
+            builder.add_event_problem(result, "its output is not text")
 
     def _add_unknown_part(self, part: dict[str, Any], time: datetime | None) -> ConversationEvent:
         kind = part.get("type")
