@@ -99,6 +99,7 @@ def format_insights_report(found: UsageStatistics) -> str:
 
     never = f"Never cited ({found.never_cited_total})"
     stale = f"Cited, unchanged for {_format_count_with_noun(found.stale_days, 'day')}"
+    before = found.tokens.day_before
     lists = {
         "Top queries": map(_format_logged_query, found.searches.top),
         "Gaps: queries without a good match": map(_format_query_gap, found.searches.gaps),
@@ -116,6 +117,7 @@ def format_insights_report(found: UsageStatistics) -> str:
             )
             if counts
         },
+        **({"Tokens": [f"  none; the last before are of {before}"]} if before else {}),
         "By day": [f"  {line}" for line in draw_daily_usage_chart(found)],
     }
     days, searches = (

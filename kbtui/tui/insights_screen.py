@@ -141,6 +141,10 @@ def _make_token_sections(tokens: TokenStatistics) -> list[DocumentBlock]:
         if counts:
             rows = [_make_token_block(f"tokens-{name}", count) for count in counts]
             blocks += _make_insights_section(f"tokens-{name}", heading, rows)
+    if tokens.day_before is not None:
+        text = f"  none; the last before are of {tokens.day_before}"
+        blocks.append(HeadingBlock("head:tokens", [("Tokens", "h2")], [], above=1))
+        blocks.append(ParagraphBlock("none:tokens", [(text, "dim")]))
     return blocks
 
 

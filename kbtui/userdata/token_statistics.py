@@ -69,7 +69,8 @@ class TokenStatistics:
     """The tokens of a period; each list has the largest number first, except that of the days.
 
     `subjects` has the tokens of all turns that were given a subject, each turn as a whole. A turn
-    that was given several subjects counts for each of them.
+    that was given several subjects counts for each of them. If the period has no tokens, `day_before`
+    is the last day before it that has some.
     """
 
     by_day: list[TokenCount] = field(default_factory=list)
@@ -77,12 +78,13 @@ class TokenStatistics:
     by_model: list[TokenCount] = field(default_factory=list)
     by_project: list[TokenCount] = field(default_factory=list)
     subjects: list[TokenCount] = field(default_factory=list)
+    day_before: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON shape."""
-        return {
-            name: [one.as_json() for one in getattr(self, name)] for name in self.__annotations__
-        }
+        lists = ("by_day", "by_agent", "by_model", "by_project", "subjects")
+        counts = {name: [one.as_json() for one in getattr(self, name)] for name in lists}
+        return {**counts, "day_before": self.day_before}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,18 @@ def collect_token_statistics(
         by_model=_count_tokens(((one.model, one) for one in used), prices)[:limit],
         by_project=_count_tokens(((one.project, one) for one in used), prices)[:limit],
         subjects=subjects,
+        day_before=None if used else _find_day_before(db, since),
     )
+
+
+def _find_day_before(db: sqlite3.Connection, since: float) -> str | None:
+    """Return the last day before a Unix time on which tokens were used."""
+    (latest,) = db.execute(
+        "SELECT max(coalesce(u.timestamp, e.created)) FROM usage u "
+        "JOIN entries e ON e.id = u.conversation WHERE coalesce(u.timestamp, e.created) < ?",
+        (since,),
+    ).fetchone()
+    return None if latest is None else format_unix_time_as_day(latest)
 
 
 def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> Iterator[_TurnUsage]:

@@ -477,6 +477,27 @@ def test_errors_of_a_command_begin_on_a_line_of_their_own(
     assert load(root, "claude-bash").turns[0].events[0].text == shown
 
 
+def test_a_half_line_is_a_problem_only_after_an_hour(agent_home: Path, root: Path) -> None:
+    import os
+    import time
+
+    path = put_session(agent_home, root, "half", record("user", "1", None, "go") + '\n{"type":"us')
+    assert load(root, "claude-half").problems == []
+    past = time.time() - 7200
+    os.utime(path, (past, past))
+    assert load(root, "claude-half").problems == ["line 2: it is cut off, and was not continued"]
+
+
+def test_a_record_without_a_type_is_called_a_record() -> None:
+    builder = TurnBuilder()
+    builder.add_unreadable_record("record", {})
+    builder.add_unreadable_record("assistant", {})
+    assert [one.partition(" has ")[0] for one in builder.problems] == [
+        "record 1: the record",
+        "record 1: the record of type assistant",
+    ]
+
+
 def test_a_repeated_call_id_pairs_results_in_order(agent_home: Path, root: Path) -> None:
     def use(command: str) -> dict[str, Any]:
         return {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": command}}

@@ -8,6 +8,7 @@ from claude_sessions import answered, call, result, session_id, typed, write_ses
 from index_without_engine import indexed
 from support import Builder, asked
 
+from kbtui.cli.insights import format_insights_report
 from kbtui.conversations.model_prices import ModelPrices
 from kbtui.userdata.usage_statistics import UsageStatistics, collect_usage_statistics
 from kbtui.userdata.user_data_store import UserData
@@ -108,3 +109,14 @@ def test_a_hostile_number_of_tokens_hurts_nothing(home: Path, builder: Builder) 
     write_session(home, builder.root, session_id(1), records)
     [found] = statistics(builder).tokens.by_agent
     assert (found.usage.input_tokens, found.usage.cache_read_tokens) == (2**53, 0)
+
+
+def test_a_period_without_tokens_says_when_the_last_were_used(home: Path, builder: Builder) -> None:
+    assert statistics(builder).tokens.day_before is None
+    long_ago = datetime(2025, 5, 27, 10, tzinfo=UTC)
+    write_session(home, builder.root, session_id(1), RECORDS, start=long_ago)
+    found = statistics(builder)
+    assert (found.tokens.by_day, found.tokens.day_before) == ([], "2025-05-27")
+    assert "Tokens\n  none; the last before are of 2025-05-27\n" in format_insights_report(found)
+    write_session(home, builder.root, session_id(2), RECORDS)
+    assert statistics(builder).tokens.day_before is None

@@ -10,6 +10,7 @@ import codecs
 import hashlib
 import os
 import re
+import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,6 +49,8 @@ PARTS_FROM = 128 << 10
 """The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
 
 
+ABANDONED_SECONDS = 3600.0
+"""How long the agent may take to finish a line, in seconds."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
@@ -72,7 +75,7 @@ def iterate_jsonl_records(
     """Yield the records of an open file from byte `start` to before byte `end`.
 
     Empty lines are skipped. A last line without a line end may still be written, so it is left out
-    unless it is a complete object. A line longer than `LINE_BYTES_MAX` is reported without its bytes.
+    unless it is a complete object, or nothing was written for `ABANDONED_SECONDS`. A line longer than `LINE_BYTES_MAX` is reported without its bytes.
     """
     rest, at, position = b"", start, start
     skipped = empty_lines = 0
@@ -106,6 +109,10 @@ def iterate_jsonl_records(
         record = _parse_jsonl_line(at, rest, b"", empty_lines)
         if record.problem is None and type(record.value) is dict:
             yield record
+        elif position == (state := os.fstat(file)).st_size and (
+            time.time() - state.st_mtime > ABANDONED_SECONDS
+        ):
+            yield record._replace(problem="is cut off, and was not continued")
 
 
 def _make_too_long_record(start: int, end: int) -> JsonlRecord:

@@ -121,10 +121,14 @@ class TurnBuilder:
     def add_unreadable_record(
         self, name: str, record: Any, time: datetime | None = None
     ) -> ConversationEvent:
-        """Add a record that has a value of a wrong type as an unknown event with a problem."""
+        """Add a record that has a value of a wrong type as an unknown event with a problem.
+
+        `name` is the record's type, or `record` if it has none.
+        """
         event = self.add_unknown_event(name, record, time)
         event.problem = "it has values of an unexpected type, so it is shown as JSON"
-        known = f"the record of type {name}" if _TYPE_NAME.fullmatch(name) else "the record"
+        has_type = name != "record" and _TYPE_NAME.fullmatch(name)
+        known = f"the record of type {name}" if has_type else "the record"
         self.add_record_problem(f"{known} has values of an unexpected type, so it is shown as JSON")
         return event
 
