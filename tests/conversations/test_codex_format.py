@@ -325,7 +325,7 @@ def test_hostile_id(codex: Path, workspace: Workspace) -> None:
     assert [info.id for info in list_infos(workspace)] == [ID]
 
 
-def test_subagents_and_summarisers(codex: Path, workspace: Workspace) -> None:
+def test_subagents_and_summarizers(codex: Path, workspace: Workspace) -> None:
     Session(workspace.root).ask("hi").write(codex)
     spawn = {"thread_spawn": {"parent_thread_id": UUID, "depth": 1}}
     source = {"subagent": spawn}

@@ -12,7 +12,7 @@ import mimetypes
 import os
 import re
 from collections import Counter
-from dataclasses import replace
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +31,7 @@ from kbtui.conversations.formats.session_file import (
     make_title_from_request,
     stat_session_file,
 )
+from kbtui.conversations.formats.stored_session import READ_ERRORS
 from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.conversations.models import (
     ConversationCompaction,
@@ -57,13 +58,11 @@ HEAD_BYTES = 256 << 10
 """How far to look for the working directory in the files of the oldest versions, in bytes."""
 FIRST_REQUEST_BYTES = 8 << 20
 """How far to look for the first request, in bytes; instructions and images may precede it."""
-INDEX_BYTES_MAX = 32 << 20
-"""The maximum number of bytes, from its end, of the file of names that is read."""
 TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
 """How deep the directories of years, months and days are."""
 COPY_SECONDS = 1.0
-"""How long copying a session to a fork takes at most, in seconds."""
+"""The maximum number of seconds in which Codex copies a session to its fork."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -89,7 +88,7 @@ _FAILURES = (
     "exec command rejected",
     "failed to parse function arguments",
 )
-"""How the results of calls begin that failed before they had an exit code."""
+"""The beginnings of results of calls that failed before they had an exit code."""
 
 _RESPONSE_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}
@@ -107,41 +106,26 @@ _MODEL_OUTPUT = frozenset(
     }
 )
 _IGNORED_ITEMS = frozenset(
-    # What the model needs and people do not: encrypted summaries, snapshots for undo, declarations.
+    # Only the model or Codex reads these: encrypted summaries, snapshots for undo, declarations.
     {
         "additional_tools",
         "compaction",
         "compaction_summary",
-        "compaction_trigger",
         "context_compaction",
         "ghost_snapshot",
     }
 )
 _IGNORED_EVENTS = frozenset(
     {
-        "agent_message_content_delta",
-        "agent_message_delta",
-        "agent_reasoning_delta",
-        "agent_reasoning_section_break",
-        "item_started",
-        "mcp_startup_complete",
-        "mcp_startup_update",
-        "plan_update",
-        "raw_response_item",
-        "session_configured",
-        "shutdown_complete",
         "sub_agent_activity",
         "task_complete",
         "task_started",
         "thread_name_updated",
         "thread_settings_applied",
-        "turn_complete",
-        "turn_diff",
-        "turn_started",
     }
 )
-"""Events without a content of their own, or whose content other records have."""
-_SUMMARISERS = frozenset({"compact", "memory_consolidation"})
+"""Events that contain nothing, or only what other records contain."""
+_SUMMARIZERS = frozenset({"compact", "memory_consolidation"})
 
 
 class CodexFormat(JsonlConversationFormat):
@@ -153,7 +137,6 @@ class CodexFormat(JsonlConversationFormat):
 
     def __init__(self) -> None:
         self._heads: dict[str, tuple[int, _SessionHead]] = {}
-        self._first_requests: dict[str, tuple[int, str]] = {}
         self._names: tuple[tuple[str, int, int, int], dict[str, str]] | None = None
 
     def find_stored_conversations(
@@ -191,14 +174,6 @@ class CodexFormat(JsonlConversationFormat):
         """Return a parser that resumes with `state`, or starts at the beginning if `state` is None."""
         return CodexParser(builder, state)
 
-    def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with `events_count`, the number of records, and `last_event_at`."""
-        if info.events_count is not None:
-            return info
-        conversation = self.load_conversation(info)
-        problem = info.problem or next(iter(conversation.problems), None)
-        return replace(conversation.info, problem=problem)
-
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
         """Return the command that continues a live session."""
         if info.archived or info.working_directory is None:
@@ -229,7 +204,7 @@ class CodexFormat(JsonlConversationFormat):
                     reason = getattr(error, "message", None) or str(error)
                     unusable.append(UnusableConversationDirectory(Path(path), reason))
                 continue
-            if head.is_summariser or head.working_directory is None:
+            if head.is_summarizer or head.working_directory is None:
                 continue
             project = projects.find_directory_of(head.working_directory)
             conversation_id = f"{ID_PREFIX}{head.id}"
@@ -256,7 +231,7 @@ class CodexFormat(JsonlConversationFormat):
             found[conversation_id] = session
 
     def _read_session_head(self, path: str, status: os.stat_result) -> _SessionHead:
-        """Read the first record of a file, which never changes once it is written."""
+        """Read what the first record of a file says; it never changes once it is written."""
         known = self._heads.get(path)
         if known is not None and known[0] == status.st_ino:
             return known[1]
@@ -277,16 +252,11 @@ class CodexFormat(JsonlConversationFormat):
             facts["last_event_at"] = last
         facts["title"] = session.thread_name
         if facts["title"] is None:
-            known = self._first_requests.get(session.path)
-            if known is None or known[0] != session.status.st_ino:
-                known = (session.status.st_ino, _read_first_request(session.path))
-                if known[1]:
-                    self._first_requests[session.path] = known
-            facts["title"] = make_title_from_request(known[1])
+            facts["title"] = make_title_from_request(_read_first_request(session.path))
         return facts
 
     def _read_thread_names(self, path: str) -> dict[str, str]:
-        """Return the names that a person gave to sessions, by id; the last one of each counts."""
+        """Map the id of each session that a person named to its last name."""
         status = stat_session_file(path)
         if status is None:
             return {}
@@ -295,8 +265,8 @@ class CodexFormat(JsonlConversationFormat):
             return self._names[1]
         names: dict[str, str] = {}
         try:
-            with open_regular_file(path) as (file, size):
-                for record in iterate_jsonl_records(file, max(0, size - INDEX_BYTES_MAX)):
+            with open_regular_file(path) as (file, _):
+                for record in iterate_jsonl_records(file):
                     value = record.value if type(record.value) is dict else {}
                     uuid, name = value.get("id"), value.get("thread_name")
                     if type(uuid) is str and type(name) is str and name.strip():
@@ -308,7 +278,7 @@ class CodexFormat(JsonlConversationFormat):
 
 
 class CodexSessionFile(SessionFile):
-    """A file of Codex with the name that the session has in the index."""
+    """The file of a session, with the name that `session_index.jsonl` has for the session."""
 
     head: _SessionHead
     thread_name: str | None = None
@@ -331,7 +301,7 @@ class _SessionHead(NamedTuple):
     created_at: datetime | None = None
     parent: str | None = None
     forked_from: str | None = None
-    is_summariser: bool = False
+    is_summarizer: bool = False
 
 
 _ROOTS = (("sessions", False), ("archived_sessions", True))
@@ -408,23 +378,15 @@ def _read_session_head(path: str) -> _SessionHead:
         directory = _text_or_none(meta.get("cwd"))
         if directory is None:
             directory = _find_working_directory(file, min(size, HEAD_BYTES))
-    times = [
-        time
-        for time in (
-            parse_timestamp(record.get("timestamp")),
-            parse_timestamp(meta.get("timestamp")),
-        )
-        if time is not None
-    ]
     forked_from = meta.get("forked_from_id")
-    parent, is_summariser = _find_parent(meta)
+    parent, is_summarizer = _find_parent(meta)
     return _SessionHead(
         uuid,
         directory,
-        min(times, default=None),
+        parse_timestamp(meta.get("timestamp")) or parse_timestamp(record.get("timestamp")),
         parent,
         forked_from if _is_id(forked_from) else None,
-        is_summariser,
+        is_summarizer,
     )
 
 
@@ -439,17 +401,12 @@ def _read_first_line(file: int) -> bytes:
 def _find_working_directory(file: int, end: int) -> str | None:
     """Return the directory that the first messages name, None if none does."""
     for record in iterate_jsonl_records(file, 0, end):
-        if type(record.value) is not dict:
-            continue
-        payload = record.value.get("payload", record.value)
-        if type(payload) is not dict:
-            continue
-        if record.value.get("type") == "turn_context" and type(payload.get("cwd")) is str:
-            return str(payload["cwd"])
-        if payload.get("type") == "message" and payload.get("role") == "user":
-            match = _WORKING_DIRECTORY.search(_read_content(payload.get("content"))[0])
-            if match:
-                return (match[1] or match[2]).strip()
+        message = record.value
+        if type(message) is dict and message.get("role") == "user":
+            with suppress(*READ_ERRORS):
+                text, _ = _read_content(message.get("content"))
+                if match := _WORKING_DIRECTORY.search(text):
+                    return (match[1] or match[2]).strip()
     return None
 
 
@@ -464,7 +421,7 @@ def _find_parent(meta: dict[str, Any]) -> tuple[str | None, bool]:
         spawn = agent.get("thread_spawn") if type(agent) is dict else None
         if type(spawn) is dict:
             parent = spawn.get("parent_thread_id") or parent
-    return (parent if _is_id(parent) else None), kind in _SUMMARISERS
+    return (parent if _is_id(parent) else None), kind in _SUMMARIZERS
 
 
 def _read_first_request(path: str) -> str:
@@ -477,7 +434,7 @@ def _read_first_request(path: str) -> str:
                 continue
             try:
                 parser.parse_record(record.value)
-            except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError):
+            except READ_ERRORS:
                 continue
             for turn in builder.turns:
                 for event in turn.events:
@@ -509,12 +466,10 @@ class CodexParser(JsonlConversationParser):
         self._replies: list[str] = []
         self._has_answer = False
         self._compaction_event_expected = False
-        self._usage: dict[str, int] | None = None
-        self._counters: dict[str, int] = {}
+        self._used: Counter[str] = Counter()
+        self._counters: dict[str, int] = state.get("counters", {})
         self._has_meta = False
         self._forked_at: datetime | None = None
-        if type(tokens := state.get("tokens")) is list:
-            self._usage, self._counters = tokens
         if type(state.get("model")) is str:
             builder.model = state["model"]
 
@@ -532,7 +487,7 @@ class CodexParser(JsonlConversationParser):
         self._take_back_unclear_messages()
         return {
             "model": self.builder.model,
-            "tokens": [self._usage, self._counters],
+            "counters": self._counters,
             "has_user_events": self._has_user_events,
             "unclear": [[one.text, one.images] for one in self._unclear],
         }
@@ -540,19 +495,7 @@ class CodexParser(JsonlConversationParser):
     @property
     def usage(self) -> ConversationUsage | None:
         """The tokens used so far; None if the records do not say."""
-        if self._usage is None:
-            return None
-        total = {
-            name: self._usage.get(name, 0) + self._counters.get(name, 0)
-            for name in self._usage.keys() | self._counters.keys()
-        }
-        read = total.get("cached_input_tokens", 0)
-        return ConversationUsage(
-            input_tokens=max(0, total.get("input_tokens", 0) - read),
-            output_tokens=total.get("output_tokens", 0),
-            cache_read_tokens=read,
-            total_tokens=total.get("total_tokens", 0),
-        )
+        return _make_usage(self._used) if self._used else None
 
     def parse_record(self, record: dict[str, Any]) -> None:
         """Parse the next record; a value of the wrong type may raise any error."""
@@ -601,8 +544,7 @@ class CodexParser(JsonlConversationParser):
             self._add_web_search(payload, "event", time)
         elif kind == "image_generation_end":
             self._add_image_generation(payload, payload.get("call_id"), time)
-        elif kind in _NOTICES:
-            notice = _NOTICES[kind](payload)
+        elif (notice := _describe_notice(kind, payload)) is not None:
             self.builder.add_event("notice", notice, time)
         elif kind not in _IGNORED_EVENTS and payload.get("call_id") not in self._call_ids:
             # The end of a call says the same as the call's result in the history.
@@ -678,22 +620,20 @@ class CodexParser(JsonlConversationParser):
         """
         if type(info) is not dict:
             return
-        before = self.usage
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
         if type(total) is dict:
-            counters = {name: value for name, value in total.items() if type(value) is int}
-            used = self._usage or {}
-            if is_copied:
-                used = {name: -value for name, value in counters.items()}
-            elif counters.get("total_tokens", 0) < self._counters.get("total_tokens", 0):
-                used = _add_counters(used, self._counters)
-            self._usage, self._counters = used, counters
-        elif type(last) is dict and not is_copied:
-            self._usage = _add_counters(self._usage or {}, last)
-        if (after := self.usage) is not None:
-            added = _subtract_usage(after, before or ConversationUsage())
-            if added.total_tokens:
-                self.builder.add_usage(added)
+            before, self._counters = self._counters, _keep_counts(total)
+            used = Counter(self._counters)
+            if used["total_tokens"] >= before.get("total_tokens", 0):
+                used.subtract(before)
+        elif type(last) is dict:
+            used = Counter(_keep_counts(last))
+        else:
+            return
+        if not is_copied:
+            self._used.update(used)
+            if used["total_tokens"]:
+                self.builder.add_usage(_make_usage(used))
 
     # Items of the model's history.
 
@@ -767,9 +707,9 @@ class CodexParser(JsonlConversationParser):
         self._unclear = [one._replace(event=None) for one in self._unclear]
 
     def _settle_unclear_messages(self) -> None:
-        """Decide, once the model answers, what the unclear messages are.
+        """Once the model answers, make requests of the unclear messages if the file has no events.
 
-        In a file without events, a person wrote them. Else they remain unknown events.
+        If it has events, a person did not type these messages, and they remain unknown events.
         """
         unclear = self._unclear
         if unclear and not self._has_user_events:
@@ -963,9 +903,18 @@ def _parse_arguments(arguments: Any) -> Any:
     return arguments
 
 
-def _add_counters(first: dict[str, int], second: dict[str, Any]) -> dict[str, int]:
-    names = first.keys() | {name for name, value in second.items() if type(value) is int}
-    return {name: first.get(name, 0) + second.get(name, 0) for name in names}
+def _keep_counts(usage: dict[str, Any]) -> dict[str, int]:
+    return {name: value for name, value in usage.items() if type(value) is int}
+
+
+def _make_usage(counts: Counter[str]) -> ConversationUsage:
+    read = counts["cached_input_tokens"]
+    return ConversationUsage(
+        input_tokens=max(0, counts["input_tokens"] - read),
+        output_tokens=counts["output_tokens"],
+        cache_read_tokens=read,
+        total_tokens=counts["total_tokens"],
+    )
 
 
 def _is_plan(item: Any) -> bool:
@@ -984,40 +933,16 @@ def _list_of_texts(value: Any) -> list[str]:
     return [one for one in value if type(one) is str] if type(value) is list else []
 
 
-def _describe_abort(payload: dict[str, Any]) -> str:
-    return f"[turn aborted: {payload.get('reason') or 'unknown reason'}]"
-
-
-def _describe_error(payload: dict[str, Any]) -> str:
-    return f"[{payload.get('type')}: {payload.get('message')}]"
-
-
-def _describe_review_start(payload: dict[str, Any]) -> str:
-    return f"[review: {payload.get('user_facing_hint') or 'started'}]"
-
-
-def _describe_review_end(payload: dict[str, Any]) -> str:
-    output = payload.get("review_output")
-    explanation = output.get("overall_explanation") if type(output) is dict else None
-    return f"[review ended]\n{explanation}" if explanation else "[review ended]"
-
-
-_NOTICES = {
-    "turn_aborted": _describe_abort,
-    "error": _describe_error,
-    "stream_error": _describe_error,
-    "warning": _describe_error,
-    "entered_review_mode": _describe_review_start,
-    "exited_review_mode": _describe_review_end,
-}
-"""The type of an event that people see -> the function that words it."""
-
-
-def _subtract_usage(after: ConversationUsage, before: ConversationUsage) -> ConversationUsage:
-    return ConversationUsage(
-        (after.input_tokens or 0) - (before.input_tokens or 0),
-        (after.output_tokens or 0) - (before.output_tokens or 0),
-        (after.cache_read_tokens or 0) - (before.cache_read_tokens or 0),
-        None,
-        (after.total_tokens or 0) - (before.total_tokens or 0),
-    )
+def _describe_notice(kind: Any, payload: dict[str, Any]) -> str | None:
+    """Return the text of an event that tells people something, None for any other event."""
+    if kind == "turn_aborted":
+        return f"[turn aborted: {payload.get('reason') or 'unknown reason'}]"
+    if kind == "error":
+        return f"[error: {payload.get('message')}]"
+    if kind == "entered_review_mode":
+        return f"[review: {payload.get('user_facing_hint') or 'started'}]"
+    if kind == "exited_review_mode":
+        output = payload.get("review_output")
+        explanation = output.get("overall_explanation") if type(output) is dict else None
+        return f"[review ended]\n{explanation}" if explanation else "[review ended]"
+    return None
