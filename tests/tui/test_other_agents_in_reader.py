@@ -90,6 +90,22 @@ async def test_a_folded_call_shows_its_outcome(workspace_root: Path, home: Path)
         assert "Received 268KB (200 OK), 6" in tui.text
 
 
+async def test_the_names_of_files_outside_the_project_stay_visible(
+    workspace_root: Path, home: Path
+) -> None:
+    folder = f"/srv/{'deep/' * 40}"
+    records = [
+        typed("Compare"),
+        answered(*(call(n, "Read", file_path=f"{folder}part{n}.md") for n in (1, 2))),
+    ]
+    write_session(home, workspace_root, session_id(1), records)
+    async with running(workspace_root, size=(100, 30)) as tui:
+        await tui.open(SESSION)
+        for n in (1, 2):
+            assert f"deep/part{n}.md" in tui.text
+        assert "Read  …" in tui.text
+
+
 async def test_rewound_turns_are_folded_and_not_counted(workspace_root: Path, home: Path) -> None:
     start = session_id(1)[:8]
     records = linked(

@@ -14,6 +14,7 @@ from kbtui.dates import format_time_with_date
 from kbtui.refs import is_conversation_id
 from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import cut_to_width, one_line, strip_escape_sequences_before_cutting
+from kbtui.tui.framework.styled_text import truncate_text_start
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
     FactTableBlock,
@@ -72,7 +73,13 @@ def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | 
     if directory:
         # Before the cut, which could remove what is below the directory.
         summary = summary.removeprefix(f"cd {directory} && ").removeprefix(f"{directory}/")
+    if _is_path(summary):
+        return truncate_text_start(summary, _MAX_SUMMARY_CHARACTERS)
     return cut_to_width(summary, _MAX_SUMMARY_CHARACTERS)
+
+
+def _is_path(summary: str) -> bool:
+    return "/" in summary and " " not in summary and "://" not in summary
 
 
 def _summarize_argument_value(value: Any) -> str:
@@ -553,12 +560,9 @@ class _ConversationDocumentBuilder:
         failed = bool(result and result.is_error)
         words: Spans = [("✗ ", "error")] if failed else []
         words += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
-        words.append(
-            (
-                summarize_tool_arguments(event.arguments, self.conversation.info.working_directory),
-                "dim",
-            )
-        )
+        directory = self.conversation.info.working_directory
+        summary = summarize_tool_arguments(event.arguments, directory)
+        words.append((summary, "dim"))
         right: Spans = [("no result", "warning")]
         if result:
             size = format_text_length(result.text)
@@ -568,7 +572,7 @@ class _ConversationDocumentBuilder:
             ]
         if failed and self.turn_fold is None:
             self.errors.append(len(self.blocks))
-        self._add_fold_heading(key, "tool", words, right)
+        self._add_fold_heading(key, "tool", words, right, ends_with_path=_is_path(summary))
         before = self.view
         if event.arguments:
             self.view = "user" if self.compacted.lacks_arguments else before
@@ -660,12 +664,20 @@ class _ConversationDocumentBuilder:
         self._add_source_text_blocks(key, event.text)
 
     def _add_fold_heading(
-        self, key: str, kind: str, left: Spans, right: Spans | None = None
+        self,
+        key: str,
+        kind: str,
+        left: Spans,
+        right: Spans | None = None,
+        *,
+        ends_with_path: bool = False,
     ) -> None:
         """Add the heading of a fold; blocks added before `_end_fold` is called belong to the fold."""
         above = 0 if self.after_fold else 1
         self._append_document_blocks(
-            FoldHeadingBlock(key, left, right or [], kind=kind, above=above)
+            FoldHeadingBlock(
+                key, left, right or [], kind=kind, ends_with_path=ends_with_path, above=above
+            )
         )
         self.after_fold, self.space_above = True, 0
         self.fold, self.lead = key, [("  │ ", "rule")]

@@ -15,6 +15,8 @@ from kbtui.tui.framework.styled_text import (
     highlight_matches,
     join_span_texts,
     measure_cell_width,
+    slice_spans,
+    truncate_text_start,
     wrap_code_line,
     wrap_spans,
 )
@@ -190,19 +192,37 @@ class HeadingBlock(DocumentBlock):
 class FoldHeadingBlock(HeadingBlock):
     """The heading of a fold; all folds of a `kind`, such as "tool", can be opened together.
 
-    `citation_number` is the number of this tool call's citation in the citations pane.
+    `citation_number` is the number of this tool call's citation in the citations pane. If
+    `ends_with_path` is true, the last text at the left is cut at its beginning, because the end of a
+    path says more.
     """
 
     kind: str = "tool"
     citation_number: int | None = None
+    ends_with_path: bool = False
 
     def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
         """Return a line with an arrow and the summary of the fold."""
-        left = [("▾ " if opened else "▸ ", "dim"), *highlight_matches(self.left, found)]
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
-        return [StyledLine(align_spans_to_edges(left, [*self.right, *note], width))]
+        right = [*self.right, *note]
+        words = highlight_matches(self.left, found)
+        if self.ends_with_path:
+            words = self._cut_beginning_of_path(words, width - measure_cell_width(right) - 3)
+        left = [("▾ " if opened else "▸ ", "dim"), *words]
+        return [StyledLine(align_spans_to_edges(left, right, width))]
+
+    def _cut_beginning_of_path(self, words: Spans, width: int) -> Spans:
+        """Cut the beginning of the last text, so that all `words` fit into `width` cells."""
+        *before, (path, role) = self.left
+        room = width - measure_cell_width(before)
+        kept = truncate_text_start(path, room)
+        if room < 2 or kept == path:
+            return words
+        start, end = len(join_span_texts(before)), len(join_span_texts(self.left))
+        shown = slice_spans(words, end - len(kept) + 1, end)
+        return [*slice_spans(words, 0, start), ("…", role), *shown]
 
 
 @dataclass(slots=True, eq=False, repr=False)
