@@ -23,12 +23,14 @@ from kbtui.conversations.formats.jp.json_reader import read_file
 from kbtui.conversations.formats.session_file import make_title_from_request
 from kbtui.conversations.formats.sqlite_reader import (
     DatabaseState,
+    FileState,
     format_columns,
     get_count,
     get_text,
     list_columns,
     open_database,
     read_database_state,
+    read_file_state,
 )
 from kbtui.conversations.formats.stored_session import (
     READ_ERRORS,
@@ -88,7 +90,7 @@ class OpencodeFormat(ConversationFormat):
 
     def __init__(self) -> None:
         self._listings: dict[str, _DatabaseListing] = {}
-        self._session_files: dict[str, tuple[os.stat_result, dict[str, Any]]] = {}
+        self._session_files: dict[str, tuple[FileState | None, dict[str, Any]]] = {}
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -169,15 +171,12 @@ class OpencodeFormat(ConversationFormat):
 
     def _read_session_file(self, path: str, session_id: str) -> dict[str, Any]:
         """Return the file of a session as a row of the database; read it only if it has changed."""
-        try:
-            status = os.stat(path)  # noqa: PTH116
-        except OSError as error:
-            raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
+        state = read_file_state(path)
         known = self._session_files.get(path)
-        if known is not None and _is_same_file(known[0], status):
+        if known is not None and state is not None and known[0] == state:
             return known[1]
         row = _parse_session(read_file(path, MAX_FILE_BYTES), session_id)
-        self._session_files[path] = status, row
+        self._session_files[path] = state, row
         return row
 
     def _make_stored_session(
@@ -328,14 +327,6 @@ def _list_names(directory: str) -> list[str]:
         return []
 
 
-def _is_same_file(one: os.stat_result, other: os.stat_result) -> bool:
-    return (one.st_ino, one.st_size, one.st_mtime_ns) == (
-        other.st_ino,
-        other.st_size,
-        other.st_mtime_ns,
-    )
-
-
 def _read_modification_time(path: str) -> datetime:
     try:
         return datetime.fromtimestamp(os.stat(path).st_mtime, UTC)  # noqa: PTH116
@@ -445,11 +436,13 @@ class _FileStorage:
         names = _list_json_names(self.messages)
         for name in names:
             parts = f"{self.parts}/{name.removesuffix('.json')}"
-            states.append(f"{name}{_format_state(f'{self.messages}/{name}')}{_format_state(parts)}")
+            states.append(
+                f"{name} {read_file_state(f'{self.messages}/{name}')} {read_file_state(parts)}"
+            )
         if names:
             # The last message may still be written, one part after another.
             parts = f"{self.parts}/{names[-1].removesuffix('.json')}"
-            states += [_format_state(f"{parts}/{part}") for part in _list_json_names(parts)]
+            states += [str(read_file_state(f"{parts}/{part}")) for part in _list_json_names(parts)]
         return states
 
     def iterate_messages(self, with_parts: bool = True) -> Iterator[_StoredMessage]:
@@ -468,11 +461,11 @@ class _FileStorage:
         """Return the size of all files of messages and parts, in bytes."""
         size = 0
         for name in _list_json_names(self.messages):
-            size += _measure_file(f"{self.messages}/{name}")
             directory = f"{self.parts}/{name.removesuffix('.json')}"
-            size += sum(
-                _measure_file(f"{directory}/{part}") for part in _list_json_names(directory)
-            )
+            paths = [f"{directory}/{part}" for part in _list_json_names(directory)]
+            for path in (f"{self.messages}/{name}", *paths):
+                if (state := read_file_state(path)) is not None:
+                    size += state[1]
         return size
 
 
@@ -486,21 +479,6 @@ def _read_json_file(path: str) -> bytes | WorkspaceError:
         return read_file(path, MAX_FILE_BYTES)
     except WorkspaceError as error:
         return error
-
-
-def _format_state(path: str) -> str:
-    try:
-        status = os.stat(path)  # noqa: PTH116
-    except OSError:
-        return "-"
-    return f" {status.st_ino} {status.st_size} {status.st_mtime_ns}"
-
-
-def _measure_file(path: str) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116
-    except OSError:
-        return 0
 
 
 def _parse_session(data: bytes, session_id: str) -> dict[str, Any]:

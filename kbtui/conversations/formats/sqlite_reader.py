@@ -19,16 +19,19 @@ LOCK_SECONDS = 1.0
 _MAGIC = b"SQLite format 3\0"
 _WAL_VERSION = 2
 
-DatabaseState = tuple[tuple[int, int, int] | None, ...]
-"""Inode, size and modification time of a database and its write-ahead log; None if there is no file."""
+FileState = tuple[int, int, int]
+"""Inode, size and modification time of a file."""
+DatabaseState = tuple[FileState | None, ...]
+"""The states of a database and its write-ahead log; None if there is no file."""
 
 
 def read_database_state(path: str) -> DatabaseState:
     """Return the state of a database's files, which changes when the database does."""
-    return tuple(_read_file_state(f"{path}{suffix}") for suffix in ("", "-wal"))
+    return tuple(read_file_state(f"{path}{suffix}") for suffix in ("", "-wal"))
 
 
-def _read_file_state(path: str) -> tuple[int, int, int] | None:
+def read_file_state(path: str) -> FileState | None:
+    """Return the state of a file, None if there is none."""
     try:
         status = os.stat(path)  # noqa: PTH116
     except OSError:
@@ -77,8 +80,8 @@ def _make_uri(path: str) -> str:
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     if header[18] != _WAL_VERSION:
         return uri
-    log = _read_file_state(f"{path}-wal")
-    if log is not None and _read_file_state(f"{path}-shm") is not None:
+    log = read_file_state(f"{path}-wal")
+    if log is not None and read_file_state(f"{path}-shm") is not None:
         return uri
     if log is not None and log[1]:
         raise WorkspaceError(
