@@ -45,7 +45,7 @@ _OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line
 _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
 """A script of `sed -n` that prints lines, such as `1,200p`."""
 _PATTERN = re.compile(r"[$`*?{}\n]|^~|^-|^$")
-"""What no plain path has: characters that a shell replaces, and the beginning of an option."""
+"""What a plain path never has: characters that a shell expands, or an option's leading dash."""
 _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 _ADDED_TO_CHAT = re.compile(r"^Added (.+?) to the chat\.?$", re.MULTILINE)
 """What aider writes when a person adds a file to the conversation."""
@@ -79,7 +79,7 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
 
 
 def list_files_added_to_chat(text: str) -> list[FileRead]:
-    """Return the files that a person added to a conversation with aider, from what aider wrote."""
+    """Return the files that aider says a person has added to the conversation."""
     return [FileRead(path) for path in _ADDED_TO_CHAT.findall(text)]
 
 
@@ -114,7 +114,7 @@ def _iterate_files_read_by_command(command: Any, directory: str | None) -> Itera
 
 
 def _iterate_simple_commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each command in a command line, without those that write to a file.
+    """Yield the words of each command in a command line, except commands that write to a file.
 
     Stops at a here-document and at what cannot be parsed.
     """

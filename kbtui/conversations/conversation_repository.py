@@ -149,7 +149,7 @@ def find_conversation(
 
 
 def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
-    """Return a reference with the whole id of its conversation, of which it may have only the beginning.
+    """Return a reference whose conversation id, which may be shortened, is written in full.
 
     In the id of a subagent, the session before `~` and the part after it can both be shortened. Other
     references are returned unchanged, and so is one that fits no conversation. Raises `UsageError` if
@@ -180,7 +180,7 @@ def list_agent_names() -> list[str]:
 def find_agent_names(beginnings: Iterable[str]) -> set[str]:
     """Return the names of the agents that match a prefix; raises `UsageError` if there is none.
 
-    Raises `NothingFound` if the settings exclude the conversations of them all.
+    Raises `NothingFound` if the settings exclude all of these agents.
     """
     known, found = list_agent_names(), set[str]()
     for beginning in beginnings:

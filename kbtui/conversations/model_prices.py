@@ -1,4 +1,4 @@
-"""What models cost, by the table of prices in the user's settings."""
+"""Computes the cost of tokens from the prices in the user's settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ModelPrice(NamedTuple):
     cache_write: float
 
     def compute_cost(self, usage: ConversationUsage) -> float | None:
-        """Return what tokens cost; None if only their total is known."""
+        """Return the cost of tokens, None if only their total is known."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
         cost = (
@@ -69,9 +69,9 @@ class ModelPrices:
     def compute_cost(
         self, usage_by_model: Mapping[str | None, ConversationUsage]
     ) -> tuple[float | None, list[str]]:
-        """Return what tokens cost, and the models whose tokens are left out because no price is known.
+        """Return the cost of tokens, and the models that it excludes because they have no price.
 
-        The cost is None if no price is known at all.
+        The cost is None if no model has a price.
         """
         costs: list[float] = []
         unpriced = []

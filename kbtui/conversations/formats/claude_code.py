@@ -773,7 +773,7 @@ def _format_notice(text: str) -> str:
 
 
 def _format_patch(details: dict[str, Any]) -> str | None:
-    """Return the changes of a file as a unified diff; None if a result has none."""
+    """Return a result's changes of a file as a unified diff, None if it has none."""
     hunks, path = details.get("structuredPatch"), details.get("filePath")
     if type(hunks) is not list or not hunks or type(path) is not str:
         return None

@@ -442,7 +442,7 @@ class _Replay:
             self.messages.insert(position, message)
 
     def _rewind(self, message_id: str) -> None:
-        """Mark a message and all after it as rewound, or all messages if there is none with that id."""
+        """Mark the message with this id and all later ones as rewound; all messages if none has the id."""
         target = self._by_id.get(message_id)
         found = target is None
         for message in self.messages:

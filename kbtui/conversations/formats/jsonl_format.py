@@ -157,7 +157,7 @@ class JsonlConversationParser(ABC):
         self.builder = builder
         self.compactions: list[ConversationCompaction] = []
         self.needs_earlier_turns = False
-        """Whether a record changes a turn before the mark, so that a part cannot show it."""
+        """Whether a record changes a turn before the part that is parsed; the part is then not usable."""
 
     @abstractmethod
     def starts_turn(self, record: dict[str, Any]) -> bool:

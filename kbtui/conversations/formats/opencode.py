@@ -267,7 +267,7 @@ class OpencodeFormat(ConversationFormat):
 
 
 class _DatabaseListing(NamedTuple):
-    """All sessions of a database, and the content state of each session that was asked for."""
+    """All sessions of a database, and the content states that have been read so far."""
 
     state: DatabaseState
     rows: list[dict[str, Any]]
@@ -301,7 +301,7 @@ def _list_databases() -> list[str]:
         names = sorted(os.listdir(directory))  # noqa: PTH208
     except OSError:
         names = []
-    # Versions that are not released have a database each, named after their channel.
+    # Each unreleased version has its own database, named after its channel.
     others = [name for name in names if name.startswith("opencode-") and name.endswith(".db")]
     return [f"{directory}/{name}" for name in ("opencode.db", *others)]
 
@@ -346,7 +346,7 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
         rows = database.execute(
             f"SELECT {format_columns('session', _SESSION_COLUMNS, columns)} FROM session"
         )
-        # Without an id or a directory, a session belongs nowhere.
+        # A session without an id or a directory belongs to no project.
         return [dict(row) for row in rows if get_text(row["id"]) and get_text(row["directory"])]
 
 

@@ -108,12 +108,12 @@ def format_columns(table: str, wanted: tuple[str, ...], existing: set[str]) -> s
 
 
 def get_text(value: Any) -> str | None:
-    """Return a value if it is a text that is not empty, otherwise None."""
+    """Return a non-empty text; None for any other value."""
     return value if type(value) is str and value else None
 
 
 def get_count(value: Any) -> int | None:
-    """Return a number of tokens or bytes; None if the value is not a number from 0 on."""
+    """Return a number of tokens or bytes; None if the value is negative or not a number."""
     if type(value) is float and 0 <= value < 1 << 62:
         return int(value)
     return value if type(value) is int and value >= 0 else None

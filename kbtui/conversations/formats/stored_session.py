@@ -93,7 +93,7 @@ def make_signature(*values: object) -> str:
 
 
 def convert_milliseconds_to_time(value: Any) -> datetime | None:
-    """Return the time for Unix milliseconds; None if the value is not a time."""
+    """Convert Unix milliseconds to a time; return None if the value is not one."""
     if type(value) not in (int, float):
         return None
     try:

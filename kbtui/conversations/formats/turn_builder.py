@@ -190,7 +190,7 @@ class TurnBuilder:
         self.add_problem(f"{self._record_noun} {event.index + 1} ({event.kind}): {problem}")
 
     def add_record_problem(self, problem: str) -> None:
-        """Record what is wrong with the current record, which is named by its number from 1 on."""
+        """Record what is wrong with the current record; the problem names its number, from 1 on."""
         self.add_problem(f"{self._record_noun} {self.count + 1}: {problem}")
 
     def add_problem(self, problem: str) -> None:
