@@ -269,7 +269,14 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
         summary = summarize_conversation(library.workspace, found)
     prices = ModelPrices(library.settings)
     cost, unpriced = prices.compute_cost(summary.usage_by_model)
-    facts = {**summary.as_json(), "cost": cost, "models_without_price": unpriced}
+    subagent_cost, unpriced_subagents = prices.compute_cost(summary.subagent_usage_by_model)
+    unpriced = sorted({*unpriced, *unpriced_subagents})
+    facts = {
+        **summary.as_json(),
+        "cost": cost,
+        "subagent_cost": subagent_cost,
+        "models_without_price": unpriced,
+    }
     lines = _format_conversation_facts(facts)
     print_text_or_json("".join(f"{line}\n" for line in lines), facts, args.json)
     for problem in summary.problems:
@@ -286,22 +293,35 @@ def _format_conversation_facts(facts: dict[str, Any]) -> Iterator[str]:
 
     for name, value in facts.items():
         label = name.replace("_", " ")
+        if name.startswith("subagent_") and not facts["subagents"]:
+            continue
         if name == "usage":
             mark = "  (estimated)" if value["is_estimate"] else ""
             for key, count in value.items():
                 if key != "is_estimate":
                     number = "-" if count is None else f"{count:,}{mark}"
                     yield f"{key.replace('_', ' '):<20} {number}"
-        elif name == "cost":
+        elif name == "subagent_usage":
+            yield f"{'subagent tokens':<20} {_format_usage(value)}"
+        elif name in {"cost", "subagent_cost"}:
             yield f"{label:<20} {'-' if value is None else format_cost(value)}"
         elif name == "models":
             yield f"{label:<20} {', '.join(map(one_line, value)) or '-'}"
-        elif name == "subagents":
-            remark = "  (their tokens are not included)" if value else ""
-            yield f"{label:<20} {value:,}{remark}"
         elif name != "models_without_price":
             text = f"{value:,}" if isinstance(value, int) else one_line(value or "-")
             yield f"{label:<20} {text}"
+
+
+def _format_usage(usage: dict[str, Any]) -> str:
+    """Format tokens on one line: 3,047  (37 input, 10 output, 2,500 cache read, 500 cache write)."""
+    total = "-" if usage["total_tokens"] is None else f"{usage['total_tokens']:,}"
+    parts = ", ".join(
+        f"{usage[f'{name}_tokens']:,} {name.replace('_', ' ')}"
+        for name in ("input", "output", "cache_read", "cache_write")
+        if usage[f"{name}_tokens"] is not None
+    )
+    mark = "  (estimated)" if usage["is_estimate"] else ""
+    return total + (f"  ({parts})" if parts else "") + mark
 
 
 def _split_values_at_commas(values: list[str] | None) -> list[str] | None:

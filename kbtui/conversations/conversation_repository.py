@@ -280,14 +280,22 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     return get_conversation_format(info).add_last_event_time(info)
 
 
-def count_subagents(workspace: Workspace, info: ConversationInfo) -> int:
-    """Count the conversations that belong to a conversation."""
-    count = 0
+def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[ConversationInfo]:
+    """Return the conversations that belong to a conversation, and those that belong to these."""
+    by_parent: dict[str | None, list[StoredConversation]] = {}
     for stored in get_conversation_format(info).find_stored_conversations(workspace)[0]:
         # Only some formats know the parent without reading a file.
         known = stored if hasattr(stored, "parent") else stored.read_conversation_info()
-        count += known.parent == info.id
-    return count
+        by_parent.setdefault(known.parent, []).append(stored)
+    found: dict[str, ConversationInfo] = {}
+    unexplored = [info.id]
+    while unexplored:
+        # Remove the list, because damaged files can name each other as parents.
+        for one in by_parent.pop(unexplored.pop(), []):
+            found[one.id] = one.read_conversation_info()
+            unexplored.append(one.id)
+    found.pop(info.id, None)
+    return list(found.values())
 
 
 def find_unusable_conversation_directories(

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.conversation_repository import (
-    count_subagents,
+    find_subagents,
     get_conversation_format,
 )
 from kbtui.conversations.models import ConversationUsage, add_up_usage, add_up_usage_by_model
 from kbtui.dates import format_timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from kbtui.conversations.formats.conversation_format import ConversationFormat
@@ -29,13 +29,12 @@ WHOLE_BYTES_MAX = 8 << 20
 class ConversationSummary:
     """What a conversation contains. `project` is the directory in which it was held.
 
-    `usage` has all its tokens, but not those of its `subagents`. `usage_by_model` is empty if the
+    `usage` has all its tokens, but not those of its subagents. `usage_by_model` is empty if the
     files do not say which models used them.
     """
 
     info: ConversationInfo
     project: str
-    subagents: int
     turns: int = 0
     rewound_turns: int = 0
     """How many of the turns the person left behind by going back to an earlier one."""
@@ -46,12 +45,26 @@ class ConversationSummary:
     """The models that answered, in the order of their first answers."""
     usage_by_model: dict[str | None, ConversationUsage] = field(default_factory=dict)
     usage: ConversationUsage | None = None
+    subagents: list[ConversationSummary] = field(default_factory=list)
+    """What the conversations contain that belong to this one, at all levels."""
     ended_at: datetime | None = None
     problems: list[str] = field(default_factory=list)
 
+    @property
+    def subagent_usage(self) -> ConversationUsage | None:
+        """What the subagents used; None if there are none or their files do not say."""
+        return add_up_usage(one.usage for one in self.subagents if one.usage is not None)
+
+    @property
+    def subagent_usage_by_model(self) -> dict[str | None, ConversationUsage]:
+        """What the subagents used, by model."""
+        found: dict[str | None, ConversationUsage] = {}
+        for one in self.subagents:
+            _add_usage_by_model(found, one.usage_by_model)
+        return found
+
     def as_json(self) -> dict[str, Any]:
-        """Return the documented JSON object, without the cost."""
-        usage = self.usage or ConversationUsage()
+        """Return the documented JSON object, without the costs."""
         return {
             "agent": self.info.agent,
             "id": self.info.id,
@@ -64,14 +77,16 @@ class ConversationSummary:
             "tool_calls": self.events["tool_call_request"],
             "tool_results": self.events["tool_call_response"],
             "compactions": self.compactions,
-            "subagents": self.subagents,
+            "subagents": len(self.subagents),
             "models": list(self.models),
-            "usage": usage_to_dict(usage),
+            "usage": usage_to_dict(self.usage),
+            "subagent_usage": usage_to_dict(self.subagent_usage),
         }
 
 
-def usage_to_dict(usage: ConversationUsage) -> dict[str, Any]:
+def usage_to_dict(usage: ConversationUsage | None) -> dict[str, Any]:
     """Return tokens in the documented JSON form; what the files do not say is null."""
+    usage = usage or ConversationUsage()
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -83,21 +98,30 @@ def usage_to_dict(usage: ConversationUsage) -> dict[str, Any]:
 
 
 def summarize_conversation(workspace: Workspace, info: ConversationInfo) -> ConversationSummary:
-    """Read a whole conversation and summarize it. Never raises; `problems` says what is wrong."""
+    """Summarize a conversation and its subagents. Never raises; `problems` says what is wrong."""
+    summary = _read_conversation_summary(workspace, info)
+    for one in find_subagents(workspace, info):
+        subagent = _read_conversation_summary(workspace, one)
+        summary.subagents.append(subagent)
+        summary.problems += [f"the subagent {one.ref}: {problem}" for problem in subagent.problems]
+    return summary
+
+
+def _read_conversation_summary(workspace: Workspace, info: ConversationInfo) -> ConversationSummary:
+    """Read a whole conversation and summarize it without its subagents."""
     conversation_format = get_conversation_format(info)
     parts: Iterable[Conversation] | None = None
-    subagents = count_subagents(workspace, info)
     project = info.working_directory or str(workspace.root)
     if info.size > WHOLE_BYTES_MAX and conversation_format.can_load_conversation_parts(info):
         parts = _iterate_conversation_parts(conversation_format, info)
-        summary = ConversationSummary(info, project, subagents)
+        summary = ConversationSummary(info, project)
         try:
             for part in parts:
                 _add_to_summary(summary, part)
         except _NotLoadableInParts:
             parts = None
     if parts is None:
-        summary = ConversationSummary(info, project, subagents)
+        summary = ConversationSummary(info, project)
         _add_to_summary(summary, conversation_format.load_conversation(info))
     summary.usage = add_up_usage(summary.usage_by_model.values())
     if summary.usage is None:
@@ -140,9 +164,14 @@ def _add_to_summary(summary: ConversationSummary, part: Conversation) -> None:
         for event in turn.events:
             summary.events[event.kind] += 1
             summary.ended_at = event.timestamp or summary.ended_at
-    for model, usage in add_up_usage_by_model(part.turns).items():
-        if model is not None:
-            summary.models[model] = None
-        known = summary.usage_by_model.get(model)
-        total = add_up_usage([known, usage] if known else [usage])
-        summary.usage_by_model[model] = total or usage
+    used = add_up_usage_by_model(part.turns)
+    summary.models |= dict.fromkeys(model for model in used if model is not None)
+    _add_usage_by_model(summary.usage_by_model, used)
+
+
+def _add_usage_by_model(
+    sums: dict[str | None, ConversationUsage], used: Mapping[str | None, ConversationUsage]
+) -> None:
+    for model, usage in used.items():
+        known = sums.get(model)
+        sums[model] = (add_up_usage([known, usage]) if known else None) or usage

@@ -182,8 +182,8 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "doctor",
         define_command("open", "enter", "open", "Open the entry that the finding is about.", 10, action="open_entry_of_finding"),
-        define_command("next", "n", "next", "Go to the next error or note.", 9, action="go_to_next_problem(1)"),
-        define_command("previous", "N", "previous", "Go to the previous error or note.", action="go_to_next_problem(-1)"),
+        define_command("next", "n", "next", "Go to the next finding that is not OK.", 9, action="go_to_next_problem(1)"),
+        define_command("previous", "N", "previous", "Go to the previous finding that is not OK.", action="go_to_next_problem(-1)"),
         define_command("look", "r,ctrl+r", "re-check", "Check everything again.", 8, action="reload"),
         _THEME, _HELP,
         define_command("leave", "escape,q,D", "back", "Leave the doctor.", 12),

@@ -51,12 +51,8 @@ def build_doctor_document(
         own = [finding for finding in findings if finding.area == area]
         if not own and area != checking:
             continue
-        counts = [
-            format_counted_noun(count, noun)
-            for noun, count in _count_errors_and_notes(own).items()
-            if count
-        ]
-        heading, right = [(area.capitalize(), "h2")], [(", ".join(counts), "dim")]
+        counts = ", ".join(filter(None, _count_wrong_findings_and_notes(own)))
+        heading, right = [(area.capitalize(), "h2")], [(counts, "dim")]
         blocks.append(HeadingBlock(f"head:{area}", heading, right, above=int(bool(blocks))))
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
@@ -68,9 +64,14 @@ def build_doctor_document(
     return ReaderDocument("doctor", "Doctor", blocks)
 
 
-def _count_errors_and_notes(findings: list[DiagnosticFinding]) -> dict[str, int]:
+def _count_wrong_findings_and_notes(findings: list[DiagnosticFinding]) -> tuple[str, str]:
+    """Return such texts as "2 wrong" and "1 note"; each is empty if there are none."""
     states = [finding.state for finding in findings]
-    return {"error": states.count("wrong"), "note": states.count("note")}
+    wrong, notes = states.count("wrong"), states.count("note")
+    return (
+        f"{wrong:,} wrong" if wrong else "",
+        format_counted_noun(notes, "note") if notes else "",
+    )
 
 
 class DoctorScreen(SecondaryScreen):
@@ -78,7 +79,7 @@ class DoctorScreen(SecondaryScreen):
 
     HEADING = "Doctor"
     SCOPE = "doctor"
-    NOTES = ("✓ OK, · note, ! error.",)
+    NOTES = ("✓ OK, · note, ! wrong.",)
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)
@@ -141,14 +142,14 @@ class DoctorScreen(SecondaryScreen):
             return
         self.findings, self.checking = findings, checking
         self.show_document(document)
-        counts = _count_errors_and_notes(findings)
+        wrong, notes = _count_wrong_findings_and_notes(findings)
         left: Spans = []
-        if counts["error"]:
-            left = [STATE_SIGNS["wrong"], (format_counted_noun(counts["error"], "error"), "strong")]
+        if wrong:
+            left = [STATE_SIGNS["wrong"], (wrong, "strong")]
         elif checking is None:
-            left = [STATE_SIGNS["ok"], ("No errors", "strong")]
-        if counts["note"]:
-            left += [("  · ", "warning"), (format_counted_noun(counts["note"], "note"), "strong")]
+            left = [STATE_SIGNS["ok"], ("Nothing is wrong", "strong")]
+        if notes:
+            left += [("  · ", "warning"), (notes, "strong")]
         right: Spans = [(f"checking {checking} …", "dim")] if checking else []
         self.show_totals_line(left, right)
 

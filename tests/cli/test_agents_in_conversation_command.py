@@ -111,7 +111,16 @@ def test_info_counts_what_a_session_contains(
             "total_tokens": 3047,
             "is_estimate": False,
         },
+        "subagent_usage": {
+            "input_tokens": 1,
+            "output_tokens": 1,
+            "cache_read_tokens": 0,
+            "cache_write_tokens": 0,
+            "total_tokens": 2,
+            "is_estimate": False,
+        },
         "cost": None,
+        "subagent_cost": None,
         "models_without_price": ["claude-haiku-4-5", "claude-opus-4-6"],
     }
     assert kbtui("info", "claude-158c7280") == 0
@@ -119,7 +128,10 @@ def test_info_counts_what_a_session_contains(
     assert "\x1b" not in out
     assert "title                Where is the needle?\n" in out
     assert "total tokens         3,047\n" in out
-    assert "subagents            1  (their tokens are not included)\n" in out
+    assert "subagents            1\n" in out
+    assert "subagent tokens      2  (1 input, 1 output, 0 cache read, 0 cache write)\n" in out
+    assert kbtui("info", "claude-158c7280~a2898e3") == 0
+    assert "subagent " not in capsys.readouterr().out
 
 
 def test_info_of_a_conversation_without_tokens(
@@ -201,6 +213,7 @@ def test_a_configured_price_gives_the_cost(
     found = json.loads(capsys.readouterr().out)
     opus = (30 * 5 + 5 * 25 + 2500 * 0.5 + 500 * 6.25) / 1e6
     assert found["cost"] == pytest.approx(opus + 12 * 99 / 1e6)
+    assert found["subagent_cost"] == pytest.approx((5 + 25) / 1e6)
     assert found["models_without_price"] == []
     write_settings(home, "[prices.claude-haiku-4-5]\ninput = 1\noutput = 5\n")
     assert kbtui("info", "claude-158c7280") == 0

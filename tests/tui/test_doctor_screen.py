@@ -62,7 +62,7 @@ async def test_it_finds_what_the_command_finds_and_changes_nothing(ailing: Build
             assert words in tui.text, tui.text
         shown = [(found.area, found.state, found.message) for found in screen.findings]
         wrong = sum(state == "wrong" for _, state, _ in shown)
-        assert f"! {wrong} error" in tui.text
+        assert f"! {wrong} wrong" in tui.text
     command = [
         str(Path(sys.executable).with_name("kbtui")),
         "-w",
