@@ -65,7 +65,7 @@ def test_a_search_with_another_variable_finds_its_sessions(
         # While another client uses this engine, the search says what it cannot find.
         with open_workspace(builder.root) as other, closing(other.connect_engine()):
             monkeypatch.delenv("CLAUDE_CONFIG_DIR")
-            code, out, err = search("wombat")
+            code, _, err = search("wombat")
             assert code == 0
             assert (
                 "the engine has other clients, and was started with another CLAUDE_CONFIG_DIR"
