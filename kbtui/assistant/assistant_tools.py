@@ -94,8 +94,8 @@ KNOWLEDGE_SEARCH = ToolDefinition(
     "knowledge_search",
     f"Search subjects and past conversations by words and by meaning, best passages first. {DATA_WARNING}",
     "Each passage begins with a line `[entry ID · chunk ID · score S] TITLE`. Before the first passage, "
-    "a line lists the sources in the same order. Pass a source `topic/slug:lines` as the topic to "
-    "`learn`, and `jp-c…:turn` or `claude-…:turn` as the id to `conversation_read`. A passage need not contain all "
+    "a line lists the sources in the same order. To read more, call `learn` with the `topic` `topic/slug:lines`, "
+    "or `conversation_read` with the `id` `jp-c…:turn` or `claude-…:turn`. A passage need not contain all "
     'words of the query, but it must contain every "phrase in quotes" and no -word. Filters '
     "are title:, role:, tool:, arg:, agent:, after: and before:, as in after:2w or agent:codex. Shortly "
     "after kbtui starts, passages may be found by keywords only; the first line then says so.",

@@ -109,7 +109,7 @@ def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartToWrit
 
 
 def describe_reading_error(error: Exception) -> str:
-    """Return why an entry cannot be indexed; an error that is no error of files is a defect of kbtui."""
+    """Return why an entry cannot be indexed; an error that does not come from a file is a defect of kbtui."""
     if isinstance(error, KbtuiError):
         return error.message
     if isinstance(error, OSError):
@@ -316,8 +316,8 @@ def _make_conversation_entry_part(
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
     """Return the part to write, and a record of all that is indexed once it is written.
 
-    `new_chunks` are the chunks of the part, which have no ids yet.
-    The part to write begins with the last indexed chunks, because their neighbours change.
+    `new_chunks` are the chunks of `part`, without ids. The result also repeats the last indexed chunks,
+    because their neighbours change.
     """
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)

@@ -79,7 +79,7 @@ def create_index_generation(cache_dir: Path, fingerprint: str) -> Path:
 
 
 def publish_index_generation(folder: Path) -> None:
-    """Make a generation the one in use, atomically."""
+    """Switch readers to a generation in one atomic step."""
     link = folder.parent / f"{CURRENT_LINK}.new"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)

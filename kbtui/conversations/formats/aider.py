@@ -156,7 +156,7 @@ class AiderFormat(ConversationFormat):
 class _Session(NamedTuple):
     """One session: its bytes without white space at the end, and the time in its first line.
 
-    `started` is that time as a part of an id. `has_content` says whether there is a request or a reply.
+    `started` is this time as it appears in the conversation's id. `has_content` says whether there is a request or a reply.
     """
 
     start: int

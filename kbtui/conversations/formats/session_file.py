@@ -30,7 +30,7 @@ TITLE_CHARACTERS = 80
 _MAX_HARMLESS_WORD = 11
 """A word of at most this many characters is too short to be a secret, so a title may be cut in it."""
 _TITLE_SEARCH_CHARACTERS = 4000
-"""How many characters of a request are searched for a secret that the title would cut."""
+"""How many characters of a request are searched for secrets, so that no title ends within one."""
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ def make_title_from_request(text: str) -> str | None:
 
 
 def _find_title_end(line: str) -> int:
-    """Return where to cut a title: not within a secret, because half of it would not be recognized."""
+    """Return where to cut a title; never within a secret, half of which would not be recognized."""
     end = TITLE_CHARACTERS - 1
     # Most titles are cut between words or within a short one, which needs no search for secrets.
     start = max(line.rfind(" ", 0, end), line.rfind("\t", 0, end)) + 1

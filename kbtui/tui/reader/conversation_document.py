@@ -252,7 +252,7 @@ def format_turn_range(first: int, last: int) -> str:
 def _format_compacted_turns(
     first: int, last: int, compaction: ConversationCompaction, conversation: Conversation
 ) -> str:
-    """Return "turns 1–3", or "turns 1–2 and the beginning of turn 3" if the rest of it came later."""
+    """Return "turns 1–3", or "turns 1–2 and the beginning of turn 3" if turn 3 went on afterwards."""
     turn = conversation.find_turn(last)
     is_whole = compaction.summary is None or last < compaction.last or turn is None
     if is_whole or turn is None or not any(_is_later(event, compaction) for event in turn.events):

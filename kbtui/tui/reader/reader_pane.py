@@ -343,7 +343,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._go_to_next_block_of_kind("turn", step)
 
     def action_go_to_next_request_or_error(self, kind: str, step: int) -> None:
-        """Go to the next or previous request or failed tool call."""
+        """Go to the next (`step` 1) or previous (-1) event of a kind: a request or a failed tool call."""
         if not self._go_to_next_block_of_kind(kind, step):
             names = {"request": "requests", "error": "failed tool calls"}
             self._post_status_message(f"No more {names[kind]} {'below' if step > 0 else 'above'}.")
