@@ -145,16 +145,20 @@ def _iterate_conversation_parts(
         part = conversation_format.load_conversation_part(info, mark, WHOLE_BYTES_MAX)
         if part is None or (mark is not None and part.start is None):
             raise _NotLoadableInParts
+        if not part.is_last and part.mark is None:
+            raise _NotLoadableInParts
+        mark = part.mark
+        if not part.is_last and mark is not None and mark.open_turn is not None:
+            # The next part has the rest of this turn, and all that the turn used.
+            turn = part.conversation.turns[-1]
+            turn.usage, turn.is_rewound = {}, False
         yield part.conversation
         if part.is_last:
             return
-        if part.mark is None:
-            raise _NotLoadableInParts
-        mark = part.mark
 
 
 def _add_to_summary(summary: ConversationSummary, part: Conversation) -> None:
-    summary.turns += len(part.turns)
+    summary.turns = part.turns[-1].number if part.turns else summary.turns
     summary.rewound_turns += sum(turn.is_rewound for turn in part.turns)
     summary.compactions += len(part.compactions)
     summary.problems += part.problems

@@ -266,11 +266,11 @@ class ConversationToolsAndModels:
 
 @dataclass(frozen=True)
 class TurnResumePoint:
-    """The beginning of a turn, at which reading a conversation can resume.
+    """A point at which reading a conversation can resume: the beginning of a turn, or within one.
 
-    The turn begins at byte `offset`. The other fields describe the part of the file before it: its
-    SHA-256 (hex), the number of its turns and elements, whether its first element is a configuration,
-    its first problem, and the ids of its calls without a result.
+    The point is byte `offset`. The other fields describe the part of the file before it: its SHA-256
+    (hex), the number of its whole turns and of its elements, whether its first element is a
+    configuration, its first problem, and the ids of its calls without a result in earlier turns.
     """
 
     offset: int
@@ -282,6 +282,8 @@ class TurnResumePoint:
     waiting: tuple[str, ...] = ()
     state: dict[str, Any] | None = None
     """What else the format must know to resume here, as JSON."""
+    open_turn: dict[str, Any] | None = None
+    """The turn that began before this point and goes on after it, as JSON; None between two turns."""
 
 
 @dataclass(frozen=True)
@@ -289,8 +291,8 @@ class ConversationPart:
     """A range of consecutive turns, which keep their numbers from the whole conversation.
 
     `start` is the point at which these turns begin, None for the beginning of the file. `mark` is the
-    last point at which reading can resume, None if there is none. In the last part, `mark` is the
-    beginning of the last turn, which may still grow.
+    last point at which reading can resume, None if there is none. If a turn begins before `start`, the
+    part has only its later events, but all that it used.
     """
 
     conversation: Conversation

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from bisect import bisect_left
 from collections import Counter
 from contextlib import contextmanager
 from marshal import dumps
@@ -17,14 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, make_chunk_id
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-CATALOG_VERSION = 15
+CATALOG_VERSION = 16
 """The version of the tables, a part of the generation's fingerprint. Increase it when they change."""
 
 CATALOG_TABLES = """
@@ -319,10 +320,29 @@ class CatalogDatabase:
         self._db.execute("INSERT OR REPLACE INTO gone VALUES (?, ?)", (entry_id, seq))
 
     def replace_turn_rows(
-        self, table: str, entry: CatalogEntry, rows: Sequence[tuple[object, ...]], *, after: int = 0
+        self,
+        table: str,
+        entry: CatalogEntry,
+        rows: Sequence[tuple[object, ...]],
+        *,
+        after: int = 0,
+        after_call: int = 0,
     ) -> None:
-        """Replace the rows of a conversation's turns after turn `after` in one of `TURN_TABLES`."""
-        where, values = f"{table} WHERE conversation = ? AND turn > ?", (entry.conversation, after)
+        """Replace the rows of a conversation's turns after turn `after` in one of `TURN_TABLES`.
+
+        Citations in the first `after_call` calls of the next turn stay, and are not repeated in it.
+        """
+        where = f"{table} WHERE conversation = ? AND turn > ?"
+        values: tuple[object, ...] = (entry.conversation, after)
+        if after_call:
+            kept = self._db.execute(
+                f"SELECT target, chunk FROM {table} WHERE conversation = ? AND turn = ? AND call <= ?",
+                (entry.conversation, after + 1, after_call),
+            )
+            cited = set(kept)
+            rows = [row for row in rows if row[1] != after + 1 or (row[5], row[9]) not in cited]
+            where += " AND (turn > ? OR call > ?)"
+            values = (*values, after + 1, after_call)
         old = self._db.execute(f"SELECT * FROM {where}", values).fetchall()
         self._db.execute(f"DELETE FROM {where}", values)
         self._insert_rows(table, rows)
@@ -459,12 +479,25 @@ class CatalogDatabase:
     def count_equal_chunk_texts(
         self, texts: Collection[str], entry_id: str, end: int
     ) -> Counter[str]:
-        """Count how often each text occurs among an entry's chunks before ordinal `end`."""
-        wanted = {replace_surrogates(text): text for text in texts}
-        found = self._query_first_column(
-            "SELECT text FROM chunks WHERE entry_id = ? AND ordinal < ?", entry_id, end
-        )
-        return Counter(wanted[text] for text in found if text in wanted)
+        """Count how often each text occurs among an entry's chunks before ordinal `end`.
+
+        The id of a chunk depends on this count, so ids tell it, without reading the texts.
+        """
+        query = "SELECT 1 FROM chunks WHERE id = ? AND ordinal < ?"
+
+        def occurs_more_often(text: str, times: int) -> bool:
+            chunk_id = make_chunk_id(entry_id, text, times)
+            return self._query_single_value(query, chunk_id, end) is not None
+
+        counts: Counter[str] = Counter()
+        for text in texts if end else ():
+            above = 1
+            while occurs_more_often(text, above - 1):
+                above *= 2
+            counts[text] = bisect_left(
+                range(above), True, above // 2, key=lambda times: not occurs_more_often(text, times)
+            )
+        return counts
 
     def get_chunks_by_number(self, numbers: Collection[int]) -> dict[int, tuple[Chunk, str]]:
         """Map chunk numbers to `(chunk, entry id)`; unknown numbers are left out."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, format_file_stat
 from kbtui.knowledge.front_matter import split_front_matter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kbtui.conversations.formats.conversation_format import ConversationFormat
     from kbtui.conversations.models import (
@@ -45,6 +46,7 @@ class EntryPartToWrite:
 
     `first_ordinal` is the ordinal of the first chunk, and `chunks_before` are a few chunks before it.
     `conversation` has the turns of the chunks, and `after_turn` is the number of the turn before them.
+    If its first turn began in an earlier part, `after_call` is the number of calls in that.
     `mark` says where to resume reading, and `is_last` says whether this is the last part of the entry.
     `citations` and `usage` are rows of the catalog's tables with these names.
     """
@@ -55,6 +57,7 @@ class EntryPartToWrite:
     first_ordinal: int = 0
     conversation: Conversation | None = None
     after_turn: int = 0
+    after_call: int = 0
     mark: str | None = None
     is_last: bool = True
     citations: list[tuple[object, ...]] = field(default_factory=list)
@@ -254,22 +257,22 @@ def read_conversation_entry_parts(
     known = _find_indexed_conversation_part(catalog, info) if has_parts else None
     known = known or _IndexedConversationPart()
     max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
+    split = partial(split_conversation_into_chunks, embed_tool_results=embed_tool_results)
     while True:
         entry = _make_conversation_entry(info)
         try:
             part = _load_conversation_part(form, info, known.mark, max_bytes if has_parts else None)
-            chunks = list(
-                split_conversation_into_chunks(
-                    part.conversation, embed_tool_results=embed_tool_results
-                )
-            )
+            chunks = list(split(part.conversation))
+            settled = _count_settled_chunks(part, chunks, split)
         except Exception as error:
             # Another package's format may raise anything; the other entries must be indexed.
             yield EntryPartToWrite(entry._replace(error=describe_reading_error(error)), [])
             return
         if part.start is None:
             known = _IndexedConversationPart()
-        entry_part, known = _make_conversation_entry_part(catalog, entry, part, known, chunks)
+        entry_part, known = _make_conversation_entry_part(
+            catalog, entry, part, known, chunks, settled
+        )
         yield entry_part
         if part.is_last:
             return
@@ -289,6 +292,25 @@ def _load_conversation_part(
         conversation = form.load_conversation(info)
         part = ConversationPart(conversation, start=None, mark=None, is_last=True)
     return part
+
+
+def _count_settled_chunks(
+    part: ConversationPart,
+    chunks: list[Chunk],
+    split: Callable[[Conversation], Iterable[Chunk]],
+) -> int:
+    """Count the chunks before the mark of a part, which the next part does not repeat."""
+    mark = part.mark
+    if mark is None:
+        return 0
+    if mark.open_turn is None:
+        return sum((chunk.turn or 0) <= mark.turns for chunk in chunks)
+    later = [
+        replace(turn, events=[event for event in turn.events if event.index >= mark.elements])
+        for turn in part.conversation.turns
+        if turn.number > mark.turns
+    ]
+    return len(chunks) - sum(1 for _ in split(replace(part.conversation, turns=later)))
 
 
 def _find_indexed_conversation_part(
@@ -313,11 +335,13 @@ def _make_conversation_entry_part(
     part: ConversationPart,
     known: _IndexedConversationPart,
     new_chunks: list[Chunk],
+    settled_count: int,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
     """Return the part to write, and a record of all that is indexed once it is written.
 
-    `new_chunks` are the chunks of `part`, without ids. The result also repeats the last indexed chunks,
-    because their neighbours change.
+    `new_chunks` are the chunks of `part`, without ids; the next part does not repeat the first
+    `settled_count` of them. The result also repeats the last indexed chunks, because their neighbours
+    change.
     """
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)
@@ -340,8 +364,7 @@ def _make_conversation_entry_part(
         entry = entry._replace(signature=f"{entry.signature}{UNFINISHED_SUFFIX}", stat="")
     now = _IndexedConversationPart()
     if part.mark is not None:
-        settled = [chunk for chunk in new_chunks if (chunk.turn or 0) <= part.mark.turns]
-        times = [chunk.timestamp or 0.0 for chunk in settled]
+        times = [chunk.timestamp or 0.0 for chunk in new_chunks[:settled_count]]
         # A chunk without a time has the time of its entry, which changes when the entry grows. Such
         # chunks must be written again, so reading cannot resume after them.
         if all(times):
@@ -357,6 +380,7 @@ def _make_conversation_entry_part(
         count - rewritten,
         part.conversation,
         part.start.turns if part.start else 0,
+        (part.start.open_turn or {}).get("calls", 0) if part.start else 0,
         json.dumps((asdict(now.mark), now.chunks, now.latest)) if now.mark else None,
         part.is_last,
     )

@@ -167,8 +167,9 @@ class IndexStorage:
                 results.append((_has_same_document_fields(old, part.entry), written))
                 if part.entry.conversation is not None:
                     for table, rows in (("citations", part.citations), ("usage", part.usage)):
+                        after_call = part.after_call if table == "citations" else 0
                         self.catalog.replace_turn_rows(
-                            table, part.entry, rows, after=part.after_turn
+                            table, part.entry, rows, after=part.after_turn, after_call=after_call
                         )
         for part, (same, written) in zip(parts, results, strict=True):
             entry, writer = part.entry, self.writers[part.entry.hidden]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from session_parts import read_in_parts
 
 from kbtui.conversations.formats.claude_code import (
     ClaudeCodeFormat,
@@ -405,18 +406,11 @@ def test_parts_of_a_file_with_empty_lines_make_up_the_whole(agent_home: Path, ro
     (stored,) = reader.find_stored_conversations(Workspace(root), "claude-gaps")[0]
     info = stored.read_conversation_info()
     whole = reader.load_conversation(info)
-    texts: list[str] = []
-    mark = None
-    for _ in range(20):
-        part = reader.load_conversation_part(info, mark, 1)
-        assert part is not None
-        assert part.start == mark
-        texts += [turn.events[0].text for turn in part.conversation.turns]
-        mark = part.mark
-        if part.is_last:
-            break
-    assert texts == [turn.events[0].text for turn in whole.turns]
+    turns, mark = read_in_parts(reader, info, 1)
+    assert [one.events[0].text for one in turns] == [one.events[0].text for one in whole.turns]
     assert [problem.partition(":")[0] for problem in whole.problems] == ["line 9", "line 19"]
+    part = reader.load_conversation_part(info, mark, 1)
+    assert part is not None
     assert part.conversation.problems[-1] == whole.problems[-1]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from session_parts import read_in_parts
 
 from kbtui.conversations.formats.codex import CodexFormat, read_tool_output, split_ide_context
 from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage, Turn
@@ -112,14 +113,7 @@ def list_texts(conversation: Conversation, kind: str) -> list[str]:
 
 def load_in_parts(info: ConversationInfo, size: int) -> list[Turn]:
     """Load a conversation in parts of about `size` bytes, and join the turns."""
-    formats, turns, mark = CodexFormat(), [], None
-    while True:
-        part = formats.load_conversation_part(info, mark, size)
-        assert part is not None
-        turns += part.conversation.turns
-        if part.is_last:
-            return turns
-        mark = part.mark
+    return read_in_parts(CodexFormat(), info, size)[0]
 
 
 def describe(turns: list[Turn]) -> list[Any]:
@@ -655,13 +649,9 @@ def test_part_after_the_file_has_grown(codex: Path, workspace: Workspace) -> Non
     formats = CodexFormat()
     part = formats.load_conversation_part(info, None, 10**9)
     assert part is not None
-    turns = part.conversation.turns[:-1]
     session.reply("more").ask("last").reply("end").write(codex)
-    part = formats.load_conversation_part(info, part.mark, 10**9)
-    assert part is not None
-    assert part.start is not None
-    whole = formats.load_conversation(info).turns
-    assert describe([*turns, *part.conversation.turns]) == describe(whole)
+    turns, _ = read_in_parts(formats, info, 10**9, part.mark, part.conversation.turns)
+    assert describe(turns) == describe(formats.load_conversation(info).turns)
 
 
 # Usage.
@@ -812,13 +802,7 @@ def test_any_values_are_read(codex: Path, workspace: Workspace, values: list[Any
     formats.read_usage(info)
     formats.add_last_event_time(info)
     formats.make_resume_command(info)
-    mark, turns = None, []
-    while (part := formats.load_conversation_part(info, mark, 1)) is not None:
-        turns = [*(turns if part.start else []), *part.conversation.turns]
-        mark = part.mark
-        if part.is_last:
-            assert describe(turns) == describe(conversation.turns)
-            break
+    assert describe(read_in_parts(formats, info, 1)[0]) == describe(conversation.turns)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claude_sessions import answered, call, result, session_id, typed, write_session
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, content_of, said, write_json
 
+from kbtui.conversations.formats import jsonl_format
 from kbtui.conversations.formats.jp import conversation_loader as loader
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.index import IndexReader, WorkspaceIndex, entry_extraction
@@ -34,6 +36,8 @@ TURNS = ["28", "29", "30", "31"]
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "MIN_BYTES_FOR_PARTS", 0)
     monkeypatch.setattr(loader, "READ_BYTES", 16)
+    monkeypatch.setattr(jsonl_format, "PARTS_FROM", 0)
+    monkeypatch.setattr(jsonl_format, "MARK_BYTES", 1)
     monkeypatch.setattr(entry_extraction, "BATCH_BYTES", 1500)
     monkeypatch.setattr(entry_extraction, "WHOLE_BYTES_MAX", 3000)
 
@@ -56,6 +60,7 @@ def everything(cache: Path) -> dict[str, Any]:
     found["rows"] = tables.execute(
         f"SELECT {rows} FROM chunks ORDER BY entry_id, ordinal"
     ).fetchall()
+    found["usage"] = sorted(map(repr, tables.execute("SELECT * FROM usage")))
     found["changed"] = tables.execute(
         "SELECT id, changed, stat, size FROM entries ORDER BY id"
     ).fetchall()
@@ -325,4 +330,39 @@ def test_killed_while_it_takes_in_parts_the_next_start_goes_on(
     assert done.returncode in {0, -signal.SIGKILL}, done.stderr
     assert done.returncode or kind == "lexical", "it was not killed"
     refresh(builder)
+    is_as_fresh(builder, tmp_path / "fresh")
+
+
+def make_records(step: tuple[str, int, str]) -> list[dict[str, Any]]:
+    kind, number, text = step
+    if kind == "ask":
+        return [typed(text)]
+    if kind == "say":
+        return [answered(text, message=f"m{number}", usage=(number, len(text), 0, 0))]
+    made = [
+        answered(call(number, "Read", file_path=f"src/{number}.py"), usage=(1, number, 0, 0)),
+        result(number, text),
+    ]
+    return made if kind == "call" else made[:1]
+
+
+RECORDS = st.builds(
+    lambda kind, number, text: make_records((kind, number, text)),
+    st.sampled_from(["ask", "say", "say", "call", "call", "call", "open call"]),
+    st.integers(0, 3),
+    SAID,
+)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(records=st.lists(RECORDS, min_size=1, max_size=14), cuts=st.lists(st.integers(1, 25)))
+def test_a_session_that_grows_within_a_turn_is_what_a_fresh_build_gives(
+    home: Path, workspace_root: Path, tmp_path: Path, records: list[Any], cuts: list[int]
+) -> None:
+    shutil.rmtree(home / "home/.claude", ignore_errors=True)
+    builder = Builder(workspace_root)
+    lines = [typed("The first request"), *(one for more in records for one in more)]
+    for cut in [*sorted({cut for cut in cuts if cut < len(lines)}), len(lines)]:
+        write_session(home, workspace_root, session_id(1), lines[:cut])
+        refresh(builder)
     is_as_fresh(builder, tmp_path / "fresh")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
 import orjson
 
@@ -18,6 +19,7 @@ from kbtui.conversations.formats.jp.json_reader import read_file_head, read_file
 from kbtui.conversations.formats.jsonl_format import (
     JsonlConversationFormat,
     JsonlConversationParser,
+    get_last_items,
 )
 from kbtui.conversations.formats.session_file import (
     SessionFile,
@@ -93,8 +95,6 @@ _NOTICE_STARTS = (
 A text that begins with `<command-name>` is a command that the agent carries out without the model;
 one whose prompt is given to the model begins with `<command-message>`.
 """
-_RECORDS_KEPT = 32
-"""How many earlier records a parser knows if it resumes in the middle of a file."""
 _TAG = r"(?s)<{0}>(.*?)</{0}>"
 _USAGE_KEYS = (
     "input_tokens",
@@ -540,16 +540,35 @@ class ClaudeCodeParser(JsonlConversationParser):
 
     def __init__(self, builder: TurnBuilder, state: dict[str, Any] | None = None) -> None:
         super().__init__(builder)
-        self._turn_of_record: dict[str, int] = dict((state or {}).get("turn_of_record", {}))
+        self._is_resumed = state is not None
+        state = state or {}
+        builder.model = state.get("model")
+        self._turn_of_record: dict[str, int] = dict(state.get("turn_of_record", {}))
         """For each record with a `uuid`, how many turns there were before or in it."""
-        self._written: set[tuple[str, int]] = set()
-        """The `uuid` and a hash of the content of each record."""
-        self._usage: dict[str, dict[str, int]] = {}
+        self._written: dict[tuple[str, int], None] = dict.fromkeys(
+            map(tuple, state.get("written", ()))
+        )
+        """The `uuid` and a checksum of the content of each record."""
+        self._usage: dict[str, dict[str, int]] = {
+            key: {**used} for key, used in state.get("usage", {}).items()
+        }
         """The usage of each message by its id. A message's records repeat it, and it grows."""
 
     def make_state(self) -> dict[str, Any]:
-        """Return the last records: the next record replies to one of them unless the person goes back."""
-        return {"turn_of_record": dict(list(self._turn_of_record.items())[-_RECORDS_KEPT:])}
+        """Return the model, and the last records and messages.
+
+        The next record is a reply to one of them, unless the person goes back, and it may repeat one.
+        """
+        return {
+            "model": self.builder.model,
+            "turn_of_record": get_last_items(self._turn_of_record),
+            "written": list(get_last_items(self._written)),
+            "usage": {key: {**used} for key, used in get_last_items(self._usage).items()},
+        }
+
+    def can_resume_in_turn(self) -> bool:
+        """Return true: a record changes no event before it, but the result of a call."""
+        return True
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
         """Return whether a record is what a person typed for the model."""
@@ -563,10 +582,11 @@ class ClaudeCodeParser(JsonlConversationParser):
         kind = record.get("type")
         uuid = record.get("uuid")
         if type(uuid) is str:
-            written = (uuid, hash(format_json([kind, _get_content(record)])))
+            content = format_json([kind, _get_content(record)])
+            written = (uuid, crc32(content.encode("utf-8", "surrogatepass")))
             if written in self._written:
                 return  # the agent wrote the record a second time
-            self._written.add(written)
+            self._written[written] = None
         time = parse_timestamp(record.get("timestamp"))
         if kind == "user":
             self._parse_user_record(record, time)
@@ -614,7 +634,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             last_kept = self._turn_of_record[parent]
         else:
             # It replies to a record before the mark, or to one that the file does not have.
-            self.needs_earlier_turns = self.builder.turns_before > 0
+            self.needs_earlier_turns |= self._is_resumed
             return
         self.needs_earlier_turns |= last_kept < self.builder.turns_before
         for turn in self.builder.turns:

@@ -22,8 +22,10 @@ import orjson
 from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
 from kbtui.conversations.formats.jp.json_reader import open_regular_file, read_file_tail
 from kbtui.conversations.formats.jsonl_format import (
+    RECORDS_KEPT,
     JsonlConversationFormat,
     JsonlConversationParser,
+    get_last_items,
     iterate_jsonl_records,
 )
 from kbtui.conversations.formats.session_file import (
@@ -460,16 +462,18 @@ class CodexParser(JsonlConversationParser):
         state = state or {}
         self._has_user_events: bool = state.get("has_user_events", False)
         self._unclear = [_UnclearMessage(*one) for one in state.get("unclear", ())]
-        self._echo: str | None = None
-        self._seen: Counter[tuple[str, str, str]] = Counter()
-        self._call_ids: set[str] = set()
-        self._replies: list[str] = []
-        self._has_answer = False
-        self._compaction_event_expected = False
+        self._echo: str | None = state.get("echo")
+        self._seen: Counter[tuple[str, str, str]] = Counter(
+            {(kind, text, source): count for kind, text, source, count in state.get("seen", ())}
+        )
+        self._call_ids: dict[str, None] = dict.fromkeys(state.get("call_ids", ()))
+        self._replies: list[str] = [*state.get("replies", ())]
+        self._has_answer: bool = state.get("has_answer", False)
+        self._compaction_event_expected: bool = state.get("compaction_event_expected", False)
         self._used: Counter[str] = Counter()
         self._counters: dict[str, int] = state.get("counters", {})
-        self._has_meta = False
-        self._forked_at: datetime | None = None
+        self._has_meta: bool = state.get("has_meta", False)
+        self._forked_at = parse_timestamp(state.get("forked_at"))
         if type(state.get("model")) is str:
             builder.model = state["model"]
 
@@ -483,14 +487,29 @@ class CodexParser(JsonlConversationParser):
         return _is_request(_read_content(payload.get("content"))[0])
 
     def make_state(self) -> dict[str, Any] | None:
-        """Return what a parser must know to resume here, as JSON."""
+        """Return what a parser must know to resume here, as JSON.
+
+        The last texts and calls are part of it, because the file has most of them twice.
+        """
         self._take_back_unclear_messages()
         return {
             "model": self.builder.model,
             "counters": self._counters,
             "has_user_events": self._has_user_events,
             "unclear": [[one.text, one.images] for one in self._unclear],
+            "has_meta": self._has_meta,
+            "forked_at": self._forked_at.isoformat() if self._forked_at else None,
+            "echo": self._echo,
+            "seen": [[*text, count] for text, count in get_last_items(self._seen).items()],
+            "call_ids": list(get_last_items(self._call_ids)),
+            "replies": self._replies[-RECORDS_KEPT:],
+            "has_answer": self._has_answer,
+            "compaction_event_expected": self._compaction_event_expected,
         }
+
+    def can_resume_in_turn(self) -> bool:
+        """Return whether it is known what each message so far is."""
+        return not self._unclear
 
     @property
     def usage(self) -> ConversationUsage | None:
@@ -744,6 +763,8 @@ class CodexParser(JsonlConversationParser):
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
             self._seen[other] -= 1
+            if not self._seen[other]:
+                del self._seen[other]
             return True
         self._seen[kind, text, source] += 1
         return False
@@ -753,7 +774,7 @@ class CodexParser(JsonlConversationParser):
     ) -> ConversationEvent:
         call_id = _text_or_none(payload.get("call_id")) or _text_or_none(payload.get("id"))
         if call_id is not None:
-            self._call_ids.add(call_id)
+            self._call_ids[call_id] = None
         self._has_answer = True
         return self.builder.add_call(name, arguments, call_id, time)
 

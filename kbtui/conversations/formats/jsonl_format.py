@@ -1,7 +1,7 @@
 """Reads conversations that an agent appends to a file as JSON Lines, one record a line.
 
-Such a file is read line by line and never as a whole. Once it has grown, reading resumes at the
-beginning of its last turn.
+Such a file is read line by line and never as a whole. Once it has grown, reading resumes at the last
+point before its end from which the records can be understood, which may be within a turn.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -34,7 +35,7 @@ from kbtui.conversations.models import (
 from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from kbtui.conversations.formats.turn_builder import TurnBuilder
 
@@ -51,6 +52,10 @@ PARTS_FROM = 128 << 10
 
 ABANDONED_SECONDS = 3600.0
 """How long the agent may take to finish a line, in seconds."""
+MARK_BYTES = 64 << 10
+"""How many bytes a turn must grow until reading can resume at another point of it."""
+RECORDS_KEPT = 32
+"""How many records, texts and calls a parser knows that resumes in the middle of a file."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
@@ -150,6 +155,11 @@ def parse_agent_json(data: bytes) -> Any:
         raise ValueError(message) from None
 
 
+def get_last_items(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the items of a dictionary that were added last, for the state of a parser."""
+    return dict(reversed(list(islice(reversed(values.items()), RECORDS_KEPT))))  # type: ignore[call-overload]
+
+
 class JsonlConversationParser(ABC):
     """Parses the records of one conversation in order. Each format has a subclass."""
 
@@ -171,6 +181,10 @@ class JsonlConversationParser(ABC):
         """Return what a parser must know to resume here, as JSON."""
         return None
 
+    def can_resume_in_turn(self) -> bool:
+        """Return whether no later record changes the events so far, except by needing earlier turns."""
+        return False
+
     @property
     def usage(self) -> ConversationUsage | None:
         """The tokens used so far; None if the records do not say."""
@@ -179,6 +193,9 @@ class JsonlConversationParser(ABC):
 
 class JsonlConversationFormat(ConversationFormat):
     """A format whose conversations are files of JSON Lines; `ConversationInfo.events_path` is the file."""
+
+    _hashed: tuple[tuple[int, ...], str, Any] | None = None
+    """The file that was last read in parts, and the hash of its beginning, as text and as an object."""
 
     @abstractmethod
     def make_parser(
@@ -244,7 +261,7 @@ class JsonlConversationFormat(ConversationFormat):
     def load_conversation_part(
         self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
     ) -> ConversationPart | None:
-        """Load about `size` bytes of the file, but at least one turn, from `mark` on.
+        """Load about `size` bytes of the file, but at least one record, from `mark` on.
 
         If the file has changed before the mark, the part starts at the beginning of the file; if the part
         changes a turn before the mark, it is the whole file. Returns None if the file cannot be read.
@@ -253,7 +270,7 @@ class JsonlConversationFormat(ConversationFormat):
             return None
         try:
             with open_regular_file(str(info.events_path)) as (file, file_size):
-                digest = _hash_file_until(file, mark) if mark else None
+                digest = self._hash_file_until(file, mark) if mark else None
                 if digest is None:
                     mark, digest = None, hashlib.sha256()
                 return self._read_part(
@@ -277,25 +294,39 @@ class JsonlConversationFormat(ConversationFormat):
         builder = TurnBuilder(turns=before.turns, count=before.elements, record_noun="line")
         builder.problems += [before.problem] if before.problem else []
         parser = self.make_parser(builder, before.state)
+        if before.open_turn is not None:
+            builder.resume_turn(before.open_turn)
+        file_state = _get_file_state(file)
         waiting = set(before.waiting)
         mark, is_last = start, True
-        hashed = before.offset
+        must_start_turn = start is not None and start.open_turn is None
+        hashed = marked = before.offset
         for record in iterate_jsonl_records(file, before.offset, file_size):
             builder.count += record.empty_lines
             # Empty lines, and lines that are too long, are hashed here.
             _hash_bytes(digest, file, hashed, record.start)
             hashed = record.start + len(record.line)
-            if type(record.value) is dict and _starts_turn(parser, record.value):
-                if record.start > before.offset:
+            starts_turn = type(record.value) is dict and _starts_turn(parser, record.value)
+            if must_start_turn and not starts_turn:
+                return None  # the turn that began at the mark was replaced
+            must_start_turn = False
+            if starts_turn or (
+                record.start - marked >= min(MARK_BYTES, size) and _can_resume_in_turn(parser)
+            ):
+                # What precedes the first turn may belong to it.
+                if record.start > before.offset and builder.turn_count:
+                    marked = record.start
                     mark = TurnResumePoint(
                         record.start,
                         digest.hexdigest(),
-                        builder.turn_count,
+                        builder.turn_count - (not starts_turn),
                         builder.count,
                         problem=next(iter(builder.problems), None),
                         waiting=tuple(sorted(waiting.union(builder.open_call_ids))),
                         state=parser.make_state(),
+                        open_turn=None if starts_turn else builder.make_open_turn_state(),
                     )
+                    self._hashed = (file_state, mark.digest, digest.copy())
                 if record.start - before.offset >= size and builder.turns:
                     is_last = False
                     break
@@ -309,6 +340,14 @@ class JsonlConversationFormat(ConversationFormat):
             return None
         conversation = _make_conversation(info, parser, [])
         return ConversationPart(conversation, start, mark, is_last)
+
+    def _hash_file_until(self, file: int, mark: TurnResumePoint) -> Any:
+        """Return the SHA-256 of the file up to the mark, or None if the mark has another hash."""
+        if (known := self._hashed) and known[:2] == (_get_file_state(file), mark.digest):
+            return known[2].copy()
+        digest = hashlib.sha256()
+        _hash_bytes(digest, file, 0, mark.offset)
+        return digest if digest.hexdigest() == mark.digest else None
 
     def _parse_file(
         self, info: ConversationInfo, size: int | None = None
@@ -334,6 +373,17 @@ def _starts_turn(parser: JsonlConversationParser, record: dict[str, Any]) -> boo
         return parser.starts_turn(record)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError):
         return False
+
+
+def _can_resume_in_turn(parser: JsonlConversationParser) -> bool:
+    """Return whether reading can resume here, within a turn.
+
+    It cannot while a call waits for its result, because both must be read together.
+    """
+    builder = parser.builder
+    return (
+        bool(builder.turns) and not builder.has_open_calls_in_turn and parser.can_resume_in_turn()
+    )
 
 
 def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) -> None:
@@ -381,11 +431,10 @@ def _make_conversation(
     )
 
 
-def _hash_file_until(file: int, mark: TurnResumePoint) -> Any:
-    """Return the SHA-256 of the file up to the mark, or None if the mark has another hash."""
-    digest = hashlib.sha256()
-    _hash_bytes(digest, file, 0, mark.offset)
-    return digest if digest.hexdigest() == mark.digest else None
+def _get_file_state(file: int) -> tuple[int, ...]:
+    """Return numbers of which one changes whenever the open file does."""
+    status = os.fstat(file)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _hash_bytes(digest: Any, file: int, start: int, end: int) -> None:

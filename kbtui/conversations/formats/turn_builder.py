@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.models import ConversationEvent, ConversationUsage, Turn, add_up_usage
+from kbtui.dates import parse_timestamp
 from kbtui.text import format_json
 
 if TYPE_CHECKING:
@@ -44,6 +46,12 @@ class TurnBuilder:
         """The calls without a result by id, each with the number of its turn."""
 
     @property
+    def has_open_calls_in_turn(self) -> bool:
+        """Whether a call of the current turn has no result yet."""
+        waiting = (turn for calls in self._open_calls.values() for turn, _ in calls)
+        return any(turn == self.turn_count for turn in waiting)
+
+    @property
     def turn_count(self) -> int:
         """The number of turns so far, including those before this builder's first."""
         return self.turns_before + len(self.turns)
@@ -63,6 +71,24 @@ class TurnBuilder:
         for usage, model in early:
             self.add_usage(usage, model)
         return turn
+
+    def make_open_turn_state(self) -> dict[str, Any]:
+        """Return what another builder must know to go on with the current turn, as JSON."""
+        turn = self.turns[-1]
+        return {
+            "started_at": turn.started_at.isoformat() if turn.started_at else None,
+            "model": turn.model,
+            "is_rewound": turn.is_rewound,
+            "usage": [[model, asdict(used)] for model, used in turn.usage.items()],
+            "calls": self._calls,
+        }
+
+    def resume_turn(self, state: dict[str, Any]) -> None:
+        """Go on with a turn whose earlier events another builder has."""
+        turn = self.start_turn(parse_timestamp(state["started_at"]))
+        turn.model, turn.is_rewound = state["model"], state["is_rewound"]
+        turn.usage = {model: ConversationUsage(**used) for model, used in state["usage"]}
+        self._calls = state["calls"]
 
     def set_model(self, model: str) -> None:
         """Set the model that answers from here on."""
