@@ -56,7 +56,7 @@ def parse_date_or_age(
 
 
 def can_begin_date_or_age(text: str) -> bool:
-    """Return whether more letters or digits can make a text a date, a time or an age."""
+    """Return whether a text can become a date, a time or an age if the user types on."""
     text = text.strip().lower()
     words = ("today", "yesterday", *_DAYS)
     return not text or text[0].isdigit() or any(word.startswith(text) for word in words)

@@ -188,7 +188,7 @@ def parse_typed_conversation_id(text: str) -> Ref | None:
 
 
 def is_other_agents_conversation_ref(text: str) -> bool:
-    """Return whether a text is a reference to a conversation of another agent than JP."""
+    """Return whether a text is a reference to a conversation of an agent other than JP."""
     return re.fullmatch(_OTHER_CONVERSATION, text) is not None
 
 

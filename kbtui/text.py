@@ -152,7 +152,7 @@ def one_line(text: str, policy: Policy | None = None) -> str:
 
 
 def format_parent_of_title(parent: str | None, policy: Policy | None = None) -> str:
-    """Return what follows the title of a conversation that belongs to another one; "" without one."""
+    """Return the text that names a conversation's parent after its title; "" without a parent."""
     return f" (part of “{one_line(parent, policy)}”)" if parent else ""
 
 

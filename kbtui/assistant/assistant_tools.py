@@ -337,7 +337,7 @@ ANSWER_LIMIT = 60_000
 MAX_TITLE_WIDTH = 400
 """The maximum width of a passage's title in a reply, in columns."""
 _HEAD_LENGTH = 2_000
-"""The number of characters reserved for the text above the passages, without the list of sources."""
+"""How many characters the text above the passages may have, not counting the list of sources."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -406,8 +406,8 @@ class ToolCall(NamedTuple):
 def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     """Format an error for an assistant, with the argument that caused it and a hint.
 
-    A `where` that is a path on this machine is left out. A hint with
-    commands is marked as meant for the user.
+    A `where` that is a path on this machine is left out. A hint with commands is marked as meant for
+    the user.
     """
     from kbtui.conversations.conversation_repository import ConversationNotFound
 

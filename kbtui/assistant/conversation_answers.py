@@ -84,7 +84,7 @@ class ConversationListPage:
     omitted: int = 0
     notices: list[ConversationNotice] = field(default_factory=list)
     short_ids: dict[str, str] = field(default_factory=dict)
-    """For each id, the beginning of it that is enough to name its conversation."""
+    """Maps ids to their short forms, which are enough to name the conversations."""
 
     @property
     def conversation_count(self) -> int:
@@ -107,7 +107,7 @@ class ConversationListPage:
 class ConversationGrepLine:
     """A matching line or a line of context; adjacent lines have the same `block`.
 
-    `parent_id` is the id of the conversation that this one belongs to, None if there is none.
+    If the line's conversation is part of another one, `parent_id` is the id of that other one.
     """
 
     id: str

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 MAX_READ_LENGTH = 60_000
 """The maximum length of an answer of `conversation_read` as XML, in characters."""
 MAX_CHECKED_BYTES = 4 << 20
-"""The maximum size of another agent's conversation that a list decodes to find all its problems."""
+"""A list decodes other agents' conversations up to this size, in order to find all their problems."""
 _FRAME_LENGTH = 10_000
 """How many characters of an answer are reserved for its hint and its other short fields."""
 _MIN_HIT_LENGTH = 100
@@ -222,10 +222,10 @@ def answer_conversation_grep(
 ) -> ConversationGrepAnswer:
     """Answer a call of `conversation_grep`.
 
-    `agents` selects conversations by the agent's name or a prefix of it; None means all. The conversation with the latest activity comes first; in each, a match in the title comes
-    before the matching lines. The XML has at most `max_chars` characters. With `masked`, secrets
-    are replaced before the search. Raises `UsageError` for an invalid argument, and `NothingFound`
-    for an unknown id.
+    `agents` selects conversations by the agent's name or a prefix of it; None means all. The conversation
+    with the latest activity comes first; in each conversation, matches in the title come first.
+    The XML has at most `max_chars` characters. With `masked`, secrets are replaced before the search.
+    Raises `UsageError` for an invalid argument, and `NothingFound` for an unknown id.
     """
     _check_argument_minimum("context", context, 0)
     _check_argument_minimum("limit", limit, 1)
@@ -311,7 +311,7 @@ def _make_omitted_matches_notice(
 
 
 def _resolve_conversation_ids(workspace: Workspace, names: Sequence[str]) -> list[str]:
-    """Return the distinct whole ids of conversations, of which `names` may be references or beginnings."""
+    """Return whole conversation ids without duplicates; `names` are references or shortened ids."""
     refs = (parse_conversation_ref(name, workspace.id) for name in names)
     ids = (resolve_conversation_ref(workspace, ref).conversation for ref in refs)
     return [id for id in dict.fromkeys(ids) if id is not None]  # noqa: A001
@@ -454,7 +454,7 @@ def resolve_included_event_kinds(include: Sequence[str] | None) -> frozenset[str
 def select_requested_turns(
     conversation: Conversation, ref: Ref, turn: int | None, last: int | None
 ) -> list[Turn]:
-    """Return one turn, the `last` turns, or all turns; if `ref` names a call, its turn has only that.
+    """Return one turn, the `last` turns, or all turns. If `ref` names a call, other events are left out.
 
     Raises `UsageError` if both numbers are given or either is below 1, and `NothingFound` for an
     unknown turn or call.
@@ -690,7 +690,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    """Leave out events in the middle until the others fit if cut to `_MIN_TEXT_LENGTH`."""
+    """Leave out events in the middle until the rest fits with texts cut to `_MIN_TEXT_LENGTH`."""
     sizes = []
     for event in events:
         spare = sum(max(0, text.size - _MIN_TEXT_LENGTH) for text in _find_shortenable_texts(event))

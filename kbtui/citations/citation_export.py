@@ -202,7 +202,7 @@ def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
 
 
 def _format_citation_date(cite: Citation) -> str:
-    """Return the local time of the citing call; if it has none, that in the id of a JP conversation."""
+    """Return the local time of the citing call; if unknown, the time at which its JP conversation began."""
     time = cite.timestamp
     if time is None and cite.conversation.startswith(JP_ID_PREFIX):
         time = get_conversation_creation_time(cite.conversation)

@@ -30,8 +30,8 @@ class CitationTargetLookup:
     """Finds the topics and subjects that tool calls cite; caches them between conversations.
 
     `titles` maps the ids of existing conversations to their titles. `make_subject_id(topic, slug)`
-    returns the entry id that search results contain. `directories` are the workspace and, if it is in a
-    Git repository, its directories in the other worktrees.
+    returns the entry id that search results contain. `directories` are the workspace and, in a Git
+    repository, the same directory in the other worktrees.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class CitationTargetLookup:
         return next((topic for topic in titled if topic.enable), titled[0] if titled else None)
 
     def find_conversation_id(self, id: str) -> str:  # noqa: A002
-        """Return the whole id of a conversation, of which `id` may be the beginning."""
+        """Return the whole id of a conversation; `id` may be shortened."""
         from kbtui.conversations.shortened_ids import find_ids_with_beginning
 
         if id in self.titles or id.startswith(JP_ID_PREFIX):
@@ -95,9 +95,9 @@ class CitationTargetLookup:
         return found
 
     def make_path_in_workspace(self, path: str) -> str:
-        """Return an absolute path relative to the workspace, or to the worktree that it lies in.
+        """Return a path relative to the workspace or to the worktree in which it lies.
 
-        Paths elsewhere, and relative paths, only become normal.
+        Other paths are only normalized.
         """
         path = posixpath.normpath(path)
         for directory in self._directories:
@@ -126,7 +126,7 @@ _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})"
 """The name of a tool after a name that the user chose for the MCP server: `mcp__notes__learn`."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""Before how many characters a result begins that an agent stored as the server sent it."""
+"""Some agents store a result in JSON; the JSON list begins within this many characters."""
 QUOTE_CHARACTERS = 600
 """The maximum length of a citation's quote, in characters."""
 
@@ -304,7 +304,7 @@ def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Itera
 
 
 def _remove_mcp_envelope(result: str) -> str:
-    """Return the text of a tool's result that an agent stored as the server sent it, as JSON."""
+    """Return the text of a tool's result, without the server's JSON in which some agents store it."""
     start = result.find("[{", 0, _ENVELOPE_CHARACTERS)
     is_envelope = '"text"' in result and not result.startswith(("<", '{"total"'))
     if start < 0 or not is_envelope:

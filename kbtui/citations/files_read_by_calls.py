@@ -1,7 +1,7 @@
 """Finds out which files a tool call read, from the name and the arguments of the tool.
 
-The table of tools holds for all agents: equal names of tools mean equal things, also in the formats of
-other packages.
+One table of tools serves all agents. Tools with the same name are assumed to do the same, also in
+formats that other packages add.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def list_files_added_to_chat(text: str) -> list[FileRead]:
 
 
 def _list_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
-    """Return the text or texts in the first argument of `keys` that exists; patterns in a list are left out."""
+    """Return the texts of the first argument in `keys` that exists; patterns in a list are left out."""
     value = next((arguments[key] for key in keys if key in arguments), None)
     if isinstance(value, list):
         return [text for text in value if isinstance(text, str) and not _PATTERN.search(text)]

@@ -161,7 +161,7 @@ def list_reference_completions(path: str | None, topic_name: str, current: str) 
 def list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the ids of JP's live conversations, newest first, then those of other agents.
 
-    Until the prefix of an agent's ids is typed, only the prefix is offered.
+    Until the user has typed the prefix of an agent's ids, only that prefix is offered.
     """
     found: list[tuple[str, str]] = []
     if current.isdigit() or current.startswith("jp-c") or "jp-c".startswith(current):
@@ -183,7 +183,7 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 
 
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:
-    """List the ids of other agents' conversations, shortened unless more is typed."""
+    """List other agents' conversation ids, in short form until the user types more than the short form."""
     from kbtui.conversations.conversation_repository import list_enabled_formats
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
 

@@ -288,7 +288,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
 
 
 def _format_conversation_facts(facts: dict[str, Any]) -> Iterator[str]:
-    """Yield a line for each fact about a conversation; those that its files do not have are `-`."""
+    """Yield a line for each fact about a conversation; `-` stands for a fact that its files do not have."""
     from kbtui.conversations.model_prices import format_cost
 
     for name, value in facts.items():
@@ -339,7 +339,7 @@ def _print_conversation_answer(
     form: str,
     text: Callable[[ConversationFormatter], Iterable[str]],
 ) -> None:
-    """Print an answer in the given format; show text on a terminal in a pager.
+    """Print an answer in the given format; on a terminal, text goes through a pager.
 
     JSON and XML contain the notices; with text, they go to standard error. Notices in XML name
     arguments, not options, because assistants get the same XML.

@@ -93,7 +93,7 @@ def iterate_filters_from_options(
 
 
 def parse_filter_options(args: Namespace) -> dict[str, Any]:
-    """Return the fields that options set in the JSON of a `SearchRequest`; raises `UsageError`.
+    """Return the filters that options set, as fields of a `SearchRequest` in JSON; raises `UsageError`.
 
     Dates remain text: importing `datetime` here would take a twentieth of a search.
     """

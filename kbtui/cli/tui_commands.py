@@ -35,7 +35,7 @@ def open_tui(
     fresh: bool = False,
     plain: bool = False,
 ) -> int:
-    """Open the TUI at the first that exists: `reference`, the last session, `default_reference`."""
+    """Open the TUI at the first of these that exists: `reference`, the last session, `default_reference`."""
     hint = "`kbtui search WORDS` prints hits; `kbtui --help` lists the commands"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         message = "the TUI needs a terminal, but input or output is a pipe or a file"

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class AgentOverview(NamedTuple):
     """What is known of an agent without reading its conversations.
 
-    `sessions` counts the conversations of this workspace, and `subagents` those that belong to
-    another one; `elsewhere` counts the conversations of other projects, None if that is unknown.
+    `sessions` counts the conversations of this workspace without those of subagents, which
+    `subagents` counts; `elsewhere` counts the conversations of other projects, None if that is unknown.
     `without_turn` counts the files in which nobody has asked anything yet.
     `off` says why the conversations are not read, None if they are.
     """

@@ -149,11 +149,11 @@ def find_conversation(
 
 
 def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
-    """Return a reference whose conversation id, which may be shortened, is written in full.
+    """Return a reference in which a shortened conversation id is replaced by the whole id.
 
-    In the id of a subagent, the session before `~` and the part after it can both be shortened. Other
-    references are returned unchanged, and so is one that fits no conversation. Raises `UsageError` if
-    it fits several.
+    In the id of a subagent, the session before `~` and the part after it can both be shortened. A
+    reference to anything else, or to no existing conversation, is returned unchanged. Raises
+    `UsageError` if several conversations match.
     """
     begun = ref.conversation
     if ref.kind != "conversation" or begun is None or begun.startswith(JP_ID_PREFIX):
@@ -197,7 +197,7 @@ def find_agent_names(beginnings: Iterable[str]) -> set[str]:
 
 
 def describe_known_agents(mistyped: str) -> str:
-    """Name all agents, and first the one that a user may have meant by a name that none has."""
+    """List all agents; suggest the one that the user may have meant by the name `mistyped`."""
     from difflib import get_close_matches
 
     known = list_agent_names()
@@ -223,9 +223,9 @@ class ConversationNotFound(NothingFound):
 
 
 def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
-    """Return the id of the same format that differs from `typed`, or begins so, by a mistake in typing.
+    """Return the id that is most similar to a mistyped one, or None; `typed` may be shortened.
 
-    The prefix is not compared, because all ids of a format have it.
+    Only ids of the same format are compared, without the prefix that they all have.
     """
     from difflib import get_close_matches
 
@@ -281,7 +281,7 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
 
 
 def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[ConversationInfo]:
-    """Return the conversations that belong to a conversation, and those that belong to these."""
+    """Return the conversations that belong to a conversation, directly or through others."""
     by_parent: dict[str | None, list[StoredConversation]] = {}
     for stored in get_conversation_format(info).find_stored_conversations(workspace)[0]:
         # Only some formats know the parent without reading a file.

@@ -37,7 +37,7 @@ class ConversationSummary:
     project: str
     turns: int = 0
     rewound_turns: int = 0
-    """How many of the turns the person left behind by going back to an earlier one."""
+    """How many turns are rewound: the person went back to an earlier turn."""
     events: Counter[str] = field(default_factory=Counter)
     """How many events of each kind there are."""
     compactions: int = 0
@@ -46,7 +46,7 @@ class ConversationSummary:
     usage_by_model: dict[str | None, ConversationUsage] = field(default_factory=dict)
     usage: ConversationUsage | None = None
     subagents: list[ConversationSummary] = field(default_factory=list)
-    """What the conversations contain that belong to this one, at all levels."""
+    """The summaries of the conversations that belong to this one, directly or through others."""
     ended_at: datetime | None = None
     problems: list[str] = field(default_factory=list)
 

@@ -24,7 +24,7 @@ class ConversationInfo:
     `size` is in bytes. `problem` says why the conversation, or a part of it, cannot be read.
     `signature` changes whenever one of its files does. `parent` is the id of the conversation
     that this one belongs to. `agent` is the name of its format. `working_directory` is where the
-    agent ran, and `worktree` is the name of the Git worktree if it ran in another one than this.
+    agent ran. `worktree` is the name of the agent's Git worktree, None if it is the workspace's own.
     """
 
     id: str
@@ -98,7 +98,7 @@ class ConversationEvent:
 
 
 def get_subagent_of_result(event: ConversationEvent, conversation: str) -> str | None:
-    """Return the id of the subagent whose work is the result of a call in a conversation, or None."""
+    """Return the id of the subagent that produced a result in `conversation`, or None."""
     subagent = (event.metadata or {}).get("subagent")
     if event.kind != "tool_call_response" or type(subagent) is not str:
         return None
@@ -169,7 +169,7 @@ class Turn:
 
 
 def count_current_turns(turns: Iterable[Turn]) -> int:
-    """Return the number of turns without those that the person left behind by going back."""
+    """Return the number of turns that are not rewound."""
     return sum(not turn.is_rewound for turn in turns)
 
 

@@ -35,9 +35,9 @@ class ProjectDirectories:
     """The directories whose conversations belong to one workspace.
 
     They are the workspace itself and the same directory in the other worktrees of its Git repository,
-    also in those that are removed since the engine saw them.
-    A directory inside that has a configuration of its own is another workspace. If the workspace is a
-    repository without a configuration, or the home directory, so is a repository inside.
+    even in worktrees that were removed after the engine saw them.
+    A directory below them with a configuration of its own is another workspace. So is a repository
+    below them if the workspace is the home directory or a repository without a configuration.
     """
 
     def __init__(self, workspace: Workspace) -> None:

@@ -1,4 +1,4 @@
-"""Shortened ids: the beginnings of conversations' ids that are enough to name them.
+"""Shortens the ids of conversations to beginnings that are enough to name them.
 
 JP's ids are not shortened. In the id of a subagent (`claude-258c7280-…~a2898e3`), the session before `~`
 and the part after it can both be shortened.
@@ -39,7 +39,7 @@ def shorten_references(
 ) -> dict[str, str]:
     """Map references to their short forms; those without a short form are left out.
 
-    `find_ids` returns the ids of all conversations that begin with one of some texts.
+    `find_ids` gets a set of texts and returns all conversation ids that begin with one of them.
     """
     wanted = {ref for ref in references if is_other_agents_conversation_ref(ref)}
     short = shorten_conversation_ids(find_ids(set(map(_get_minimum_beginning, wanted))))
@@ -53,7 +53,7 @@ def shorten_reference(reference: str, short_ids: Mapping[str, str]) -> str:
 
 
 def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Map ids to the beginnings that are enough to name each of them among them all."""
+    """Map each id to its short form, which differs from the short forms of all other ids."""
     parents: set[str] = set()
     parts: dict[str, set[str]] = {}
     for id in ids:  # noqa: A001
@@ -70,13 +70,13 @@ def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _get_minimum_beginning(reference: str) -> str:
-    """Return the beginning of an id that all ids have from which it must be told."""
+    """Return the beginning of a session's id that even its shortest form contains."""
     prefix = get_prefix_of_other_agents_id(reference)
     return reference.partition("~")[0][: len(prefix) + SHORT_ID_CHARACTERS]
 
 
 def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
-    """Map each name to its shortest beginning that no other name has and that is a reference."""
+    """Map each name to its shortest beginning that is a reference and that no other name has."""
     ordered = sorted(names)
     if not ordered:
         return {}

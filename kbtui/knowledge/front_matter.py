@@ -8,7 +8,7 @@ from typing import Any
 
 MAX_LINES = 200
 MAX_CHARACTERS = 20_000
-"""The maximum length of front matter: the YAML parser takes seconds for longer nested text."""
+"""The maximum length of front matter. Parsing longer nested YAML takes seconds."""
 
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 _SETEXT = re.compile(r"^(\S[^\n]*)\n=+[ \t]*$", re.MULTILINE)

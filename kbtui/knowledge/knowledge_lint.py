@@ -34,13 +34,13 @@ MIN_WORDS, MAX_WORDS = 20, 20_000
 """The minimum and maximum number of words that are compared. Shorter texts are similar by chance; of longer
 texts, only the beginning is compared."""
 MAX_TEXTS_PER_RUN = 50
-"""A run that more texts contain is boilerplate and is ignored when similar texts are looked up."""
+"""A run that is in more texts than this is boilerplate. It is not used to look up similar texts."""
 
 _WORD = re.compile(r"\w+")
 
 
 def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each subject that repeats earlier ones, naming the most similar one.
+    """Yield a problem for each subject whose text nearly repeats an earlier subject; name that subject.
 
     This is bottom-k sketching (Broder, "On the resemblance and containment of documents", 1997).
     """

@@ -290,7 +290,7 @@ def load_knowledge(
 
 
 def find_superseded_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
-    """Return the problem that the file `name` in `.kbtui` is not read because there is a `.jp`."""
+    """Return a problem if a file `name` in `.kbtui` is not read because there is a `.jp`."""
     path = workspace.find_superseded_config_file(name)
     if path is None:
         return []
@@ -368,7 +368,7 @@ class KnowledgeBase:
         return subject if subject.inode else None
 
     def list_subject_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
-        """Return the slugs that patterns match, or all that `learn` lists; raises `NothingFound`."""
+        """Return the slugs that match; without patterns, those that `learn` lists. Raises `NothingFound`."""
         resolved = self.get_topic_slugs(topic)
         return (
             list(resolved.available) if patterns is None else resolved.list_matching_slugs(patterns)
@@ -412,7 +412,7 @@ class KnowledgeBase:
     def _find_learn_topic_and_patterns(
         self, topic: str, patterns: list[str]
     ) -> tuple[Topic, list[str]]:
-        """Find the topic for the arguments of `learn`, and its patterns; raises `NothingFound`."""
+        """Return the topic and the patterns that the arguments of `learn` mean; raises `NothingFound`."""
         name, _, slug = topic.partition("/")
         try:
             return self.resolve_topic(topic), patterns

@@ -34,8 +34,8 @@ class Topic:
 class Subject:
     """One text file of a topic; `relative` is its path in the topic's directory.
 
-    If two files would have the same slug, only one gets it. The other is `shadowed`, and its path is
-    its slug. `root` is the workspace: content outside of it is not read.
+    If two files would have the same slug, only one gets it. The other is `shadowed` and has its path
+    as its slug. `root` is the workspace: content outside of it is not read.
     """
 
     topic: str
@@ -59,7 +59,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class KnowledgeProblem:
-    """A mistake in a subject or in a configuration file: `where` names it, `key` is the key in the file."""
+    """A mistake in the subject or configuration file that `where` names; `key` is the key in the file."""
 
     message: str
     where: str | None = None
@@ -85,7 +85,7 @@ class LearnToolResult:
 class PromptFragment:
     """One prompt section in JP's own `.jp/config/knowledge/*.toml`.
 
-    `loaded_by` has the configuration files that extend it, directly or not, relative to the root.
+    `loaded_by` has the files that extend its file, directly or not, as paths relative to the root.
     """
 
     path: Path

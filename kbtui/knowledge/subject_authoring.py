@@ -126,7 +126,7 @@ def edit_draft_in_editor(
 
 
 def _is_draft_untouched(path: Path, before: bytes) -> bool:
-    """Return whether an edited file contains no text that the user typed."""
+    """Return whether the file at `path` is unchanged, empty or missing."""
     try:
         return path.read_bytes() in {before, b""}
     except FileNotFoundError:
@@ -210,7 +210,7 @@ def run_editor(command: list[str], environment: Mapping[str, str] | None = None)
 def _ignore_interrupts() -> Iterator[None]:
     """Ignore Ctrl-C in this process, but not in the editor.
 
-    This installs a handler: the editor would inherit SIG_IGN, but does not inherit handlers.
+    The editor would inherit SIG_IGN, so this installs a handler, which the editor does not inherit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -242,9 +242,9 @@ def _make_topic_toml_change(
 
 
 def apply_toml_change(change: TomlFileChange) -> None:
-    """Write a change in one step; raises `KbtuiError` if another program has changed the file since.
+    """Write a change in one step; raises `KbtuiError` if the file no longer contains the old text.
 
-    Creates kbtui's own directory `.kbtui` with its first file, and removes it with its last one.
+    Creates the directory `.kbtui` before its first file, and removes it if it becomes empty.
     """
     if read_toml_text(change.path) != change.old:
         raise KbtuiError(

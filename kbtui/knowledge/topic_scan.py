@@ -18,7 +18,7 @@ class TopicScan:
     """The files found in a topic's directory.
 
     `slugs` is sorted. `relative_paths` maps slugs to paths in the directory. If several files would
-    have the same slug, one gets it. The others get other slugs, which `shadowed` maps to the common one.
+    have the same slug, one gets it. The others get other slugs, which `shadowed` maps to that slug.
     `mistakes` has a pair `(message, path)` for each file that was left out.
     """
 
@@ -114,7 +114,7 @@ def _strip_leading_dots(name: str) -> str:
 
 
 def find_file_name_problem(name: str) -> str | None:
-    """Return why a file's name cannot be sent as JSON or listed on one line, or None."""
+    """Return why a file's name cannot be sent as JSON or listed on one line; None if it can."""
     categories = () if name.isprintable() else set(map(unicodedata.category, name))
     if "Cs" in categories:
         return "the name is not UTF-8"

@@ -32,7 +32,7 @@ LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 
 class BrowserSession(AppService):
-    """The WebSocket of a browser tab, and the process, started without a shell, that runs its TUI."""
+    """The WebSocket of a browser tab, and the process that runs the TUI for it without a shell."""
 
     def __init__(self, command: list[str], websocket: WebSocketResponse) -> None:
         super().__init__(

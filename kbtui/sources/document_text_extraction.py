@@ -263,7 +263,7 @@ def _read_code_block(block: Any) -> str:
 
 
 def _detect_code_language(block: Any) -> str:
-    """Return the language that is named in the attributes of a code block or its wrappers; else empty."""
+    """Return the language in the attributes of a code block or its wrappers; "" if there is none."""
     around = [block, *block.iter("code")]
     for node in block.iterancestors():
         around.append(node)

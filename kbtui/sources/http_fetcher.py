@@ -54,7 +54,7 @@ class SourceLimits:
     max_delay: float = 30.0
 
     def explain_too_many_documents(self, count: int, what: str) -> str:
-        """Return the message that a run found `count` documents but read only the first `files` of them."""
+        """Return the message for a run that found `count` documents but read only the first `files`."""
         return (
             f"only the first {self.files:,} of {count:,} {what} were read: "
             "the limit is the setting source_files"
@@ -73,7 +73,7 @@ def make_source_limits_from_settings(settings: Settings) -> SourceLimits:
 
 
 def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
-    """Return the message that a document has more bytes than the limit and is not read."""
+    """Return the message for a document that is not read because it has more bytes than the limit."""
     limit = f"than the limit of {max_bytes:,} bytes (setting source_bytes)"
     return f"is larger {limit}" if size is None else f"is {size:,} bytes long, more {limit}"
 

@@ -245,7 +245,7 @@ class SourceRunContext:
     """The state of one run. Fetchers report documents and failures to it.
 
     `memory` maps URLs to facts from the previous run, such as ETags; `new_memory` collects the facts for
-    the next run. If `is_complete` is true, documents count as deleted if the run did not find them.
+    the next run. If `is_complete` is true, documents that the run did not find count as deleted.
     """
 
     source: SourceDefinition

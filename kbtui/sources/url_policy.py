@@ -67,7 +67,7 @@ def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
 
 
 def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a URL that is not HTTP(S) or has a password or a private host."""
+    """Raise `ConfigError` for a URL that is not HTTP(S), has a password, or has a private host."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 LOG_SECONDS = 0.05
-"""How long logging a search waits while another process writes to the log, in seconds."""
+"""How many seconds a search waits to be logged while another process writes to the log."""
 REPLACE_SECONDS = 600.0
-"""The maximum age of a logged search that a longer version of its query can replace."""
+"""The maximum age, in seconds, of a logged search that is replaced when its query grows."""
 QUERY_CHARACTERS = 1000
 """How many characters of a query the log keeps."""
 DAY_SECONDS = 86_400.0

@@ -29,8 +29,8 @@ class TokenCount:
     """The tokens of a day, agent, model, project or subject, and what they cost.
 
     `turns` is the number of turns that used them. Numbers that an agent only estimated are counted
-    separately from others. `cost` is None if no price of its models is known; `is_cost_partial` says
-    that a price of some of its models is not.
+    separately from others. `cost` is None if no model's price is known; `is_cost_partial` says that
+    the cost leaves out models without a known price.
     """
 
     name: str | None
@@ -66,11 +66,11 @@ class TokenCount:
 
 @dataclass
 class TokenStatistics:
-    """The tokens of a period; each list has the largest number first, except that of the days.
+    """The tokens of a period. `by_day` is in order of time; other lists begin with the largest number.
 
-    `subjects` has the tokens of all turns that were given a subject, each turn as a whole. A turn
-    that was given several subjects counts for each of them. If the period has no tokens, `day_before`
-    is the last day before it that has some.
+    `subjects` has, for each subject, all tokens of the turns that were given it. A turn that was
+    given several subjects counts for each of them. If the period has no tokens, `day_before` is the
+    last earlier day that has tokens.
     """
 
     by_day: list[TokenCount] = field(default_factory=list)
@@ -109,7 +109,7 @@ def collect_token_statistics(
     limit: int,
     subjects_by_target: Mapping[str, CitedSubject],
 ) -> TokenStatistics:
-    """Collect what turns used between two Unix times; each list but that of the days has `limit` rows.
+    """Collect what turns used between two Unix times; all lists but `by_day` have at most `limit` rows.
 
     `subjects_by_target` maps the targets of citations to the subjects that they cite.
     """

@@ -173,7 +173,7 @@ def collect_usage_statistics(
 
 
 def draw_bar_of_blocks(value: int, most: int, width: int = BAR_CELLS) -> str:
-    """Draw a bar in eighths of a cell; `most` is the value of a bar of `width` cells."""
+    """Draw a bar in eighths of a cell; a bar for the value `most` fills `width` cells."""
     if value <= 0 or most <= 0:
         return ""
     eighths = max(1, round(value * width * 8 / most))

@@ -168,7 +168,7 @@ TOPICS_FILE, SOURCES_FILE = "kb.toml", "kb-sources.toml"
 def find_workspace_root(start: str) -> str:
     """Return the root of the workspace around the real path `start`, which exists.
 
-    It is the nearest directory at or above that contains `.jp` or `.kbtui`; if there is none, the root
+    It is the nearest directory at or above `start` with `.jp` or `.kbtui`; if there is none, the root
     of the Git repository or worktree; outside of a repository, the directory itself. The configuration
     in the home directory does not apply to the repositories in it.
     """
@@ -217,7 +217,7 @@ def find_config_directory(root: str) -> str:
 
 
 def is_config_readable(root: str) -> bool:
-    """Return whether the directory of kbtui's configuration can be read; a missing one can."""
+    """Return whether the directory of kbtui's configuration can be read or does not exist."""
     config = find_config_directory(root)
     return not os.path.isdir(config) or os.access(config, os.R_OK | os.X_OK)  # noqa: PTH112
 

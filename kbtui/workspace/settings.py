@@ -191,7 +191,7 @@ def locate_chosen_agents() -> str:
 
 
 def _check_conversations_table(table: dict[str, Any], locate: "Callable[..., str]") -> None:
-    """Raise `ConfigError` if the table has another key than `agents`, or no list of names there."""
+    """Raise `ConfigError` if there is a key other than `agents`, or if `agents` is not a list of names."""
     if unknown := [key for key in table if key != "agents"]:
         hint = "the only key is agents"
         message = f"unknown key {unknown[0]!r} in conversations"
@@ -255,7 +255,7 @@ _MAX_PRICE = 1_000_000_000
 
 
 def _check_model_prices(table: dict[str, Any], locate: "Callable[..., str]") -> None:
-    """Raise `ConfigError` if a model's prices are incomplete or no possible prices."""
+    """Raise `ConfigError` if a model's prices are incomplete, or if a key or price is invalid."""
     for model, prices in table.items():
         name = f"prices.{format_toml_value(model)}"
         if not isinstance(prices, dict):
@@ -290,7 +290,7 @@ def _parse_environment_variable(key: SettingDefinition, given: str) -> Any:
 def _locate_setting_line(path: Path, text: str, *names: str) -> str:
     """Return where the file sets a key, as `path:line`, or only the path if no line is found.
 
-    `names` are the key and the keys in its table. If only the table has a line, that line is returned.
+    `names` lead to the key: its tables, then the key. If only a table has a line, return that line.
     """
     table: tuple[str, ...] = ()
     found, depth = str(path), 0
@@ -308,7 +308,7 @@ def _locate_setting_line(path: Path, text: str, *names: str) -> str:
 
 
 def _split_dotted_key(text: str) -> tuple[str, ...]:
-    """Return the names in a key of TOML such as `prices."a.b".input`; none if it is no key."""
+    """Return the names that a key of TOML consists of, such as `prices."a.b".input`."""
     names = re.findall(r'"([^"]*)"|\'([^\']*)\'|([\w-]+)', text)
     return tuple(max(name) for name in names)
 

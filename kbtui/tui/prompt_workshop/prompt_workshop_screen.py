@@ -417,7 +417,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_selected_row_details()
 
     def action_open_row_or_write(self) -> None:
-        """Write the change if it is shown; else fold or unfold the topic or folder, or focus the preview."""
+        """Write a shown change; else toggle the fold of a topic or folder; else focus the preview."""
         if self._shown_change is not None:
             self.action_review_or_write_marks()
         elif key := self.list.selected_tree_node.foldable_row_key:

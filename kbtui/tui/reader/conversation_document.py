@@ -252,7 +252,7 @@ def format_turn_range(first: int, last: int) -> str:
 def _format_compacted_turns(
     first: int, last: int, compaction: ConversationCompaction, conversation: Conversation
 ) -> str:
-    """Return "turns 1–3", or "turns 1–2 and the beginning of turn 3" if turn 3 went on afterwards."""
+    """Return "turns 1–3", or "turns 1–2 and the beginning of turn 3" if turn 3 went on after the compaction."""
     turn = conversation.find_turn(last)
     is_whole = compaction.summary is None or last < compaction.last or turn is None
     if is_whole or turn is None or not any(_is_later(event, compaction) for event in turn.events):
@@ -328,7 +328,7 @@ MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
 
 
 MAX_NOTICE_CHARACTERS = 100
-"""The maximum length of a notice of the agent that is not folded."""
+"""The maximum length of an agent's notice; longer notices are folded."""
 _PATCH_START = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 
 
@@ -424,7 +424,7 @@ class _ConversationDocumentBuilder:
         self.view, self.turn_fold = "", None
 
     def _add_rewound_turn_heading(self, turn: Turn, when: Spans) -> None:
-        """Add the heading of a turn that the person left behind; the whole turn is a fold."""
+        """Add the heading of a rewound turn; the whole turn is a fold."""
         key, self.view = f"turn:{turn.number}", "user"
         requests = (event.text for event in turn.events if event.kind == "chat_request")
         request = one_line(next(requests, "")[:400])
@@ -436,7 +436,7 @@ class _ConversationDocumentBuilder:
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
 
     def _add_conversation_link(self, key: str, words: str, conversation: str) -> None:
-        """Add a line that opens another conversation, unless its id is damaged."""
+        """Add a line that names another conversation; it is a link, unless the id is damaged."""
         title = self.titles.get(conversation) or conversation
         is_id = is_conversation_id(conversation)
         spans: Spans = [(words, "dim"), (one_line(title), "link" if is_id else "")]
@@ -642,7 +642,7 @@ class _ConversationDocumentBuilder:
         self.after_fold, self.space_above = True, 0
 
     def _add_compaction_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add the summary where the agent compacted; the model sees it at the first turn that it replaces."""
+        """Add the summary where the agent compacted; the model's view has it at the first replaced turn."""
         self.view = "user"
         words: Spans = [("compacted here  ", "accent"), (one_line(event.text[:400]), "dim")]
         self._add_fold_heading(key, "compaction", words, [(format_text_length(event.text), "dim")])

@@ -74,7 +74,7 @@ class DocumentViewport:
         self.layout_count = 0
         """How many blocks have been laid out, for tests."""
         self._open_fold_kinds: set[str] = set()
-        """The kinds of folds that are open, except the folds in `_toggled_folds`."""
+        """The kinds whose folds are open, except the folds in `_toggled_folds`."""
         self._toggled_folds: set[str] = set()
         """The folds whose state, open or closed, differs from that of their kind."""
         self._heights: list[int] = []

@@ -44,7 +44,7 @@ class ReaderDocument:
     record: Any = None
     turns_total: int = 0
     rewound_turns: int = 0
-    """How many turns the person left behind by going back to an earlier one."""
+    """How many turns are rewound: the person went back to an earlier turn."""
     lines_total: int = 0
     """The number of lines of the shown text; 0 if references cannot name its lines."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)

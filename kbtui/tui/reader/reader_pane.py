@@ -336,7 +336,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
-        """Go to the next or previous match during a find, otherwise to the next or previous turn."""
+        """Go forward or back (`step` 1 or -1): to a match during a find, otherwise to a turn."""
         if self.is_finding:
             self.go_to_match_at_index(self.match_index + step)
         else:
