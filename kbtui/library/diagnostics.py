@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.metadata import Distribution
 
+    from kbtui.conversations.models import ConversationInfo
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import KnowledgeProblem, Subject
     from kbtui.library.library import Library
@@ -34,6 +37,11 @@ FindingWithoutArea = tuple[FindingState, str] | tuple[FindingState, str, str | N
 """A finding without its area: state, message and, if there is one, reference."""
 MIN_TERMINAL_SIZE = (60, 15)
 """The smallest size, in columns and rows, in which all panes of the TUI have enough space."""
+READING_SECONDS = 1.0
+"""How many seconds conversations are read; of the others, the index says whether they are damaged."""
+READING_BYTES = 8 << 20
+"""The maximum size in bytes of a conversation that is read although it is indexed."""
+_ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
 """The minimum number of bytes that should be free on the disk of the index."""
 
@@ -199,7 +207,7 @@ def run_diagnostics(library: Library | None) -> Iterator[DiagnosticFinding]:
     """Run the checks of all areas and yield their findings. Does not start an engine.
 
     Without a library, run only the checks that need no workspace. The checks read every visible
-    subject and every conversation, which takes seconds in a large workspace.
+    subject, and conversations for `READING_SECONDS`.
     """
     for area, check in (_WORKSPACE_CHECKS if library is not None else _ENVIRONMENT_CHECKS).items():
         try:
@@ -280,7 +288,6 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.conversations.conversation_repository import (
         count_trashed_conversations,
         find_unusable_conversation_directories,
-        load_conversation,
     )
 
     infos = library.list_conversations_without_counts()
@@ -299,13 +306,61 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
     for folder, count in count_trashed_conversations(library.workspace).items():
         moved = f"{_format_count_with_noun(count, 'conversation')} that JP could not read"
         yield "note", f"{folder}: skipped: {moved}; TRASHED.md in each says why"
-    for info in infos:
+    yield from _diagnose_texts_of_conversations(library, infos)
+
+
+def _diagnose_texts_of_conversations(
+    library: Library, infos: list[ConversationInfo]
+) -> Iterator[FindingWithoutArea]:
+    """Read conversations as long as the time allows, and say of the others what the index knows.
+
+    What the index does not know, or names as damaged, is read first.
+    """
+    from kbtui.conversations.conversation_repository import load_conversation
+
+    errors = _find_errors_in_index(library, infos)
+    end = time.monotonic() + READING_SECONDS
+    indexed = unknown = 0
+    for info in sorted(infos, key=lambda info: info.id in errors and errors[info.id] is None):
+        is_in_time = time.monotonic() < end and info.size <= READING_BYTES
+        if info.id in errors and not is_in_time:
+            indexed += 1
+            if error := errors[info.id]:
+                yield "wrong", f"{info.ref}: {error}", info.ref
+            continue
+        if time.monotonic() >= end:
+            unknown += 1
+            continue
         conversation = load_conversation(info)
         if problem := conversation.describe_problems():
             yield "wrong", f"{info.ref}: {problem}", info.ref
         if extras := conversation.describe_unknown_content():
             text = f"{info.ref}: the conversation contains {' and '.join(extras)}"
             yield "note", text, info.ref
+    if indexed:
+        yield "ok", f"{indexed:,} of them were only checked when they were indexed"
+    if unknown:
+        yield (
+            "note",
+            f"{unknown:,} of them were not checked, because they are not indexed yet; "
+            "run `kbtui index`, then `kbtui doctor` again",
+        )
+
+
+def _find_errors_in_index(library: Library, infos: list[ConversationInfo]) -> dict[str, str | None]:
+    """Return the error of each conversation that has not changed since it was indexed, None if it has none."""
+    from kbtui.index import IndexReader
+
+    signatures = {info.id: info.signature for info in infos}
+    ids = list(signatures)
+    found: dict[str, str | None] = {}
+    with suppress(KbtuiError), closing(IndexReader(library.workspace.cache_dir)) as reader:
+        for start in range(0, len(ids), _ENTRIES_AT_ONCE):
+            entries = reader.get_entries_by_id(ids[start : start + _ENTRIES_AT_ONCE])
+            for entry in entries.values():
+                if entry.signature == signatures[entry.id]:
+                    found[entry.id] = entry.error
+    return found
 
 
 def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
