@@ -79,5 +79,5 @@ def test_its_conversations_are_listed_read_and_searched(
     assert [one["id"] for one in conversations] == ["x-parrot-chat-2026-0001"]
     assert "Sunflower seeds" in run("conversation", "read", "x-parrot-chat-2026:1")
     assert "ghost" in run("conversation", "read", "x-parrot-chat-2026-0001")
-    assert "x-parrot-chat-2026-0001:1" in run("search", "wombat stories")
+    assert "x-parrot-chat-202:1" in run("search", "wombat stories")
     run("engine", "stop")
