@@ -268,6 +268,19 @@ def test_turns_that_a_person_left_behind_are_marked_and_keep_their_numbers(
     ]
 
 
+def test_a_request_without_a_parent_begins_anew_but_not_after_a_compaction(
+    agent_home: Path, root: Path
+) -> None:
+    """The model sees only the path back from the last record, which ends where there is no parent."""
+    lines = [
+        record("user", "a", None, "first"),
+        record("user", "b", None, "first, asked otherwise"),
+        record("user", "c", None, "next", logicalParentUuid="b"),
+    ]
+    put_session(agent_home, root, "anew", "\n".join(lines) + "\n")
+    assert [turn.is_rewound for turn in load(root, "claude-anew").turns] == [True, False, False]
+
+
 def test_usage_counts_each_message_once(agent_home: Path, root: Path) -> None:
     def answer(uuid: str, message: str, output: int) -> str:
         usage = {"input_tokens": 5, "output_tokens": output, "cache_read_input_tokens": 7}

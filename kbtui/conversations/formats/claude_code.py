@@ -627,9 +627,12 @@ class ClaudeCodeParser(JsonlConversationParser):
         """Mark the turns that the person left behind by going back to an earlier one."""
         if "parentUuid" not in record:
             return
+        # After a compaction, only `logicalParentUuid` may name the record before it.
         parent = record["parentUuid"]
         if parent is None:
-            last_kept = 0
+            parent = record.get("logicalParentUuid")
+        if parent is None:
+            last_kept = 0  # the first request was asked anew
         elif type(parent) is str and parent in self._turn_of_record:
             last_kept = self._turn_of_record[parent]
         else:
