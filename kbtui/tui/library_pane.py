@@ -422,11 +422,11 @@ class _ConversationRowMaker:
         if info.worktree is not None:
             name = cut_to_width(one_line(info.worktree), WORKTREE_WIDTH)
             left.insert(-1, (f"{name} ", "dim"))
-        right: Spans = [(label, "dim")]
+        agent: Spans = []
         if width := self._agent_width:
-            right.append((f" {info.short_agent_name:<{width}}", "dim"))
+            agent = [(f" {info.short_agent_name:<{width}}", "dim")]
         place = NavigationTarget(info.ref, ref=make_conversation_ref(info.id))
-        row = ListRow(info.ref, left, right, data=place)
+        row = ListRow(info.ref, left, [(label, "dim")], data=place, wide_right=agent)
         if info.problem:
             row.below = [[("  ", ""), (one_line(info.problem), "error")]]
         return row

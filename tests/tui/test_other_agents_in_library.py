@@ -38,7 +38,7 @@ def list_keys(tui: Tui) -> list[str]:
 
 async def test_rows_name_the_agent_if_there_are_several(book: Builder, home: Path) -> None:
     write_sessions(home, book.root)
-    async with running(book.root) as tui:
+    async with running(book.root, size=(160, 50)) as tui:
         rows = tui.rows("library-list")
         assert any(row.startswith("First steps") and row.endswith("jp") for row in rows)
         assert any(row.startswith("Start the server") and row.endswith("claude") for row in rows)
@@ -46,6 +46,10 @@ async def test_rows_name_the_agent_if_there_are_several(book: Builder, home: Pat
         heading = document.blocks[document.find_block_index("talks") or 0]
         # Five of JP and two sessions: those of subagents do not count.
         assert "7 conversations" in str(heading.right)
+        # In a narrow pane, the titles need the space.
+        await tui.pilot.resize_terminal(80, 24)
+        await tui.until(lambda: tui.main.library_pane.outer_size.width == 30)
+        assert not any(row.endswith("claude") for row in tui.rows("library-list"))
 
 
 async def test_rows_of_one_agent_do_not_name_it(workspace_root: Path, home: Path) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NEAR_END_LINES = 3
 """The end of the list is near if at most this many lines follow the visible lines."""
+WIDE_ROW = 36
+"""How many cells a row must have so that its title has room beside an additional column."""
 
 
 @dataclass(slots=True)
@@ -32,6 +34,7 @@ class ListRow:
     """A row of one or more lines.
 
     `left` and `right` are the text at the edges of the first line; if there is no room for both, `left` is cut.
+    `wide_right` is added to `right` if the row has at least `WIDE_ROW` cells.
     `below` are further lines. The style `role` applies to the whole row. `data` is for the owner of the list.
     """
 
@@ -42,6 +45,7 @@ class ListRow:
     selectable: bool = True
     role: str = ""
     data: Any = None
+    wide_right: Spans = field(default_factory=list)
 
 
 class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
@@ -218,9 +222,11 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         row, chosen = self.rows[index], index == self.index
         base = ("cursor" if self.has_focus else "cursor-off") if chosen else row.role
         lead = ("▎", "accent") if chosen else (" ", "")
-        spans = (
-            row.below[depth - 1] if depth else align_spans_to_edges(row.left, row.right, width - 2)
-        )
+        if depth:
+            spans = row.below[depth - 1]
+        else:
+            right = [*row.right, *row.wide_right] if width - 2 >= WIDE_ROW else row.right
+            spans = align_spans_to_edges(row.left, right, width - 2)
         return self.render_spans([lead, *spans], width, base)
 
     def on_resize(self) -> None:
