@@ -157,7 +157,7 @@ _VALUES = (
         re.compile(r"\s(?:-u|--user)[ =][\"']?[^\s:\"'/]{1,100}:(?P<value>[^\s\"'`<>\\]{8,200})"),
     ),
 )
-"""A kind of secret, a lower-case string that every text with such a secret contains, and its pattern."""
+"""A kind of secret, a lower-case string that every text with such a secret contains, and the secret's pattern."""
 # A quote, which may be escaped in a JSON string or written as an XML entity.
 _QUOTE = r"(?:\\{0,7}[\"'`]|&(?:quot|apos|#3[49]);)?"
 # API_KEY = "…", \"clientSecret\": \"…\", password: …, <token>…, --token …, the password is …

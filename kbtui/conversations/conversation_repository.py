@@ -307,7 +307,7 @@ def find_unusable_conversation_directories(
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Return the number of conversations in each trash directory, where agents move damaged ones."""
+    """Return the number of conversations in each trash directory; agents move damaged ones there."""
     counts: dict[str, int] = {}
     for one in list_enabled_formats():
         counts |= one.count_trashed_conversations(workspace)
@@ -327,7 +327,7 @@ def list_agent_files(workspace: Workspace) -> list[Path]:
 
 
 def get_last_activity_time(info: ConversationInfo) -> datetime:
-    """Return the time of the last event, or the creation time if it is unknown."""
+    """Return the time of the last event; if that time is unknown, the creation time."""
     return info.last_event_at or info.created_at
 
 

@@ -86,5 +86,5 @@ class ModelPrices:
 
 
 def format_cost(cost: float) -> str:
-    """Format a cost in the currency of the user's prices; small ones with more decimals."""
+    """Format a cost in the currency of the user's prices; costs below 1 have more decimals."""
     return f"{cost:,.2f}" if cost >= 1 or cost == 0 else f"{cost:.4f}"

@@ -266,7 +266,7 @@ class ConversationToolsAndModels:
 
 @dataclass(frozen=True)
 class TurnResumePoint:
-    """A point at which reading a conversation can resume: the beginning of a turn, or within one.
+    """A point at which reading a conversation can resume, at the beginning of a turn or within a turn.
 
     The point is byte `offset`. The other fields describe the part of the file before it: its SHA-256
     (hex), the number of its whole turns and of its elements, whether its first element is a

@@ -24,7 +24,7 @@ _WORKTREES_FILE = "worktrees.json"
 class ProjectDirectory(NamedTuple):
     """A directory whose conversations belong to a workspace.
 
-    `worktree` is the name of the Git worktree that it is or lies in; None for the workspace itself.
+    `worktree` is the name of the Git worktree around the directory; None for the workspace itself.
     """
 
     path: str
@@ -121,7 +121,7 @@ def remember_worktrees(workspace: Workspace) -> None:
 def _list_removed_worktrees(
     workspace: Workspace, existing: list[tuple[str, str]]
 ) -> list[tuple[str, str]]:
-    """Return what `find_other_worktrees` returned earlier, without what exists now."""
+    """Return the worktrees that the engine saw earlier and that no longer exist, each with the path in it."""
     return [
         (top, path)
         for top, path in _read_remembered_worktrees(workspace)

@@ -211,7 +211,7 @@ def apply_mark_to_topic(
 ) -> Topic:
     """Return a topic to which `mark` is applied; `file` is the name of the file that declares topics.
 
-    Raises `NothingFound`, and `UsageError` if a glob contradicts `mark`: only the user edits globs.
+    Raises `NothingFound`, and `UsageError` if a glob contradicts `mark`: kbtui edits no globs.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")

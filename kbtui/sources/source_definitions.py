@@ -264,8 +264,8 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:
     """Return the hash that an approval of a source records.
 
-    It includes the programs in the workspace that the command names: if one changes, the source needs a
-    new approval.
+    The hash covers the programs in the workspace that the command names. If a program changes, the
+    source needs a new approval.
     """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":

@@ -75,7 +75,7 @@ class SourceScheduler:
         return self._name if self._process is not None else None
 
     def check_and_start_due_sources(self, now: float | None = None) -> None:
-        """Stop the current run if it takes too long; if no run is left, start a source that is due."""
+        """Stop the current run if it takes too long; if nothing is running, start a source that is due."""
         self._check_running_source_process()
         now = time.time() if now is None else now
         due = [] if self._process else list_due_sources(self._workspace, now, self._started)

@@ -182,7 +182,7 @@ def find_workspace_root(start: str) -> str:
 
 
 def find_git_root(directory: str) -> str | None:
-    """Return the root of the Git repository or worktree at or above a directory, or None."""
+    """Return the root of the Git repository or worktree around a directory; None if there is none."""
     return _find_at_or_above(directory, is_git_root)
 
 

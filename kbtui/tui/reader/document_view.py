@@ -148,7 +148,7 @@ class DocumentViewport:
         return self._get_line_counts_before_blocks()[position.block] + position.line
 
     def find_position_at_line(self, line: int) -> LinePosition:
-        """Return the position of a line of the document; past the end, that of the last line."""
+        """Return the position of a line of the document, or of the last line if `line` is past the end."""
         tops = self._get_line_counts_before_blocks()
         if not tops[-1]:
             return LinePosition()

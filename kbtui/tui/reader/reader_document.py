@@ -243,7 +243,7 @@ def _find_best_matching_block(
 ) -> tuple[int, int] | None:
     """Return the index of the best block in `span`, and the index of a match in it; None without a match.
 
-    The best block contains the start of the passage, or otherwise the most distinct matches.
+    The best block contains the start of the passage or, if none does, the largest number of different matches.
     """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0, None
