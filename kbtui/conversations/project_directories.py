@@ -43,7 +43,9 @@ class ProjectDirectories:
     def __init__(self, workspace: Workspace) -> None:
         root = str(workspace.root)
         self._excludes_repositories = (
-            paths.is_home(root) if paths.contains_configuration(root) else paths.is_git_root(root)
+            paths.is_home_without_jp(root)
+            if paths.contains_configuration(root)
+            else paths.is_git_root(root)
         )
         worktrees = find_other_worktrees(root)
         worktrees += _list_removed_worktrees(workspace, worktrees)

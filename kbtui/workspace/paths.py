@@ -169,14 +169,14 @@ def find_workspace_root(start: str) -> str:
     """Return the root of the workspace around the real path `start`, which exists.
 
     It is the nearest directory at or above `start` with `.jp` or `.kbtui`; if there is none, the root
-    of the Git repository or worktree; outside of a repository, the directory itself. The configuration
-    in the home directory does not apply to the repositories in it.
+    of the Git repository or worktree; outside of a repository, the directory itself. `.kbtui` in the
+    home directory does not apply to the repositories in it; `.jp` does, as in JP.
     """
     if not os.path.isdir(start):  # noqa: PTH112
         start = os.path.dirname(start)  # noqa: PTH120
     git_root = find_git_root(start)
     root = _find_at_or_above(start, contains_configuration)
-    if root is None or (git_root and len(git_root) > len(root) and is_home(root)):
+    if root is None or (git_root and len(git_root) > len(root) and is_home_without_jp(root)):
         return git_root or start
     return root
 
@@ -191,9 +191,10 @@ def is_git_root(directory: str) -> bool:
     return os.path.exists(os.path.join(directory, ".git"))  # noqa: PTH110, PTH118
 
 
-def is_home(directory: str) -> bool:
-    """Return whether a real path is the user's home directory."""
-    return directory == os.path.realpath(get_user_home())
+def is_home_without_jp(directory: str) -> bool:
+    """Return whether a real path is the user's home directory and is no JP workspace."""
+    jp = os.path.join(directory, JP_DIRECTORY)  # noqa: PTH118
+    return directory == os.path.realpath(get_user_home()) and not os.path.isdir(jp)  # noqa: PTH112
 
 
 def _find_at_or_above(directory: str, condition: Callable[[str], bool]) -> str | None:

@@ -106,12 +106,18 @@ def test_the_nearest_configuration_is_opened_then_the_repository_then_the_direct
     assert find_workspace(tmp_path / start / "file.txt").root == tmp_path / root
 
 
-@pytest.mark.parametrize("name", [".jp", ".kbtui"])
+def test_a_jp_workspace_in_the_home_directory_is_used_in_repositories_as_by_jp(home: Path) -> None:
+    user = home / "home"
+    (user / ".jp").mkdir()
+    (user / "work/code/.git").mkdir(parents=True)
+    assert find_workspace(user / "work/code").root == user
+
+
 def test_the_configuration_of_the_home_directory_does_not_claim_the_repositories_in_it(
-    home: Path, name: str
+    home: Path,
 ) -> None:
     user = home / "home"
-    (user / name).mkdir()
+    (user / ".kbtui").mkdir()
     (user / "work/code/.git").mkdir(parents=True)
     (user / "work/code/src").mkdir()
     for number, place in enumerate(("work/code/src", "work"), 1):
@@ -123,7 +129,7 @@ def test_the_configuration_of_the_home_directory_does_not_claim_the_repositories
     for place, number in (("work/code", 1), ("", 2)):
         found = list_conversations(find_workspace(user / place))
         assert [one.id for one in found] == [f"claude-{session_id(number)}"]
-    (user / "work/code" / name).mkdir()
+    (user / "work/code/.kbtui").mkdir()
     assert find_workspace(user / "work/code/src").root == user / "work/code"
 
 
