@@ -103,8 +103,9 @@ def format_notice(notice: Notice) -> str:
             return "no words to search for; showing the newest hits first"
         case "other_directories":
             return (
-                "conversations may be missing: the engine has other clients, and was started with "
-                f"another {values['detail']}; `kbtui engine stop` ends it"
+                "conversations may be missing, because the engine was started with a different "
+                f"{values['detail']} and cannot restart while other clients use it; "
+                "`kbtui engine stop` stops it"
             )
         case "nothing_to_look_for":
             return "nothing to search for: add a word"

@@ -1,4 +1,4 @@
-"""Which agents' conversations are read, where they are, and which are left out and why."""
+"""Lists the agents: where their conversations are, how many there are, and why some are left out."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class AgentOverview(NamedTuple):
     """What is known of an agent without reading its conversations.
 
-    `sessions` counts the conversations of this workspace without those of subagents, which
-    `subagents` counts; `elsewhere` counts the conversations of other projects, None if that is unknown.
+    `subagents` counts the conversations of subagents in this workspace, and `sessions` all others.
+    `elsewhere` counts the conversations of other projects; it is None if their number is unknown.
     `without_turn` counts the files in which nobody has asked anything yet.
-    `off` says why the conversations are not read, None if they are.
+    `off` says why the conversations are not read; it is None if they are read.
     """
 
     name: str
@@ -64,7 +64,7 @@ class AgentOverview(NamedTuple):
 
 
 def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
-    """Return an overview of every agent that has conversations on this machine or is chosen."""
+    """Return an overview of each agent that has conversations here or that the settings choose."""
     chosen = get_chosen_agents(load_settings())
     enabled = {one.name for one in list_enabled_formats()}
     found = []
@@ -115,7 +115,7 @@ def list_unknown_agents() -> list[tuple[str, str]]:
 def check_chosen_agents() -> None:
     """Raise `ConfigError` if the setting `agents` names an agent that does not exist.
 
-    A format of another package that cannot be loaded is not an error in the settings; `kbtui doctor` reports it.
+    The settings may name a format of another package that cannot be loaded; `kbtui doctor` reports it.
     """
     for name, hint in list_unknown_agents():
         if name not in unusable_formats:

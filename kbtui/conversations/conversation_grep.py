@@ -157,7 +157,7 @@ class GrepQuery:
 class GrepLine:
     """A matching line, or a line of context; adjoining lines have the same `block`.
 
-    `is_rewound` says whether its turn is rewound.
+    `is_rewound` says whether the line's turn is rewound.
     """
 
     scope: str

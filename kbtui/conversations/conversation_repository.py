@@ -44,10 +44,10 @@ FORMATS: tuple[ConversationFormat, ...] = (
 )
 """The formats that kbtui has."""
 ENTRY_POINT_GROUP = "kbtui.conversation_formats"
-"""The group of entry points by which other packages add formats: subclasses of `ConversationFormat`."""
+"""The group of entry points through which other packages add subclasses of `ConversationFormat`."""
 _OTHER_PREFIX = re.compile("x-[a-z0-9]+-")
 AGENTS_OFF_BY_DEFAULT = frozenset({"llm"})
-"""The agents that keep no working directory, so that their conversations belong to no project."""
+"""The agents that record no working directory, so that their conversations belong to no project."""
 
 
 @cache
@@ -70,7 +70,7 @@ def list_formats() -> tuple[ConversationFormat, ...]:
 def _check_format_of_other_package(
     found: ConversationFormat, formats: Mapping[str, ConversationFormat]
 ) -> None:
-    """Raise `TypeError` or `ValueError` if a format cannot be used beside those in `formats`."""
+    """Raise `TypeError` or `ValueError` if a format cannot be used together with `formats`."""
     if not isinstance(found, ConversationFormat):
         raise TypeError("it is not a ConversationFormat")
     if found.name in formats:
@@ -82,7 +82,7 @@ def _check_format_of_other_package(
 
 
 unusable_formats: dict[str, str] = {}
-"""Why the formats of other packages cannot be used, by the name of their entry point."""
+"""The reason why each format that failed to load cannot be used, by the name of its entry point."""
 
 
 def list_enabled_formats() -> list[ConversationFormat]:
@@ -178,9 +178,9 @@ def list_agent_names() -> list[str]:
 
 
 def find_agent_names(beginnings: Iterable[str]) -> set[str]:
-    """Return the names of the agents that match a prefix; raises `UsageError` if there is none.
+    """Return the names of the agents that begin with one of `beginnings`.
 
-    Raises `NothingFound` if the settings exclude all of these agents.
+    Raises `UsageError` if a beginning matches no name, `NothingFound` if the settings exclude all matches.
     """
     known, found = list_agent_names(), set[str]()
     for beginning in beginnings:
@@ -307,7 +307,7 @@ def find_unusable_conversation_directories(
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Return the number of conversations in each trash directory; agents move damaged ones there."""
+    """Count the damaged conversations in each trash directory to which an agent moves them."""
     counts: dict[str, int] = {}
     for one in list_enabled_formats():
         counts |= one.count_trashed_conversations(workspace)
@@ -322,7 +322,7 @@ def list_agent_directories(workspace: Workspace) -> list[Path]:
 
 
 def list_agent_files(workspace: Workspace) -> list[Path]:
-    """Return the single files in which agents write conversations of a workspace."""
+    """Return the individual files of conversations that are watched without their directories."""
     return [path for one in list_enabled_formats() for path in one.list_watched_files(workspace)]
 
 

@@ -29,15 +29,15 @@ WHOLE_BYTES_MAX = 8 << 20
 class ConversationSummary:
     """What a conversation contains. `project` is the directory in which it was held.
 
-    `usage` has all its tokens, but not those of its subagents. `usage_by_model` is empty if the
-    files do not say which models used them.
+    `usage` counts the conversation's tokens without those of its subagents. `usage_by_model` is empty
+    if the files do not say which models used the tokens.
     """
 
     info: ConversationInfo
     project: str
     turns: int = 0
     rewound_turns: int = 0
-    """How many turns are rewound: the person went back to an earlier turn."""
+    """The number of turns that the person left by going back to an earlier turn."""
     events: Counter[str] = field(default_factory=Counter)
     """How many events of each kind there are."""
     compactions: int = 0
@@ -52,12 +52,12 @@ class ConversationSummary:
 
     @property
     def subagent_usage(self) -> ConversationUsage | None:
-        """What the subagents used; None if there are none or their files do not say."""
+        """The tokens that the subagents used; None if there are none or their files do not say."""
         return add_up_usage(one.usage for one in self.subagents if one.usage is not None)
 
     @property
     def subagent_usage_by_model(self) -> dict[str | None, ConversationUsage]:
-        """What the subagents used, by model."""
+        """The tokens that the subagents used, by model."""
         found: dict[str | None, ConversationUsage] = {}
         for one in self.subagents:
             _add_usage_by_model(found, one.usage_by_model)
@@ -85,7 +85,7 @@ class ConversationSummary:
 
 
 def usage_to_dict(usage: ConversationUsage | None) -> dict[str, Any]:
-    """Return tokens in the documented JSON form; what the files do not say is null."""
+    """Return numbers of tokens in the documented JSON form; an unknown number is null."""
     usage = usage or ConversationUsage()
     return {
         "input_tokens": usage.input_tokens,
@@ -133,7 +133,7 @@ def _read_conversation_summary(workspace: Workspace, info: ConversationInfo) -> 
 
 
 class _NotLoadableInParts(Exception):
-    """A conversation must be loaded whole."""
+    """The conversation cannot be loaded in parts."""
 
 
 def _iterate_conversation_parts(

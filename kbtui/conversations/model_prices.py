@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings
 
 TOKENS_PER_PRICE = 1_000_000
-"""The number of tokens to which a price applies."""
+"""A price in the settings is for this number of tokens."""
 
 
 class ModelPrice(NamedTuple):
@@ -54,7 +54,7 @@ class ModelPrices:
         return bool(self._prices)
 
     def find_price(self, model: str | None) -> ModelPrice | None:
-        """Return the price of a model; of several patterns that match, the longest one counts.
+        """Return the price of a model; if several patterns match, the longest one applies.
 
         A provider before the model's name (`anthropic/claude-opus-4`) can be left out in the settings.
         """
@@ -69,7 +69,7 @@ class ModelPrices:
     def compute_cost(
         self, usage_by_model: Mapping[str | None, ConversationUsage]
     ) -> tuple[float | None, list[str]]:
-        """Return the cost of tokens, and the models that it excludes because they have no price.
+        """Return the cost of tokens, and the models that are left out because they have no price.
 
         The cost is None if no model has a price.
         """

@@ -19,12 +19,12 @@ MAX_NAMED_KINDS = 5
 class ConversationInfo:
     """A conversation's metadata, the number of its events, and the time of the last event.
 
-    `id` has the prefix of its format (`jp-c17457886043`). `events_count` counts the elements of
-    its file, as `jp c ls` does; None until they are counted. All times have the time zone UTC.
+    `id` has the prefix of its format (`jp-c17457886043`). `events_count` is the number of elements in
+    the file, as in `jp c ls`; None until they are counted. All times have the time zone UTC.
     `size` is in bytes. `problem` says why the conversation, or a part of it, cannot be read.
     `signature` changes whenever one of its files does. `parent` is the id of the conversation
     that this one belongs to. `agent` is the name of its format. `working_directory` is where the
-    agent ran. `worktree` is the name of the agent's Git worktree, None if it is the workspace's own.
+    agent ran. `worktree` is the name of the Git worktree in which it ran; None if in the workspace.
     """
 
     id: str
@@ -107,10 +107,10 @@ def get_subagent_of_result(event: ConversationEvent, conversation: str) -> str |
 
 @dataclass(frozen=True)
 class ConversationUsage:
-    """The tokens that a conversation or a turn used, each None if the files do not say.
+    """How many tokens a conversation or a turn used; a number that the files do not say is None.
 
     `input_tokens` excludes tokens that were read from or written to the provider's cache.
-    `is_estimate` says that the agent itself only estimated them.
+    `is_estimate` says that the agent itself only estimated the numbers.
     """
 
     input_tokens: int | None = None
@@ -122,7 +122,7 @@ class ConversationUsage:
 
 
 def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | None:
-    """Return the sum of usages; None if there are none. It is an estimate if one of them is."""
+    """Return the sum of usages, an estimate if one of them is; None if there are no usages."""
     found = list(usages)
     if not found:
         return None
@@ -142,7 +142,7 @@ def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | Non
 
 
 def add_up_usage_by_model(turns: Iterable["Turn"]) -> dict[str | None, ConversationUsage]:
-    """Return what turns used, by model; empty if their files do not say."""
+    """Return the tokens that turns used, by model; empty if their files do not say."""
     by_model: dict[str | None, list[ConversationUsage]] = {}
     for turn in turns:
         for model, usage in turn.usage.items():
@@ -165,7 +165,7 @@ class Turn:
     is_rewound: bool = False
     """Whether the person went back to an earlier turn, so that the model no longer sees this one."""
     usage: dict[str | None, ConversationUsage] = field(default_factory=dict)
-    """What the turn used, by the model that answered; empty if the file does not say."""
+    """The tokens that the turn used, by the model that answered; empty if the file does not say."""
 
 
 def count_current_turns(turns: Iterable[Turn]) -> int:
@@ -211,7 +211,7 @@ class Conversation:
 
     @property
     def unknown_events(self) -> list[ConversationEvent]:
-        """All events of unknown kinds, including those before the first turn."""
+        """All events of unknown kinds, including the events before the first turn."""
         events = (event for turn in self.turns for event in turn.events)
         return [*self.leading, *(event for event in events if event.kind == "unknown")]
 
@@ -292,7 +292,7 @@ class ConversationPart:
 
     `start` is the point at which these turns begin, None for the beginning of the file. `mark` is the
     last point at which reading can resume, None if there is none. If a turn begins before `start`, the
-    part has only its later events, but all that it used.
+    part has only the later events of this turn, but its complete usage.
     """
 
     conversation: Conversation

@@ -83,7 +83,7 @@ def list_project_directories(workspace: Workspace) -> list[str]:
 def find_other_worktrees(root: str) -> list[tuple[str, str]]:
     """Return the other worktrees of the Git repository around `root`, and `root`'s path in each.
 
-    Reads Git's files, because starting `git` takes longer than all of this.
+    This reads Git's files, because starting `git` would take longer.
     """
     top = paths.find_git_root(root)
     if top is None:
@@ -109,7 +109,7 @@ def find_other_worktrees(root: str) -> list[tuple[str, str]]:
 
 
 def remember_worktrees(workspace: Workspace) -> None:
-    """Keep the worktrees of a workspace in its data directory: Git forgets those that are removed."""
+    """Store the worktrees of a workspace in its data directory, because Git forgets removed ones."""
     kept = _read_remembered_worktrees(workspace)
     found = [list(one) for one in find_other_worktrees(str(workspace.root))]
     known = [*(one for one in kept if one not in found), *found][-REMEMBERED_WORKTREES:]

@@ -1,4 +1,4 @@
-"""Shortens the ids of conversations to beginnings that are enough to name them.
+"""Shortens the ids of conversations to beginnings that still identify them.
 
 JP's ids are not shortened. In the id of a subagent (`claude-258c7280-…~a2898e3`), the session before `~`
 and the part after it can both be shortened.
@@ -70,13 +70,13 @@ def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _get_minimum_beginning(reference: str) -> str:
-    """Return the beginning of a session's id that even its shortest form contains."""
+    """Return the beginning of a session's id that every short form of the id contains."""
     prefix = get_prefix_of_other_agents_id(reference)
     return reference.partition("~")[0][: len(prefix) + SHORT_ID_CHARACTERS]
 
 
 def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
-    """Map each name to its shortest beginning that is a reference and that no other name has."""
+    """Map each name to its shortest beginning that is a valid id and that begins no other name."""
     ordered = sorted(names)
     if not ordered:
         return {}

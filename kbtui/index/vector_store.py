@@ -232,7 +232,7 @@ class VectorStore:
         self._writes = 0
 
     def _build_vector_index(self, partitions: int) -> None:
-        """Replace the vector index with one of `partitions` partitions."""
+        """Build a vector index with this number of partitions, which replaces the existing index."""
         from lancedb.index import Bitmap, BTree, IvfFlat, IvfRq
 
         was_approximate = self._partitions > 1

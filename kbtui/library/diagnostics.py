@@ -381,7 +381,8 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
             f"`agents` in [conversations] names {name!r}, which kbtui cannot read; {hint}",
         )
     for name, reason in unusable_formats.items():
-        yield "wrong", f"the format {name!r} of another package cannot be loaded: {reason}"
+        what = f"the format {name!r}, which an installed package provides,"
+        yield "wrong", f"{what} cannot be loaded: {reason}"
 
 
 def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:

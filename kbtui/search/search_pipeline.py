@@ -327,8 +327,8 @@ def score_leg_rank(
 ) -> float:
     """Return what a leg adds to the score of a chunk: 1 / (k + rank / coverage), with ranks from 1.
 
-    The leg has `length` hits, at most `depth`. A chunk that is not one of them has the rank None or a
-    rank above `length`: if the leg has fewer than `depth` hits, 0 is added, otherwise the rank counts as
+    The leg has `length` hits, at most `depth`. The rank of a chunk that is not a hit is None or above
+    `length`. If the leg has fewer than `depth` hits, such a chunk gets 0. Otherwise its rank counts as
     `length + 1`. `coverage` is the share of all chunks that the leg can rank, above 0 and up to 1, so
     that rank / coverage estimates the rank among all chunks.
     """

@@ -68,7 +68,7 @@ def test_a_search_with_another_variable_finds_its_sessions(
             code, _, err = search("wombat")
             assert code == 0
             assert (
-                "the engine has other clients, and was started with another CLAUDE_CONFIG_DIR"
+                "because the engine was started with a different CLAUDE_CONFIG_DIR and cannot restart"
                 in err
             )
         while "CLAUDE_CONFIG_DIR" in (found := search("wombat"))[2]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 HISTORY_FILE = ".aider.chat.history.md"
 MAX_SESSION_BYTES = 256 << 20
-"""How much of a session is read, in bytes."""
+"""The maximum number of bytes of a session that are read."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
 """A session's signature covers this number of bytes at its beginning and at its end."""
@@ -100,7 +100,7 @@ class AiderFormat(ConversationFormat):
         return found, problems
 
     def _read_history(self, path: str) -> _ChatHistory:
-        """Find the sessions of a file; if it has only grown, read only what is new."""
+        """Find the sessions of a file; if the file has only grown, read only its new end."""
         with open_regular_file(path) as (file, _):
             state = os.fstat(file)
             known = self._histories.get(path)
@@ -115,7 +115,7 @@ class AiderFormat(ConversationFormat):
         return [Path(path) for path, _ in _list_history_files(workspace)]
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directories of the files."""
+        """Return the directories that contain the history files."""
         return list(dict.fromkeys(path.parent for path in self.list_watched_files(workspace)))
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
@@ -167,7 +167,7 @@ class _Session(NamedTuple):
 
 
 class _ChatHistory(NamedTuple):
-    """The sessions of a file in a certain state. `tail` are the last bytes, to recognize growth."""
+    """A file's state and its sessions. `tail` is its last bytes, by which its growth is recognized."""
 
     state: tuple[int, int, int]
     sessions: list[_Session]
@@ -176,7 +176,7 @@ class _ChatHistory(NamedTuple):
 
 
 def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDirectory]]:
-    """Yield the path of each file that may exist, and the project's directory it belongs to."""
+    """Yield the path of each possible history file, and the project's directory to which it belongs."""
     projects = ProjectDirectories(workspace)
     chosen = os.environ.get("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
@@ -192,7 +192,7 @@ def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDire
 
 
 def _parse_conversation_id(conversation_id: str) -> tuple[str, int]:
-    """Return the time in an id, and the number of the session among those of the same second."""
+    """Return the time in an id, and the session's number among those that began in that second."""
     match = re.fullmatch(r"(.*T\d\d-\d\d-\d\d)(?:-(\d{1,9}))?", conversation_id)
     if match is None:
         return "", 1
@@ -239,8 +239,8 @@ def _has_grown(file: int, state: tuple[int, int, int], known: _ChatHistory) -> b
 def _iterate_session_ranges(file: int, start: int) -> Iterator[tuple[int, int, str | None, bool]]:
     """Yield the first byte, the end, the time and `has_content` of each session from `start` on.
 
-    The end is before trailing white space, so that a later session does not change this one. Text
-    before the first session has no time.
+    A session ends before its trailing white space, so that appending another session does not change
+    it. Text before the first session has no time.
     """
     begin, end, started, has_content = start, start, None, False
     position, is_after_blank = start, True
@@ -430,7 +430,7 @@ def _add_blocks(builder: TurnBuilder, blocks: list[_Block]) -> None:
 
 
 def _add_output(builder: TurnBuilder, lines: list[str]) -> None:
-    """Add what aider wrote about its own work; no call belongs to it."""
+    """Add what aider wrote about its own work, as a tool result without a call."""
     if any(line.strip() for line in lines):
         builder.add_event("tool_call_response", "\n".join(lines).strip("\n"), name="aider")
         builder.count += 1

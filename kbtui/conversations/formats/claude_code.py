@@ -45,23 +45,23 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 _HEAD_BYTES = 256 << 10
-"""How much of a file's beginning is read before kbtui looks into a long line."""
+"""How many bytes of a file's beginning are read at first, to find a value in its first records."""
 _LONG_HEAD_BYTES = 32 << 20
-"""How much is read if the first records are long: a person can paste images of many megabytes."""
+"""How many bytes are read if the first records are longer, for example because they have images."""
 _TAIL_BYTES = 64 << 10
-"""How much of a file's end is read for the title, which the agent writes again and again."""
+"""How many bytes of a file's end are read for the title, which the agent writes repeatedly."""
 _FOLDER_CHARACTERS = 100
 """How many characters of a folder's name are compared; the agent shortens longer names."""
 _NEW_SECONDS = 60.0
-"""How long a file without a whole line counts as one that the agent is creating, in seconds."""
+"""A file without a whole line that changed within so many seconds is still being created."""
 _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
-"""A key and its text in a truncated record, with only simple values before them."""
+"""Matches a key and its text in a truncated record; only simple values may precede the key."""
 _SESSION_NAME = re.compile(r"[0-9A-Za-z_-]{1,80}")
 _SUBAGENT_NAME = re.compile(r"agent-(?!acompact-)([0-9A-Za-z_-]{1,60})")
-"""The names of subagents' files. Those of `acompact` are the summarizer's own transcripts."""
+"""Matches the names of subagents' files, except the summarizer's transcripts (`acompact`)."""
 _IGNORED_TYPES = frozenset(
     {
         "agent-name",
@@ -77,7 +77,7 @@ _IGNORED_TYPES = frozenset(
         "summary",
     }
 )
-"""Records without a part of the dialogue. Titles are read separately."""
+"""The types of records that contain nothing of the dialogue. Titles are read separately."""
 _IGNORED_SYSTEM_TYPES = frozenset({"turn_duration", "stop_hook_summary"})
 _NOTICE_STARTS = (
     "[Request interrupted by user",
@@ -90,10 +90,10 @@ _NOTICE_STARTS = (
     "<bash-stderr>",
     "<command-name>",
 )
-"""What the agent itself writes in the name of the user.
+"""The beginnings of texts that the agent itself writes in the name of the user.
 
-A text that begins with `<command-name>` is a command that the agent carries out without the model;
-one whose prompt is given to the model begins with `<command-message>`.
+`<command-name>` begins a command that the agent carries out without the model. A command that
+gives the model a prompt begins with `<command-message>` instead, and counts as a request.
 """
 _TAG = r"(?s)<{0}>(.*?)</{0}>"
 _USAGE_KEYS = (
@@ -102,7 +102,7 @@ _USAGE_KEYS = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-"""The counts of a message in the order of the fields of `ConversationUsage`."""
+"""The keys of a message's token counts, in the order of the fields of `ConversationUsage`."""
 
 
 class _FileWithoutDirectory(NamedTuple):
@@ -120,8 +120,8 @@ class _FileWithoutDirectory(NamedTuple):
 class ClaudeCodeFormat(JsonlConversationFormat):
     """The sessions of Claude Code that were held in a project, and their subagents.
 
-    The agent keeps the sessions of each directory in a folder, whose name is the directory's path with
-    `-` for most characters. The path itself is in the records.
+    The agent keeps the sessions of each directory in a folder. The folder's name is the directory's
+    path, in which `-` replaces all characters except letters and digits. The records have the path.
     """
 
     name = "claude-code"
@@ -130,9 +130,9 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
     def __init__(self) -> None:
         self._working_directories: dict[tuple[str, int], str] = {}
-        """The working directory of each file that was read, by path and inode; it never changes."""
+        """The working directory that each file names, by path and inode; it never changes."""
         self._without_directory: dict[tuple[str, int], tuple[int, int]] = {}
-        """The size and time of each file that names no directory, by path and inode."""
+        """The size and modification time of each file that names no directory, by path and inode."""
         self._with_turn: dict[tuple[str, int, int, int], bool] = {}
         """Whether a file that names no directory has a turn, by path, inode, size and time."""
 
@@ -188,7 +188,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         name: str,
         parent: str | None,
     ) -> None:
-        """Add a session of the project to `found`; one whose file names no directory to `without`."""
+        """Add a session to `found` if it is the project's, or to `without` if it names no directory."""
         status = stat_session_file(path)
         if status is None:
             return
@@ -220,7 +220,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         )
 
     def _has_turn(self, file: _FileWithoutDirectory) -> bool:
-        """Return whether somebody has asked something in a file that names no directory."""
+        """Return whether a file that names no directory contains a request."""
         state = (file.path, file.status.st_ino, file.status.st_size, file.status.st_mtime_ns)
         if state not in self._with_turn:
             self._with_turn[state] = file.name is not None and any(
@@ -247,7 +247,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
             without.append(_FileWithoutDirectory(path, status))
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the folders with sessions of the project; others are not watched."""
+        """Return the folders that may contain sessions of the project."""
         return [Path(folder) for folder in _list_project_folders(ProjectDirectories(workspace), [])]
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
@@ -327,12 +327,12 @@ def _is_name_or_below(folder: str, name: str) -> bool:
 
 
 def _may_hold(stem: str, session: str) -> bool:
-    """Return whether a file can be the session itself or, in older versions, one of its subagents."""
+    """Return whether a file may contain the session, or a subagent as older versions store it."""
     return stem == session or stem.startswith("agent-")
 
 
 def _list_names(directory: str, unusable: list[UnusableConversationDirectory]) -> list[str]:
-    """Return the sorted names in a directory; report it if it cannot be read."""
+    """Return the sorted names in a directory; add an unreadable directory to `unusable`."""
     try:
         return sorted(os.listdir(directory))  # noqa: PTH208
     except (FileNotFoundError, NotADirectoryError):
@@ -359,7 +359,7 @@ def _keep_newest_of_each_id(
 def _describe_files_without_directory(
     files: list[_FileWithoutDirectory],
 ) -> Iterator[UnusableConversationDirectory]:
-    """Yield the files that have lost their dialogue, never had one, or are being created."""
+    """Yield each file with the reason why no session is read from it."""
     for path, status, _, _ in files:
         try:
             head = read_file_head(path, _HEAD_BYTES)
@@ -387,7 +387,7 @@ def _describe_files_without_directory(
 
 
 def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
-    """Yield the path and the id of each subagent, also of those of workflows."""
+    """Yield the path and the id of each subagent, including the subagents of workflows."""
     for folder, _, names in os.walk(directory):
         for name in sorted(names):
             stem, end = os.path.splitext(name)  # noqa: PTH122
@@ -402,7 +402,7 @@ def _read_session_id(path: str) -> str | None:
 
 
 def _read_head_text(path: str, size: int, key: str) -> str | None:
-    """Return the text with a key in the first record that has it, reading as little as possible."""
+    """Return the first text that a record has under `key`, reading as little as possible."""
     text = next(_iterate_texts(path, _HEAD_BYTES, key), None)
     if text is not None or size <= _HEAD_BYTES:
         return text
@@ -451,7 +451,7 @@ def _read_session_facts(file: SessionFile) -> dict[str, Any]:
 
 
 def _collect_title(record: dict[str, Any], titles: dict[str, str]) -> None:
-    """Keep the last title of each kind."""
+    """Store the title in a record, if there is one, in place of an earlier title of its kind."""
     for kind, key in (
         ("custom-title", "customTitle"),
         ("ai-title", "aiTitle"),
@@ -467,7 +467,7 @@ def _get_content(record: dict[str, Any]) -> Any:
 
 
 def _is_request(record: dict[str, Any]) -> bool:
-    """Return whether a record is what a person typed for the model."""
+    """Return whether a record is a request that a person typed for the model."""
     if record.get("type") != "user" or record.get("isMeta") or record.get("isCompactSummary"):
         return False
     content = _get_content(record)
@@ -544,20 +544,20 @@ class ClaudeCodeParser(JsonlConversationParser):
         state = state or {}
         builder.model = state.get("model")
         self._turn_of_record: dict[str, int] = dict(state.get("turn_of_record", {}))
-        """For each record with a `uuid`, how many turns there were before or in it."""
+        """The number of the turn to which each record belongs, by the record's `uuid`."""
         self._written: dict[tuple[str, int], None] = dict.fromkeys(
             map(tuple, state.get("written", ()))
         )
-        """The `uuid` and a checksum of the content of each record."""
+        """The `uuid` and a checksum of each record, by which a repeated record is recognized."""
         self._usage: dict[str, dict[str, int]] = {
             key: {**used} for key, used in state.get("usage", {}).items()
         }
-        """The usage of each message by its id. A message's records repeat it, and it grows."""
+        """The token counts of each message, by its id. Each of its records has them, and they grow."""
 
     def make_state(self) -> dict[str, Any]:
-        """Return the model, and the last records and messages.
+        """Return what a parser must know to resume here: the model, the last records and messages.
 
-        The next record is a reply to one of them, unless the person goes back, and it may repeat one.
+        Usually the next record replies to one of the last records or repeats one.
         """
         return {
             "model": self.builder.model,
@@ -567,11 +567,11 @@ class ClaudeCodeParser(JsonlConversationParser):
         }
 
     def can_resume_in_turn(self) -> bool:
-        """Return true: a record changes no event before it, but the result of a call."""
+        """Return true, because no record changes earlier events; a result only completes its call."""
         return True
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
-        """Return whether a record is what a person typed for the model."""
+        """Return whether a record is a request, by a person or by the main agent."""
         if record.get("isSidechain"):
             # The first record of a subagent's file is what the main agent asked it.
             return not self.builder.turn_count and record.get("type") == "user"
@@ -705,7 +705,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             self.builder.add_event("notice", _format_notice(text), time)
 
     def _add_usage(self, message: dict[str, Any], model: str | None) -> None:
-        """Add what a message used since its last record."""
+        """Add the tokens of a message that its earlier records did not count yet."""
         counts, message_id = message.get("usage"), message.get("id")
         if type(counts) is not dict or type(message_id) is not str:
             return
@@ -728,7 +728,7 @@ def _get_string(values: Any, key: str) -> str | None:
 
 
 def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the subagent that a call started, and what the person answered to its questions."""
+    """Return the subagent that a call started, and the person's answers to the call's questions."""
     metadata: dict[str, Any] = {}
     if agent := _get_string(details, "agentId"):
         metadata["subagent"] = agent
@@ -738,7 +738,7 @@ def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _describe_outcome(details: dict[str, Any]) -> str | None:
-    """Return what Claude Code shows of a result in addition to its text; None if there is nothing."""
+    """Return the line that Claude Code shows for a result besides its text; None if it shows none."""
 
     def get_number(key: str) -> float | None:
         value = details.get(key)
@@ -796,7 +796,7 @@ def _format_notice(text: str) -> str:
 
 
 def _format_patch(details: dict[str, Any]) -> str | None:
-    """Return a result's changes of a file as a unified diff, None if it has none."""
+    """Return the changes to a file that a result reports, as a unified diff; None if there are none."""
     hunks, path = details.get("structuredPatch"), details.get("filePath")
     if type(hunks) is not list or not hunks or type(path) is not str:
         return None

@@ -62,9 +62,9 @@ FIRST_REQUEST_BYTES = 8 << 20
 """How far to look for the first request, in bytes; instructions and images may precede it."""
 TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
-"""How deep the directories of years, months and days are."""
+"""The number of levels of directories for dates: years, months and days."""
 COPY_SECONDS = 1.0
-"""The maximum number of seconds in which Codex copies a session to its fork."""
+"""The maximum number of seconds that Codex takes to copy a session's records to a fork."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -80,9 +80,9 @@ _INSTRUCTIONS = re.compile(
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )
-"""The beginning of a message in the name of the user that reports what happened."""
+"""The beginning of a message that Codex writes in the name of the user to report what happened."""
 _HIDDEN_MARKUP = re.compile(r"<(oai-mem-citation|proposed_plan)>.*?(?:</\1>|\Z)", re.DOTALL)
-"""Parts of a reply that the history has and the screen does not."""
+"""Matches the parts of a reply that are in the model's history but not on the screen."""
 _EXIT_CODE = re.compile(r"(?:.*\n){0,4}?(?:Exit code:|Process exited with code) (-?\d+)\n")
 _FAILURES = (
     "failed in sandbox",
@@ -193,7 +193,7 @@ class CodexFormat(JsonlConversationFormat):
         found: dict[str, StoredConversation],
         unusable: list[UnusableConversationDirectory],
     ) -> None:
-        """Add the sessions of the projects to `found`, those that cannot be used to `unusable`."""
+        """Add the projects' sessions to `found`, and the files that cannot be used to `unusable`."""
         seen: dict[str, str] = {}
         for path, is_archived in paths:
             status = stat_session_file(path)
@@ -233,7 +233,7 @@ class CodexFormat(JsonlConversationFormat):
             found[conversation_id] = session
 
     def _read_session_head(self, path: str, status: os.stat_result) -> _SessionHead:
-        """Read what the first record of a file says; it never changes once it is written."""
+        """Return what the first record of a file says, and remember it: this record never changes."""
         known = self._heads.get(path)
         if known is not None and known[0] == status.st_ino:
             return known[1]
@@ -258,7 +258,7 @@ class CodexFormat(JsonlConversationFormat):
         return facts
 
     def _read_thread_names(self, path: str) -> dict[str, str]:
-        """Map the id of each session that a person named to its last name."""
+        """Map the id of each session to the last name that a person gave it; others are left out."""
         status = stat_session_file(path)
         if status is None:
             return {}
@@ -280,14 +280,14 @@ class CodexFormat(JsonlConversationFormat):
 
 
 class CodexSessionFile(SessionFile):
-    """The file of a session, with the name that `session_index.jsonl` has for the session."""
+    """The file of a session, and the name of the session in `session_index.jsonl`."""
 
     head: _SessionHead
     thread_name: str | None = None
 
     @property
     def signature(self) -> str:
-        """A digest of the file's state and the name, which is in another file."""
+        """A digest of the file's state and the session's name."""
         own = super().signature
         if self.thread_name is None:
             return own
@@ -329,7 +329,7 @@ def _read_last_time(path: str) -> datetime | None:
 def _iterate_session_files(
     home: str, unusable: list[UnusableConversationDirectory]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the path of every session, newest directory first, and whether it is archived."""
+    """Yield the path of every session, newest directory first, and whether the session is archived."""
     for name, is_archived in _ROOTS:
         pending = [(f"{home}/{name}", 0)]
         compressed = 0
@@ -413,7 +413,7 @@ def _find_working_directory(file: int, end: int) -> str | None:
 
 
 def _find_parent(meta: dict[str, Any]) -> tuple[str | None, bool]:
-    """Return the id of the session that started this one, and whether it only summarizes that one."""
+    """Return the id of the session that started this one, and whether this one is a summarizer."""
     source = meta.get("source")
     parent = meta.get("parent_thread_id")
     kind = None
@@ -478,7 +478,7 @@ class CodexParser(JsonlConversationParser):
             builder.model = state["model"]
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
-        """Return whether a record is what a person asked."""
+        """Return whether a record is a request, with which a turn starts."""
         kind, payload = _open_envelope(record)
         if kind == "event_msg":
             return payload.get("type") == "user_message" and _is_typed(payload)
@@ -489,7 +489,7 @@ class CodexParser(JsonlConversationParser):
     def make_state(self) -> dict[str, Any] | None:
         """Return what a parser must know to resume here, as JSON.
 
-        The last texts and calls are part of it, because the file has most of them twice.
+        The state has the last texts and calls, by which the parser recognizes their repetitions.
         """
         self._take_back_unclear_messages()
         return {
@@ -508,7 +508,7 @@ class CodexParser(JsonlConversationParser):
         }
 
     def can_resume_in_turn(self) -> bool:
-        """Return whether it is known what each message so far is."""
+        """Return whether it is known for each message so far whether a person wrote it."""
         return not self._unclear
 
     @property
@@ -624,18 +624,18 @@ class CodexParser(JsonlConversationParser):
         self._has_meta = True
 
     def _is_copied(self, time: datetime | None) -> bool:
-        """Return whether a record is from the session of which this is a fork.
+        """Return whether a fork's record was copied from the original session.
 
-        Codex copies the records at once, with the time of the fork; no call is as fast.
+        Copied records have the time of the fork. The fork's own calls take more than `COPY_SECONDS`.
         """
         if self._forked_at is None or time is None:
             return False
         return (time - self._forked_at).total_seconds() < COPY_SECONDS
 
     def _count_tokens(self, info: Any, is_copied: bool) -> None:
-        """Add the tokens of a call. The counter starts again when Codex resumes a session.
+        """Add the tokens of a call. Codex starts to count from 0 when it resumes a session.
 
-        What was copied counts for the other session alone.
+        The tokens of copied records count only in the session from which they were copied.
         """
         if type(info) is not dict:
             return
@@ -726,9 +726,9 @@ class CodexParser(JsonlConversationParser):
         self._unclear = [one._replace(event=None) for one in self._unclear]
 
     def _settle_unclear_messages(self) -> None:
-        """Once the model answers, make requests of the unclear messages if the file has no events.
+        """Decide, when the model answers, whether the unclear messages are requests.
 
-        If it has events, a person did not type these messages, and they remain unknown events.
+        They are if the file reports no requests as events. Otherwise they remain unknown events.
         """
         unclear = self._unclear
         if unclear and not self._has_user_events:
@@ -759,7 +759,7 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_second(self, kind: str, text: str, source: str) -> bool:
-        """Return whether the other source already had this text in the same turn."""
+        """Return whether this text repeats a text that the turn has from the other source."""
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
             self._seen[other] -= 1
@@ -807,7 +807,7 @@ class CodexParser(JsonlConversationParser):
 
 
 def split_ide_context(text: str) -> tuple[str | None, str]:
-    """Return the context that an IDE puts before a request, None if there is none, and the request."""
+    """Split a request into the context that an IDE put before it, or None, and the request itself."""
     if not text.lstrip().startswith(_IDE_CONTEXT):
         return None, text
     match = _IDE_REQUEST.search(text)
@@ -872,7 +872,7 @@ def _is_request(text: str) -> bool:
 
 
 def _find_echo(unclear: list[_UnclearMessage], text: str) -> _UnclearMessage | None:
-    """Return the message of the history that an event repeats, None if there is none."""
+    """Return the unclear message that an event repeats, None if it repeats none."""
     return next((one for one in reversed(unclear) if _is_echo(one.text, text)), None)
 
 
@@ -914,7 +914,7 @@ def _count_base64_bytes(data: str) -> int:
 
 
 def _parse_arguments(arguments: Any) -> Any:
-    """Parse the arguments of a call; return them unchanged if they are not a text of JSON."""
+    """Parse the arguments of a call; return them unchanged if they are not JSON text."""
     if type(arguments) is str:
         try:
             value = orjson.loads(arguments)
@@ -955,7 +955,7 @@ def _list_of_texts(value: Any) -> list[str]:
 
 
 def _describe_notice(kind: Any, payload: dict[str, Any]) -> str | None:
-    """Return the text of an event that tells people something, None for any other event."""
+    """Return the text of an event if it is a notice for people, None for any other event."""
     if kind == "turn_aborted":
         return f"[turn aborted: {payload.get('reason') or 'unknown reason'}]"
     if kind == "error":

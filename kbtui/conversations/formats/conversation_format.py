@@ -1,8 +1,8 @@
 """The interface of a conversation format: how kbtui reads the conversations of one agent.
 
 A format is an instance of a subclass of `ConversationFormat`. Those that kbtui has are listed in
-`kbtui/conversations/conversation_repository.py`; other packages add theirs by the entry-point group
-`kbtui.conversation_formats`.
+`kbtui/conversations/conversation_repository.py`. Other packages add formats through the entry-point
+group `kbtui.conversation_formats`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class UnusableConversationDirectory(NamedTuple):
     """A directory that cannot be listed as a conversation, and the reason.
 
-    `is_unreadable` means that the directory should contain conversations but cannot be read;
-    `has_no_turn` that nothing is wrong, but nobody has asked anything yet.
+    `is_unreadable` means that the directory should contain conversations but cannot be read.
+    `has_no_turn` means that nothing is wrong, but that nobody has asked anything yet.
     """
 
     path: Path
@@ -97,14 +97,14 @@ class ConversationFormat(ABC):
         return []
 
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
-        """Return files that are watched alone, whether they exist or not.
+        """Return the files that are watched individually; they need not exist.
 
-        This is for agents that write into the project itself, which is too large to watch as a whole.
+        Some agents write into the project's own directory, which is too large to be watched.
         """
         return []
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directories in which the agent keeps its conversations, of all projects if it can."""
+        """Return the agent's directories of conversations: those of all projects if they are known."""
         return self.list_watched_directories(workspace)
 
     def count_conversations_of_all_projects(self) -> int | None:
@@ -170,7 +170,7 @@ class ConversationFormat(ABC):
         )
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return what a conversation used; None if its files do not say. Never raises."""
+        """Return the tokens that a conversation used; None if its files do not say. Never raises."""
         from kbtui.conversations.models import add_up_usage, add_up_usage_by_model
 
         return add_up_usage(add_up_usage_by_model(self.decode_turns(info).turns).values())

@@ -67,7 +67,7 @@ _MESSAGES = re.compile(r'"messages"\s*:\s*\[')
 _FIRST_MESSAGE = re.compile(r"[\s,]*\{")
 _END = re.compile(r"\s*\]")
 _NEXT_MESSAGE = re.compile(r"\n    \{")
-"""The start of the next message as Gemini CLI writes it, indented by two."""
+"""Matches the start of the next message, with the indentation that Gemini CLI writes."""
 _SUMMARY = re.compile(r"\s*<state_snapshot>")
 _INSTRUCTIONS = re.compile(r"\s*(?:<session_context>|This is the Gemini CLI\. We are setting up)")
 """The beginning of a message that Gemini CLI writes in the name of the user, for the model alone."""
@@ -113,7 +113,7 @@ class GeminiCliFormat(ConversationFormat):
         return list(self._collect_sessions(files, only, unusable).values()), unusable
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directory of all projects, if it exists."""
+        """Return the directory that contains the sessions of all projects, if it exists."""
         directory = Path(find_gemini_directory(), "tmp")
         return [directory] if directory.is_dir() else []
 
@@ -176,7 +176,7 @@ class GeminiCliFormat(ConversationFormat):
         only: str | None,
         unusable: list[UnusableConversationDirectory],
     ) -> dict[str, SessionFile]:
-        """Return the sessions by id; add files that cannot be used to `unusable`."""
+        """Return the sessions by their ids; add the files that cannot be used to `unusable`."""
         found: dict[str, SessionFile] = {}
         for path, project, directory, parent in files:
             status = stat_session_file(path)
@@ -215,7 +215,7 @@ class GeminiCliFormat(ConversationFormat):
         return found
 
     def _read_session_head(self, path: str, status: os.stat_result) -> _SessionHead:
-        """Read which session a file is, which never changes once it is written."""
+        """Return which session a file contains, and remember it, because it never changes."""
         known = self._heads.get(path)
         if known is not None and known[0] == status.st_ino:
             return known[1]
@@ -240,7 +240,7 @@ class _Owner(NamedTuple):
 
 
 class _FoundFile(NamedTuple):
-    """A file of a session; `owner` is None if only the file says where it belongs."""
+    """A file of a session. If `owner` is None, the project's hash in the file finds it in `owners`."""
 
     path: str
     owner: _Owner | None
@@ -252,8 +252,8 @@ class _FoundFile(NamedTuple):
 class _Message:
     """A record of a session, in the order of the conversation.
 
-    `kind` is `message`, `unknown` or `compaction`; `last` is the last message that a compaction hides.
-    `is_undone` says that the message left the history in another way than by rewinding.
+    `kind` is `message`, `unknown` or `compaction`. `last` is the last message that a compaction hides.
+    `is_undone` says that Gemini CLI removed the message from the history without rewinding.
     """
 
     kind: str
@@ -270,7 +270,7 @@ def find_gemini_directory() -> str:
 
 
 def hash_project_path(path: str) -> str:
-    """Return the hash by which Gemini CLI names the directory of a project."""
+    """Return the hash that is the name of a project's directory in older versions of Gemini CLI."""
     return sha256(path.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -338,7 +338,7 @@ def _read_project_registry(path: str) -> dict[str, str]:
 
 
 def _read_session_head(path: str) -> _SessionHead:
-    """Read which session a file is; raises `WorkspaceError` or `ValueError`."""
+    """Return which session a file contains; raises `WorkspaceError` or `ValueError`."""
     with open_regular_file(path) as (file, size):
         if not size:
             raise ValueError("it is empty")
@@ -442,7 +442,7 @@ class _Replay:
             self.messages.insert(position, message)
 
     def _rewind(self, message_id: str) -> None:
-        """Mark the message with this id and all later ones as rewound; all messages if none has the id."""
+        """Mark the message with this id and all later ones as rewound; if none has the id, mark all."""
         target = self._by_id.get(message_id)
         found = target is None
         for message in self.messages:
@@ -450,9 +450,9 @@ class _Replay:
             message.is_rewound = message.is_rewound or found
 
     def _set_history(self, records: list[Any], time: Any) -> None:
-        """Set what the model sees: after a compression, an undone request or shortened outputs.
+        """Replace the history, as Gemini CLI does to compress it, undo a request or shorten outputs.
 
-        Known messages stay as they are, because Gemini CLI shortens their outputs.
+        Known messages keep their content, because `records` may have shortened outputs.
         """
         positions = {id(one): at for at, one in enumerate(self.messages)}
         seen = [
@@ -488,7 +488,7 @@ class _Replay:
 
 
 def _find_summary(record: dict[str, Any]) -> str | None:
-    """Return the summary that a message of the user contains, None if it is another message."""
+    """Return the summary that a message of the user contains, None if it contains none."""
     if record.get("type") != "user":
         return None
     try:
@@ -509,7 +509,7 @@ def _replay_file(info: ConversationInfo) -> _Replay:
 
 
 def _replay_path(path: str) -> _Replay:
-    """Read a file as far as it goes; raises `WorkspaceError`."""
+    """Read everything in a file that can be read; raises `WorkspaceError`."""
     replay = _Replay()
     if path.endswith(".jsonl"):
         with open_regular_file(path) as (file, _):
@@ -597,7 +597,7 @@ def _build_turns(replay: _Replay) -> tuple[TurnBuilder, list[ConversationCompact
 
 
 def _read_tokens(tokens: Any) -> ConversationUsage | None:
-    """Return the tokens of a message; None if it does not say."""
+    """Return the numbers of tokens of a message; None if it has none."""
     used: dict[str, int] = {}
     if type(tokens) is dict:
         used = {name: value for name, value in tokens.items() if type(value) is int}
@@ -749,7 +749,7 @@ def _read_parts(content: Any) -> _Parts:
 
 
 def _read_request(record: dict[str, Any]) -> tuple[str, str | None]:
-    """Return what a person typed, and what Gemini CLI sent instead, None if that is the same."""
+    """Return what a person typed, and what Gemini CLI sent to the model if it sent something else."""
     sent = _read_parts(record.get("content")).text
     shown = _read_parts(record.get("displayContent")).text
     return (shown, sent) if shown and shown != sent else (sent, None)

@@ -1,7 +1,7 @@
 """Reads conversations that an agent appends to a file as JSON Lines, one record a line.
 
-Such a file is read line by line and never as a whole. Once it has grown, reading resumes at the last
-point before its end from which the records can be understood, which may be within a turn.
+Such a file is read line by line and never as a whole. When it has grown, reading resumes near its old
+end, at the last point where a parser knows enough to go on. This point may be within a turn.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 32 << 20
 """The maximum length in bytes of a line that is parsed; longer lines are skipped and reported."""
 BLOCK_BYTES = 1 << 20
-"""How many bytes of a file are read at a time, after the first blocks."""
+"""The maximum number of bytes that are read at a time; the first blocks are smaller."""
 FIRST_BLOCK_BYTES = 16 << 10
 """How many bytes are read first: many callers need only the first records."""
 BEGINNING_BYTES = 1 << 20
@@ -53,14 +53,14 @@ PARTS_FROM = 128 << 10
 ABANDONED_SECONDS = 3600.0
 """How long the agent may take to finish a line, in seconds."""
 MARK_BYTES = 64 << 10
-"""How many bytes a turn must grow until reading can resume at another point of it."""
+"""The minimum number of bytes between two points within a turn at which reading can resume."""
 RECORDS_KEPT = 32
-"""How many records, texts and calls a parser knows that resumes in the middle of a file."""
+"""How many of the last records, texts and calls are in the state with which a parser resumes."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
 class JsonlRecord(NamedTuple):
-    """A line of a file: the bytes it covers, with its line end, and its value.
+    """A line of a file: its position, its bytes with the line end, and its value.
 
     If `problem` is not None, the line cannot be read, and `value` is None. `empty_lines` is the
     number of empty lines right before it.
@@ -79,8 +79,9 @@ def iterate_jsonl_records(
 ) -> Iterator[JsonlRecord]:
     """Yield the records of an open file from byte `start` to before byte `end`.
 
-    Empty lines are skipped. A last line without a line end may still be written, so it is left out
-    unless it is a complete object, or nothing was written for `ABANDONED_SECONDS`. A line longer than `LINE_BYTES_MAX` is reported without its bytes.
+    Empty lines are skipped, and a line longer than `LINE_BYTES_MAX` is reported without its bytes. The
+    agent may still be writing a last line without a line end. That line is left out unless it is a
+    complete object or the file has not changed for `ABANDONED_SECONDS`.
     """
     rest, at, position = b"", start, start
     skipped = empty_lines = 0
@@ -156,7 +157,7 @@ def parse_agent_json(data: bytes) -> Any:
 
 
 def get_last_items(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the items of a dictionary that were added last, for the state of a parser."""
+    """Return the `RECORDS_KEPT` items that were last added to a dictionary."""
     return dict(reversed(list(islice(reversed(values.items()), RECORDS_KEPT))))  # type: ignore[call-overload]
 
 
@@ -167,11 +168,11 @@ class JsonlConversationParser(ABC):
         self.builder = builder
         self.compactions: list[ConversationCompaction] = []
         self.needs_earlier_turns = False
-        """Whether a record changes a turn before the part that is parsed; the part is then not usable."""
+        """Whether a record changes a turn before the parsed part. Such a part cannot be used."""
 
     @abstractmethod
     def starts_turn(self, record: dict[str, Any]) -> bool:
-        """Return whether a record is what a person asked."""
+        """Return whether a record is a request, with which a turn starts."""
 
     @abstractmethod
     def parse_record(self, record: dict[str, Any]) -> None:
@@ -182,7 +183,7 @@ class JsonlConversationParser(ABC):
         return None
 
     def can_resume_in_turn(self) -> bool:
-        """Return whether no later record changes the events so far, except by needing earlier turns."""
+        """Return whether later records keep the events so far or else set `needs_earlier_turns`."""
         return False
 
     @property
@@ -195,7 +196,7 @@ class JsonlConversationFormat(ConversationFormat):
     """A format whose conversations are files of JSON Lines; `ConversationInfo.events_path` is the file."""
 
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
-    """The file that was last read in parts, and the hash of its beginning, as text and as an object."""
+    """The state of the file that was last read in parts; its beginning's hash as text and object."""
 
     @abstractmethod
     def make_parser(
@@ -216,7 +217,7 @@ class JsonlConversationFormat(ConversationFormat):
         return _make_conversation(info, parser, []) if parser.builder.turns else None
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with the number of its file's lines; no record is parsed."""
+        """Return `info` with the number of the file's lines as `events_count`; no record is parsed."""
         if info.events_path is None or info.events_count is not None:
             return info
         count, last = 0, b"\n"
@@ -251,7 +252,7 @@ class JsonlConversationFormat(ConversationFormat):
         )
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return what a conversation used; None if its file does not say. Never raises."""
+        """Return the tokens that a conversation used; None if its file does not say. Never raises."""
         return self._parse_file(info)[0].usage
 
     def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
@@ -263,8 +264,8 @@ class JsonlConversationFormat(ConversationFormat):
     ) -> ConversationPart | None:
         """Load about `size` bytes of the file, but at least one record, from `mark` on.
 
-        If the file has changed before the mark, the part starts at the beginning of the file; if the part
-        changes a turn before the mark, it is the whole file. Returns None if the file cannot be read.
+        If bytes before the mark have changed, the part starts at the beginning of the file. If a record
+        changes a turn before the mark, the part is the whole file. Returns None for an unreadable file.
         """
         if info.events_path is None:
             return None
@@ -342,7 +343,7 @@ class JsonlConversationFormat(ConversationFormat):
         return ConversationPart(conversation, start, mark, is_last)
 
     def _hash_file_until(self, file: int, mark: TurnResumePoint) -> Any:
-        """Return the SHA-256 of the file up to the mark, or None if the mark has another hash."""
+        """Return the SHA-256 of the file up to the mark, or None if it differs from the mark's hash."""
         if (known := self._hashed) and known[:2] == (_get_file_state(file), mark.digest):
             return known[2].copy()
         digest = hashlib.sha256()
@@ -376,10 +377,7 @@ def _starts_turn(parser: JsonlConversationParser, record: dict[str, Any]) -> boo
 
 
 def _can_resume_in_turn(parser: JsonlConversationParser) -> bool:
-    """Return whether reading can resume here, within a turn.
-
-    It cannot while a call waits for its result, because both must be read together.
-    """
+    """Return whether reading can resume here, within a turn; no call may be waiting for its result."""
     builder = parser.builder
     return (
         bool(builder.turns) and not builder.has_open_calls_in_turn and parser.can_resume_in_turn()
@@ -387,7 +385,7 @@ def _can_resume_in_turn(parser: JsonlConversationParser) -> bool:
 
 
 def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) -> None:
-    """Parse a record; if it is damaged, report it, and show what can be read of it."""
+    """Parse a record. Report a damaged one, and add it as an unknown event if it is an object."""
     builder = parser.builder
     if record.problem is not None:
         builder.add_record_problem(f"it {record.problem}")
@@ -414,7 +412,7 @@ def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) ->
 def _make_conversation(
     info: ConversationInfo, parser: JsonlConversationParser, problems: list[str]
 ) -> Conversation:
-    """Return a conversation with what has been parsed so far."""
+    """Return a conversation that has everything that `parser` has parsed so far."""
     builder = parser.builder
     problems = [*problems, *builder.problems]
     if builder.more_problems:
@@ -432,7 +430,7 @@ def _make_conversation(
 
 
 def _get_file_state(file: int) -> tuple[int, ...]:
-    """Return numbers of which one changes whenever the open file does."""
+    """Return the device, inode, size and modification time of an open file."""
     status = os.fstat(file)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 

@@ -137,7 +137,7 @@ class LlmFormat(ConversationFormat):
             )
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return llm's directory of the user."""
+        """Return the directory in which llm keeps the user's database."""
         return [Path(get_database_path()).parent]
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
@@ -169,7 +169,7 @@ class LlmFormat(ConversationFormat):
 
 
 class _ConversationRow(NamedTuple):
-    """What the database says about a conversation without its texts."""
+    """What the database says about a conversation, except its texts."""
 
     id: str
     name: str | None
@@ -216,7 +216,7 @@ def _read_conversation_rows(path: str) -> list[_ConversationRow]:
 
 
 def _merge_rows(old: _ConversationRow, new: _ConversationRow) -> _ConversationRow:
-    """Merge the rows of a conversation that began in the tables of version 0.31 and goes on in newer ones."""
+    """Merge the two rows of a conversation that is both in the tables of version 0.31 and in newer tables."""
     return _ConversationRow(
         old.id,
         old.name or new.name,
@@ -241,7 +241,7 @@ def _read_facts(path: str, row: _ConversationRow) -> dict[str, Any]:
 def _iterate_responses(
     database: sqlite3.Connection, own_id: str
 ) -> Iterator[tuple[sqlite3.Row, bool]]:
-    """Yield the responses of a conversation, and whether they are in the tables of version 0.32."""
+    """Yield each response of a conversation, and whether it is in the tables of version 0.32."""
     for table, key, wanted in (
         ("responses", "conversation_id", _RESPONSE_COLUMNS),
         ("turns", "thread_id", _TURN_COLUMNS),
@@ -278,7 +278,7 @@ class _LogReader:
             builder.count += 1
 
     def _has(self, table: str, *names: str) -> bool:
-        """Return whether this version of the database has the columns of a table."""
+        """Return whether this database has a table with all these columns."""
         if table not in self._columns:
             self._columns[table] = list_columns(self._database, table)
         return self._columns[table].issuperset(names)
@@ -338,7 +338,7 @@ class _LogReader:
         return self._select(query, response_id)
 
     def _describe_fragments(self, response_id: str) -> list[str]:
-        """Return a line for each fragment, which can be as long as a book."""
+        """Return one line for each fragment instead of its text, which can be as long as a book."""
         if not self._has("fragments", "id", "source", "content") or not self._has(
             "prompt_fragments", "response_id", "fragment_id"
         ):
@@ -468,7 +468,7 @@ class _LogReader:
         )
 
     def _join_text(self, part: dict[str, Any]) -> str:
-        """Return the text of a part; a line stands for each fragment in it."""
+        """Return the text of a part, in which one line replaces each fragment."""
         pieces = part.get("text_ref")
         if type(pieces) is not list:
             text = part.get("text")
@@ -568,7 +568,7 @@ def _make_json(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
-    """Add up the tokens of responses; None if no response says how many it took."""
+    """Add up the tokens of responses; None if no response has a number of tokens."""
     totals: dict[str, int] = {}
     for row in rows:
         details = _parse_json(row["token_details"])
@@ -594,7 +594,7 @@ def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
 
 
 def _read_cached_tokens(details: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
-    """Return three numbers of cached tokens: those included in the input tokens, those read, those written.
+    """Return how many cached tokens the input tokens include, and how many were read and written.
 
     OpenAI and Google include cached tokens in the input tokens; Anthropic does not.
     """

@@ -1,8 +1,8 @@
 """opencode's format of conversations: an SQLite database, or the JSON files of older versions.
 
 A session has messages, and a message has parts: texts, reasoning, tool calls with their results.
-Version 1.2 moved the JSON files to the database and left them where they were; a session that is in
-both is read from the database.
+Version 1.2 copied the content of the JSON files to the database, and kept the files. A session that
+is in both is read from the database.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _DEFAULT_TITLES = ("New session - ", "Child session - ")
 _BOOKKEEPING = frozenset(
     {"step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction"}
 )
-"""The types of parts that have nothing to read in them."""
+"""The types of parts that contain nothing for people to read."""
 
 
 class OpencodeFormat(ConversationFormat):
@@ -149,7 +149,7 @@ class OpencodeFormat(ConversationFormat):
         moved: set[str],
         problems: list[UnusableConversationDirectory],
     ) -> Iterator[StoredSession]:
-        """Find the sessions that are JSON files and not `moved` to a database."""
+        """Find the sessions that are JSON files, except those in `moved`, which a database has."""
         for path, session_id in _list_session_files(own_id):
             if session_id in moved:
                 continue
@@ -170,7 +170,7 @@ class OpencodeFormat(ConversationFormat):
                 )
 
     def _read_session_file(self, path: str, session_id: str) -> dict[str, Any]:
-        """Return the file of a session as a row of the database; read it only if it has changed."""
+        """Return a session's file in the form of a database row; read only a file that has changed."""
         state = read_file_state(path)
         known = self._session_files.get(path)
         if known is not None and state is not None and known[0] == state:
@@ -277,7 +277,7 @@ class _DatabaseListing(NamedTuple):
 class _StoredMessage(NamedTuple):
     """A message as it is stored, with the JSON of its parts in order.
 
-    An error stands for JSON that cannot be read.
+    An error takes the place of JSON that cannot be read.
     """
 
     id: str
@@ -351,7 +351,7 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
 
 
 def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
-    """Return numbers for each session that change with its messages and parts."""
+    """Return numbers for each session; they change when its messages or parts change."""
     states: dict[str, list[Any]] = {own_id: [] for own_id in ids}
     with open_database(path) as database:
         for table in ("message", "part", "session_message"):
@@ -366,7 +366,7 @@ def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]
 
 
 def _read_database_facts(path: str, row: dict[str, Any]) -> dict[str, Any]:
-    """Read the size of a session, and its title if it has none of its own."""
+    """Read the size of a session and its title, which may be made from the first request."""
     with open_database(path) as database:
         size = 0
         for table in ("message", "part", "session_message"):
@@ -420,7 +420,7 @@ def _iterate_flat_messages(database: sqlite3.Connection, own_id: str) -> Iterato
 
 
 class _FileStorage:
-    """The files of one session below `storage`: those of its messages and of their parts."""
+    """The files of one session below `storage`: its messages, and the parts of these messages."""
 
     def __init__(self, session_path: str, own_id: str) -> None:
         root = os.path.normpath(f"{session_path}/../../..")
@@ -430,7 +430,7 @@ class _FileStorage:
     def list_states(self) -> list[str]:
         """Return texts that change if a message or a part changes.
 
-        Parts of earlier messages are not looked at one by one: only their number can change.
+        The parts of earlier messages are not examined one by one, because only their number can change.
         """
         states = []
         names = _list_json_names(self.messages)
@@ -446,7 +446,7 @@ class _FileStorage:
         return states
 
     def iterate_messages(self, with_parts: bool = True) -> Iterator[_StoredMessage]:
-        """Yield the messages in order; ids are in the order of time."""
+        """Yield the messages in the order of their ids, which is also the order of time."""
         for name in _list_json_names(self.messages):
             own_id = name.removesuffix(".json")
             data = _read_json_file(f"{self.messages}/{name}")
@@ -482,7 +482,7 @@ def _read_json_file(path: str) -> bytes | WorkspaceError:
 
 
 def _parse_session(data: bytes, session_id: str) -> dict[str, Any]:
-    """Return the file of a session as a row of the database; raises `ValueError`."""
+    """Return the content of a session's file in the form of a database row; raises `ValueError`."""
     session = orjson.loads(data)
     if type(session) is not dict:
         raise ValueError("it is not an object")
@@ -556,11 +556,11 @@ class _MessageParser:
 
     @property
     def usage(self) -> ConversationUsage | None:
-        """The tokens of all messages so far; None if none says how many it took."""
+        """The tokens of all messages so far; None if no message has a number of tokens."""
         return _make_usage(self._totals) if self._totals else None
 
     def parse_messages(self, messages: Iterable[_StoredMessage], reverted: str | None) -> None:
-        """Parse all messages; the turns from the message `reverted` on were undone."""
+        """Parse all messages; mark the turns from the message `reverted` on as rewound."""
         is_undone = False
         for message in messages:
             is_undone = is_undone or message.id == reverted
@@ -571,7 +571,7 @@ class _MessageParser:
                     turn.is_rewound = True
 
     def parse_message(self, stored: _StoredMessage) -> None:
-        """Parse one message; if it is damaged, report it, and show what can be read of it."""
+        """Parse one message; if it is damaged, report it, and keep what can be read of it."""
         builder = self.builder
         message = self._parse_object(stored.data, "message")
         if message is not None:
@@ -803,7 +803,7 @@ _FLAT_TYPES = {
     "location-switched": "bookkeeping",
     "idle": "bookkeeping",
 }
-"""Message type in version 2 -> role."""
+"""The role in earlier versions for each type of message in version 2."""
 
 
 def _get_string(part: dict[str, Any], key: str) -> str:

@@ -141,7 +141,7 @@ def make_title_from_request(text: str) -> str | None:
 
 
 def _find_title_end(line: str) -> int:
-    """Return where to cut a title; never within a secret, half of which would not be recognized."""
+    """Return where to cut a title: not within a secret, because half a secret is not recognized."""
     end = TITLE_CHARACTERS - 1
     # Most titles are cut between words or within a short one, which needs no search for secrets.
     start = max(line.rfind(" ", 0, end), line.rfind("\t", 0, end)) + 1

@@ -22,7 +22,7 @@ _WAL_VERSION = 2
 FileState = tuple[int, int, int]
 """Inode, size and modification time of a file."""
 DatabaseState = tuple[FileState | None, ...]
-"""The states of a database and its write-ahead log; None if there is no file."""
+"""The states of a database and its write-ahead log; None for a file that does not exist."""
 
 
 def read_database_state(path: str) -> DatabaseState:

@@ -25,7 +25,7 @@ READ_ERRORS = (
     RecursionError,
     OverflowError,
 )
-"""What parsing a record with values of the wrong type may raise."""
+"""The exceptions that parsing a record may raise if it has values of the wrong type."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class StoredSession:
 
 
 def make_conversation_id(prefix: str, own_id: str) -> str:
-    """Return the id for an agent's own; characters that no id may have are written as `%20`."""
+    """Make kbtui's id from an agent's own id; forbidden characters are written like `%20`."""
     return prefix + quote(own_id, safe="", errors="surrogateescape")
 
 
@@ -93,7 +93,7 @@ def make_signature(*values: object) -> str:
 
 
 def convert_milliseconds_to_time(value: Any) -> datetime | None:
-    """Convert Unix milliseconds to a time; return None if the value is not one."""
+    """Convert Unix milliseconds to a time; return None if the value is not a valid time."""
     if type(value) not in (int, float):
         return None
     try:
@@ -105,7 +105,7 @@ def convert_milliseconds_to_time(value: Any) -> datetime | None:
 def make_conversation(
     info: ConversationInfo, builder: TurnBuilder, problems: list[str], **fields: Any
 ) -> Conversation:
-    """Return a conversation with what a builder has."""
+    """Return a conversation with the turns, the model and the problems that `builder` has."""
     problems = [*problems, *builder.problems]
     if builder.more_problems:
         noun = "problem" if builder.more_problems == 1 else "problems"

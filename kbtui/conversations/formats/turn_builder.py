@@ -22,10 +22,10 @@ class TurnBuilder:
     """Collects events into turns, numbers tool calls, and pairs them with their results.
 
     A builder that starts in the middle of a conversation must be told how many turns and records
-    come before. `record_noun` is what problems call a record of the file: `record` or `line`.
+    come before. `record_noun` is the word for a record in the texts of problems: `record` or `line`.
 
-    The methods that add events raise `TypeError` for a value that no event may have. Then the
-    caller adds the whole record with `add_unreadable_record`.
+    The methods that add events raise `TypeError` for a value of the wrong type. The caller then adds
+    the whole record with `add_unreadable_record`.
     """
 
     def __init__(self, *, turns: int = 0, count: int = 0, record_noun: str = "record") -> None:
@@ -43,7 +43,7 @@ class TurnBuilder:
         self._calls = 0
         self._record_noun = record_noun
         self._open_calls: dict[str, list[tuple[int, ConversationEvent]]] = {}
-        """The calls without a result by id, each with the number of its turn."""
+        """The calls that have no result yet, by call id, each with the number of its turn."""
 
     @property
     def has_open_calls_in_turn(self) -> bool:
@@ -73,7 +73,7 @@ class TurnBuilder:
         return turn
 
     def make_open_turn_state(self) -> dict[str, Any]:
-        """Return what another builder must know to go on with the current turn, as JSON."""
+        """Return what another builder must know to continue the current turn, as JSON."""
         turn = self.turns[-1]
         return {
             "started_at": turn.started_at.isoformat() if turn.started_at else None,
@@ -84,23 +84,23 @@ class TurnBuilder:
         }
 
     def resume_turn(self, state: dict[str, Any]) -> None:
-        """Go on with a turn whose earlier events another builder has."""
+        """Continue a turn whose earlier events are in another builder."""
         turn = self.start_turn(parse_timestamp(state["started_at"]))
         turn.model, turn.is_rewound = state["model"], state["is_rewound"]
         turn.usage = {model: ConversationUsage(**used) for model, used in state["usage"]}
         self._calls = state["calls"]
 
     def set_model(self, model: str) -> None:
-        """Set the model that answers from here on."""
+        """Set the model that answers from now on."""
         _check_type("the model", model, str)
         self.model = model
         if self.turns:
             self.turns[-1].model = self.turns[-1].model or model
 
     def add_usage(self, usage: ConversationUsage, model: str | None = None) -> None:
-        """Add tokens to those of the current turn, for the model that answers or the given one.
+        """Add tokens to the current turn, for `model` or else for the model that answers.
 
-        Tokens before the first turn count for that turn.
+        Tokens that are added before the first turn count for the first turn.
         """
         _check_type("the model", model, str | None)
         if self.turns:
@@ -125,9 +125,9 @@ class TurnBuilder:
         return event
 
     def add_compaction_summary(self, text: str, time: datetime | None = None) -> None:
-        """Add the summary that replaces everything before it for the model.
+        """Add a summary that the model sees instead of everything before the summary.
 
-        A summary before the first turn is of another conversation, and belongs to that turn.
+        A summary before the first turn summarizes another conversation; it is put into the first turn.
         """
         if self.turns:
             self.add_event("compaction", text, time)
@@ -147,9 +147,9 @@ class TurnBuilder:
     def add_unreadable_record(
         self, name: str, record: Any, time: datetime | None = None
     ) -> ConversationEvent:
-        """Add a record that has a value of a wrong type as an unknown event with a problem.
+        """Add a record that contains a value of the wrong type.
 
-        `name` is the record's type, or `record` if it has none.
+        It becomes an unknown event with a problem. `name` is the record's type, else `record`.
         """
         event = self.add_unknown_event(name, record, time)
         event.problem = "it has values of an unexpected type, so it is shown as JSON"
@@ -166,7 +166,7 @@ class TurnBuilder:
         time: datetime | None = None,
         **fields: Any,
     ) -> ConversationEvent:
-        """Add a tool call; arguments that are not an object become its text."""
+        """Add a tool call; arguments that are not an object become the text of the event."""
         is_object = type(arguments) is dict
         text = "" if is_object or arguments is None else _format_arguments(arguments)
         event = self.add_event(
@@ -193,7 +193,7 @@ class TurnBuilder:
         is_error: bool = False,
         **fields: Any,
     ) -> ConversationEvent:
-        """Add the result of a tool call; pair it with the oldest open call of its id, as ids can repeat."""
+        """Add the result of a tool call; pair it with the oldest open call that has the same id."""
         event = self.add_event(
             "tool_call_response", text, time, call_id=call_id, is_error=is_error, **fields
         )
@@ -216,7 +216,7 @@ class TurnBuilder:
         self.add_problem(f"{self._record_noun} {event.index + 1} ({event.kind}): {problem}")
 
     def add_record_problem(self, problem: str) -> None:
-        """Record what is wrong with the current record; the problem names its number, from 1 on."""
+        """Record what is wrong with the current record, together with the record's number from 1."""
         self.add_problem(f"{self._record_noun} {self.count + 1}: {problem}")
 
     def add_problem(self, problem: str) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class JpFormat(ConversationFormat):
-    """The conversations of JP, in the workspace and in JP's directory of the user."""
+    """The conversations of JP, both in the workspace and in JP's user-local directory."""
 
     name = "jp"
     label = "JP"

@@ -1,4 +1,4 @@
-"""Reads the events of one conversation: all, a part, or only what a list or statistics need."""
+"""Reads the events of one conversation: all, some, or only what a list or statistics need."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
 def _make_conversation(
     info: ConversationInfo, parser: ConversationEventParser, problems: list[str]
 ) -> Conversation:
-    """Return a conversation with what has been parsed so far."""
+    """Return a conversation that has everything that `parser` has parsed so far."""
     return Conversation(
         info,
         parser.turns,
@@ -187,7 +187,7 @@ def _add_problem_to_info(info: ConversationInfo, problem: str) -> ConversationIn
 
 
 def _read_last_element(path: str) -> dict[str, Any] | None:
-    """Return the last element of an array that is formatted like JP's; None for any other array."""
+    """Return the last element of an array that ends as JP writes it; None for any other array."""
     tail = read_file_tail(path, _TAIL_BYTES).rstrip()
     start = tail.rfind(b"\n  {")
     if start < 0 or not tail.endswith(b"\n  }\n]"):
@@ -316,8 +316,8 @@ def _read_whole_turns_from_offset(
 ) -> tuple[_JsonElementBatch | None, bool] | None:
     """Read whole turns from byte `start` on; return their elements, and whether they are the last.
 
-    Returns None if `size` bytes contain no whole turn. The elements are None if the bytes are not
-    formatted like JP's.
+    Returns None if `size` bytes contain no whole turn. The elements are None if the bytes do not have
+    JP's line breaks and indentation.
     """
     is_last = file_size - start <= size + READ_BYTES
     data = os.pread(file, file_size - start if is_last else size, start)

@@ -47,7 +47,7 @@ class MergedConversationConfig:
             self._update_attachments(conversation.get("attachments"))
 
     def _update_attachments(self, value: Any) -> None:
-        """Add attachments, a list or `{value, strategy}`. With the strategy "replace", drop earlier ones."""
+        """Add the attachments in a list or in `{value, strategy}`; "replace" drops the earlier ones."""
         kept = self.attachments
         if isinstance(value, dict):
             kept = [] if value.get("strategy") == "replace" else kept
@@ -68,7 +68,7 @@ def _parse_model_name(value: Any) -> str | None:
 
 
 def _parse_attachment(item: Any) -> str | None:
-    """Return an attachment as a URL; JP writes it as a URL or as `{type, path, params}`."""
+    """Return an attachment as a URL; JP writes attachments as URLs or as `{type, path, params}`."""
     if isinstance(item, str):
         return item or None
     if not isinstance(item, dict) or not isinstance(kind := item.get("type"), str):
@@ -108,7 +108,7 @@ class ConversationEventParser:
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
-        """Maps an element's index to the message that begins there, with the texts to join."""
+        """Maps the index of an element to the message that begins there and the texts to join."""
         self.compactions: list[ConversationCompaction] = []
         self.problems: list[str] = []
         self.more_problems = 0

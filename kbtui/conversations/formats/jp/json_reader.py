@@ -134,8 +134,8 @@ def _remove_byte_order_mark(data: bytes, problems: list[str]) -> bytes:
 def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
     """Yield the elements of an `events.json` in batches; append its problems to `problems`.
 
-    A large file that is formatted like JP's is read in blocks of about a megabyte, so that it is
-    never in memory as a whole. Raises `WorkspaceError`.
+    A large file that has JP's line breaks and indentation is read in blocks of about a megabyte, and
+    is never in memory as a whole. Raises `WorkspaceError`.
     """
     with open_regular_file(path, MAX_EVENTS_BYTES) as (file, size):
         if (
@@ -157,7 +157,7 @@ def has_jp_array_ending(data: bytes) -> bool:
 def keep_complete_array_elements(data: bytes) -> bytes:
     """Return the complete elements at the beginning of a truncated array, as an array.
 
-    Returns b"" if there are none, or if the array is not formatted like JP's.
+    Returns b"" if there are none, or if the array does not have JP's line breaks and indentation.
     """
     end = data.rfind(SEPARATOR)
     return data[:end] + _END if data.startswith(ARRAY_START) and end > 0 else b""
@@ -208,7 +208,7 @@ def parse_json_array(
 def _recover_array_elements(
     data: bytes, problems: list[str], first: int = 0, more: bool = False
 ) -> Iterator[Any]:
-    """Yield the elements of a damaged array, `DAMAGED` for those that cannot be parsed."""
+    """Yield the elements of a damaged array, and `DAMAGED` for each that cannot be parsed."""
     text = _decode_utf8(data, problems)
     if not text.strip("\0 \t\r\n"):
         problems.append("it is empty" if not text.strip() else "it contains only NUL characters")
