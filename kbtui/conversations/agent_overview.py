@@ -64,7 +64,7 @@ class AgentOverview(NamedTuple):
 
 
 def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
-    """Return an overview of each agent that has conversations here or that the settings choose."""
+    """Return an overview of each agent that has conversations on this machine or is chosen."""
     chosen = get_chosen_agents(load_settings())
     enabled = {one.name for one in list_enabled_formats()}
     found = []
