@@ -60,6 +60,17 @@ def test_start_type_a_query_see_the_right_hit_open_it_and_leave(built: Builder) 
         assert terminal.raw.rfind(left) > terminal.raw.rfind(entered)
 
 
+def test_a_find_begun_at_the_first_paint_searches_the_document_that_opens(built: Builder) -> None:
+    terminal = Terminal(["-w", str(built.root), "open", "jp-c17800000001"])
+    terminal.until("Search topics")
+    terminal.keys("fdusk")
+    terminal.until("1 of 1")
+    terminal.keys("\x1b")
+    time.sleep(0.3)
+    terminal.keys("q")
+    assert terminal.leave() == 0
+
+
 def test_what_is_saved_meanwhile_shows_without_a_key(built: Builder) -> None:
     terminal = Terminal(["-w", str(built.root)])
     terminal.until("keywords only")

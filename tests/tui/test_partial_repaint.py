@@ -64,7 +64,7 @@ async def test_what_is_painted_line_by_line_is_as_if_all_were_painted(book: Buil
             await tui.pilot.pause()
             for key in keys.split():
                 await tui.press(key)
-                await tui.pilot.pause()
+                await tui.until(lambda: not tui.main.citations_pane.is_loading_citations)
                 seen = tui.text
                 for widget in tui.main.walk_children():
                     widget.refresh()

@@ -94,8 +94,8 @@ class DocumentNavigator:
         """The last target of the saved session while it is being opened; otherwise None."""
         self._home_note = ""
         """A remark on the home page, shown until the reader shows another page."""
-        self.is_opening = False
-        """Whether a target is loading and nothing of it is shown yet."""
+        self.is_opening = True
+        """Whether a target is loading and nothing of it is shown yet; true until the first is shown."""
         self.shown: NavigationTarget | None = None
         """The target that the reader shows; a preview of a hit is not in `history`."""
 
