@@ -83,4 +83,4 @@ format: $(STAMP)  ## format the code and sort imports
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
-.PHONY: help setup run test test-slow man docs screenshots eval bench fuzz soak audit check format clean
+.PHONY: help setup run test test-long-path test-unicode-path test-slow man docs screenshots eval bench fuzz soak audit check format clean

@@ -43,7 +43,6 @@ from kbtui.conversations.conversation_repository import (
     find_agent_names,
     find_conversation,
     get_conversation_format,
-    get_last_activity_time,
     list_agent_names,
     list_conversations,
     load_conversation,
@@ -167,7 +166,7 @@ def _check_or_count_events(info: ConversationInfo) -> ConversationInfo:
 def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
     if sort == "updated":
         return info.updated_at or info.created_at
-    return get_last_activity_time(info) if sort == "activity" else info.created_at
+    return info.last_activity_at if sort == "activity" else info.created_at
 
 
 def _mask_secrets_if_requested(masked: bool, text: str) -> str:
@@ -375,7 +374,7 @@ def _search_conversations(
             info = add_last_event_time(replace(info, last_event_at=last_event_at))
             results.append(_ConversationGrepResult(info, titles, events, problem))
     results.sort(
-        key=lambda one: (get_last_activity_time(one.info), one.info.created_at, one.info.id),
+        key=lambda one: (one.info.last_activity_at, one.info.created_at, one.info.id),
         reverse=True,
     )
     return results

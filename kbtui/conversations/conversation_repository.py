@@ -326,11 +326,6 @@ def list_agent_files(workspace: Workspace) -> list[Path]:
     return [path for one in list_enabled_formats() for path in one.list_watched_files(workspace)]
 
 
-def get_last_activity_time(info: ConversationInfo) -> datetime:
-    """Return the time of the last event; if that time is unknown, the creation time."""
-    return info.last_event_at or info.created_at
-
-
 def _iterate_stored_conversations(
     workspace: Workspace, only: str | None = None
 ) -> Iterator[StoredConversation]:

@@ -52,6 +52,11 @@ class ConversationInfo:
     worktree: str | None = None
 
     @property
+    def last_activity_at(self) -> datetime:
+        """The time of the last event; if that time is unknown, the creation time."""
+        return self.last_event_at or self.created_at
+
+    @property
     def ref(self) -> str:
         """The reference of the conversation, which is its id."""
         return self.id

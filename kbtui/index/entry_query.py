@@ -130,13 +130,6 @@ def count_all_citations(
     return found
 
 
-def find_cited_entries(
-    db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry]
-) -> set[str]:
-    """Return the ids of the entries that at least one turn cites."""
-    return set(map_cited_targets_to_entries(db, workspace, entries).values())
-
-
 def map_cited_targets_to_entries(
     db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry]
 ) -> dict[str, str]:

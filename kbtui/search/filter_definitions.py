@@ -156,13 +156,13 @@ class FilterDefinition:
 def _is_conversation_active_since(
     info: ConversationInfo, _: ConversationToolsAndModels, moment: datetime
 ) -> bool:
-    return (info.last_event_at or info.created_at) >= moment
+    return info.last_activity_at >= moment
 
 
 def _is_conversation_inactive_since(
     info: ConversationInfo, _: ConversationToolsAndModels, moment: datetime
 ) -> bool:
-    return (info.last_event_at or info.created_at) < moment
+    return info.last_activity_at < moment
 
 
 def _has_conversation_label(

@@ -13,7 +13,7 @@ from kbtui.tui.command_table import (
     list_commands_of_scopes,
 )
 from kbtui.tui.library_pane import ENTRY_MARKS
-from kbtui.tui.library_snapshot import get_activity_sort_key, get_last_activity_time
+from kbtui.tui.library_snapshot import get_activity_sort_key
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
     FactTableBlock,
@@ -173,7 +173,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
     blocks: list[DocumentBlock] = [_make_heading("talks", "Recent conversations", count)]
     live = [info for info in found if not info.archived]
     for info in sorted(live, key=get_activity_sort_key)[:RECENT_CONVERSATIONS]:
-        when = get_last_activity_time(info).astimezone(now.tzinfo)
+        when = info.last_activity_at.astimezone(now.tzinfo)
         left: Spans = [(one_line(info.name), "" if info.title else "dim")]
         day = format_relative_day(when.date(), now.date())
         agent = f"{info.short_agent_name}  " if contents.has_several_agents else ""

@@ -28,7 +28,6 @@ from kbtui.tui.framework.text_widgets import (
     PaneInput,
     WrappedParagraphs,
 )
-from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects, get_last_activity_time
 from kbtui.tui.navigation_target import NavigationTarget, OpenTargetRequested
 from kbtui.tui.reader.reader_document import format_counted_noun
 
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
     from kbtui.search.query_completion import QueryCompletion
     from kbtui.tui.framework.styled_text import Spans
+    from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 
 
 class FilterCondition(NamedTuple):
@@ -352,7 +352,7 @@ def _get_conversation_sort_time(info: ConversationInfo, sort: str) -> datetime:
         return info.created_at
     if sort == "updated":
         return info.updated_at or info.created_at
-    return get_last_activity_time(info)
+    return info.last_activity_at
 
 
 def _make_conversation_sort_label(

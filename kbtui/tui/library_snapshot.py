@@ -12,7 +12,6 @@ from kbtui.workspace.paths import TOPICS_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     from kbtui.conversations.models import (
         ConversationInfo,
@@ -26,14 +25,9 @@ READ_SECONDS = 0.5
 """How long details are read between two updates of the lists on the screen."""
 
 
-def get_last_activity_time(info: ConversationInfo) -> datetime:
-    """Return when a conversation's last event happened or, without events, when it was created."""
-    return info.last_event_at or info.created_at
-
-
 def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:
     """Return a key that sorts by activity and then by creation, latest first."""
-    return (-get_last_activity_time(info).timestamp(), -info.created_at.timestamp(), info.id)
+    return (-info.last_activity_at.timestamp(), -info.created_at.timestamp(), info.id)
 
 
 class TopicWithSubjects(NamedTuple):
