@@ -142,7 +142,6 @@ async def test_every_front_end_gives_the_same_ranking_by_keywords(
     await same_everywhere(zoo, QUESTIONS[:3])
 
 
-@pytest.mark.slow
 async def test_every_front_end_gives_the_same_ranking_with_meaning(zoo: Builder) -> None:
     await same_everywhere(zoo, QUESTIONS)
 

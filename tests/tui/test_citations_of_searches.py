@@ -73,7 +73,6 @@ async def test_what_an_assistant_found_stands_in_the_sidebar_and_opens_at_its_pa
         assert "turn 1 · 28 May" in tui.text
 
 
-@pytest.mark.slow
 async def test_a_passage_is_found_after_its_subject_was_written_anew(wide: Builder) -> None:
     answer = await search_by_mcp(wide, "pangolin afraid")
     turn = [asked("Afraid?"), *called("s", "knowledge_search", answer, query="pangolin"), said(".")]
@@ -95,7 +94,6 @@ async def test_a_passage_is_found_after_its_subject_was_written_anew(wide: Build
         )
 
 
-@pytest.mark.slow
 async def test_a_passage_of_what_is_gone_says_so(wide: Builder) -> None:
     answer = await search_by_mcp(wide, "pangolin afraid")
     turn = [asked("Afraid?"), *called("s", "knowledge_search", answer, query="pangolin"), said(".")]
@@ -127,7 +125,6 @@ async def test_citations_are_copied_as_markdown_and_as_json(book: Builder) -> No
         assert "- `jp-c17800000001:1` First steps (2026-05-28 " in tui.app.clipboard
 
 
-@pytest.mark.slow
 async def test_a_conversation_is_exported_with_its_sources(book: Builder, tmp_path: Path) -> None:
     target = tmp_path / "out.md"
     target.write_text("mine")

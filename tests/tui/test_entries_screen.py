@@ -212,7 +212,6 @@ async def test_r_opens_it_in_the_reader(shelf: Builder) -> None:
         )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("url", ["https://example.org/a", "file:///etc/passwd", "javascript:1"])
 async def test_an_address_is_copied_where_nothing_can_open_it(
     book: Builder, monkeypatch: pytest.MonkeyPatch, url: str
@@ -282,7 +281,6 @@ async def test_an_editor_that_fails_leaves_what_was_typed_and_the_screen_says_wh
     assert not [*book.root.rglob("retry-policy.md")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("chosen", ["", "vim"])
 async def test_without_a_title_or_an_editor_the_form_says_so_and_keeps_what_was_typed(
     book: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chosen: str

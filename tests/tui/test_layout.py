@@ -27,7 +27,6 @@ def fills(tui: Tui) -> bool:
     return beside and regions[0].x == 0 and regions[-1].right <= tui.app.size.width
 
 
-@pytest.mark.slow
 async def test_every_pane_folds_away_and_comes_back_by_its_key(book: Builder) -> None:
     async with running(book.root, size=(40, 30)) as tui:
         for width in (60, 80, 160):
@@ -110,7 +109,6 @@ async def test_the_border_between_two_panes_can_be_dragged(book: Builder) -> Non
         assert fills(tui)
 
 
-@pytest.mark.slow
 async def test_a_pane_can_be_alone(book: Builder) -> None:
     async with running(book.root, size=(60, 30)) as tui:
         for width in WIDTHS:

@@ -1,6 +1,5 @@
 """The reader pane: turns, folds, finding, views, and keeping the current line."""
 
-import pytest
 from support import Builder, asked, said
 from tui_support import Tui, running
 
@@ -233,7 +232,6 @@ async def test_y_copies_the_reference_of_the_current_line(book: Builder) -> None
         assert tui.app.clipboard == "project/start:6"
 
 
-@pytest.mark.slow
 async def test_a_new_width_keeps_the_current_line(book: Builder) -> None:
     words = " ".join(f"word{n}" for n in range(3000))
     book.conversation(6, [[asked("Long?"), said(words)]], title="Long talk")

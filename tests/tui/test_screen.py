@@ -141,7 +141,6 @@ async def test_every_command_has_its_action_where_it_is_bound(book: Builder, com
     assert all(hasattr(owner, f"action_{name}") for owner in owners)
 
 
-@pytest.mark.slow
 async def test_the_palette_finds_commands_topics_subjects_and_conversations(book: Builder) -> None:
     async with running(book.root) as tui:
         for words, kind, then in (

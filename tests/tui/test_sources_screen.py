@@ -186,7 +186,6 @@ def slow_site() -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.slow
 async def test_a_run_shows_how_far_it_is_and_is_stopped_on_a_key(
     book: Builder, slow_site: str
 ) -> None:

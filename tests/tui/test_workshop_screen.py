@@ -608,7 +608,6 @@ async def test_an_empty_workspace_says_what_to_do(workspace_root: Path) -> None:
 # many
 
 
-@pytest.mark.slow
 async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
     book: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
