@@ -82,8 +82,9 @@ def iterate_filters_from_options(
     for row in list_surface_filters(surface):
         found: list[str] = []
         for given in getattr(args, f"filter_{row.key}", ()) if row.options else ():
-            # Do not split a topic: its title may contain commas.
-            values = (given,) if row.kind == "topic" else split_filter_values(given)
+            # A topic's title may contain commas, and a time limit is a single date.
+            is_single = row.kind in {"topic", "date"}
+            values = (given,) if is_single else split_filter_values(given, at_spaces=False)
             if not any(value.strip() for value in values):
                 # Refuse it, because a script's unset variable must not select everything.
                 raise UsageError("needs a value", where=row.option_names, hint=row.about)

@@ -178,14 +178,19 @@ def list_agent_names() -> list[str]:
 
 
 def find_agent_names(beginnings: Iterable[str]) -> set[str]:
-    """Return the names of the agents that begin with one of `beginnings`.
+    """Return the names of the agents whose name or label begins with one of `beginnings`.
 
-    Raises `UsageError` if a beginning matches no name, `NothingFound` if the settings exclude all matches.
+    Raises `UsageError` if a beginning matches none, `NothingFound` if the settings exclude all matches.
     """
-    known, found = list_agent_names(), set[str]()
+    found = set[str]()
     for beginning in beginnings:
         begun = beginning.casefold()
-        names = {name for name in known if name.casefold().startswith(begun)} if begun else set()
+        names = {
+            one.name
+            for one in list_formats()
+            if begun
+            and (one.name.casefold().startswith(begun) or one.label.casefold().startswith(begun))
+        }
         if not names:
             hint = describe_known_agents(beginning)
             raise UsageError(f"unknown agent {beginning!r}", where="agents", hint=hint)

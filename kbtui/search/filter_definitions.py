@@ -275,9 +275,13 @@ def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
     return {name: row for row in list_surface_filters(surface) for name in (row.key, *row.aliases)}
 
 
-def split_filter_values(text: str) -> tuple[str, ...]:
-    """Split `value,"another value"` into its values."""
-    found = re.finditer(r'"([^"]*)(?:"|$)|([^\s",]+)', text)
+def split_filter_values(text: str, *, at_spaces: bool = True) -> tuple[str, ...]:
+    """Split `value,"another value"` into its values.
+
+    In a query, a space ends a value without quotation marks. In the value of an option, it does not.
+    """
+    plain_value = r'[^\s",]+' if at_spaces else r'[^",]+'
+    found = re.finditer(rf'"([^"]*)(?:"|$)|({plain_value})', text)
     return tuple(
         " ".join((quoted or plain or "").split()) for quoted, plain in map(re.Match.groups, found)
     )

@@ -57,8 +57,9 @@ def test_ls_selects_agents(root: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [JP]
     assert kbtui("ls", "--agent", "jp", "--agent", "claude-code") == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
-    assert kbtui("ls", "--agent", "claude") == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
+    for name in ("claude", "Claude Code", "CLAUDE C"):
+        assert kbtui("ls", "--agent", name) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 2
     for unknown in ("clod", ""):
         assert kbtui("ls", "--agent", unknown) == 2
         assert f"--agent: unknown agent '{unknown}'" in capsys.readouterr().err

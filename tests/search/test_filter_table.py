@@ -111,6 +111,23 @@ def test_search_and_entries_know_the_same_words_for_dates(
         assert "'soonish' is not a date" in capfd.readouterr().err
 
 
+def test_a_space_in_an_option_belongs_to_its_value(
+    built: Builder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for command in (["entries"], ["search", "--mode", "lexical", "engine"]):
+
+        def run(*words: str, command: list[str] = command) -> tuple[int, str]:
+            code = main(["-w", str(built.root), *command, *words])
+            return code, capfd.readouterr().err
+
+        for words in (["--agent", "Claude Code, jp"], ["--since", "2020-11-20 10:05"]):
+            assert run(*words)[0] == 0, words
+        code, err = run("--agent", "Clod jp")
+        assert (code, "unknown agent 'Clod jp'" in err) == (2, True)
+        code, err = run("--since", "2020-11-20 2020-11-22")
+        assert (code, "'2020-11-20 2020-11-22' is not a date" in err) == (2, True)
+
+
 def test_entries_leave_out_words_and_keep_phrases(
     built: Builder, capfd: pytest.CaptureFixture[str]
 ) -> None:
