@@ -504,6 +504,13 @@ def _make_conversation_read_answer(
     title = cut_line_around_match(title) if title and limit is not None else title
     info = conversation.info
     answer = ConversationReadAnswer(info.ref, info.agent, title, info.parent, total, turns)
+    if any(turn.events for turn in selected) and not any(turn["events"] for turn in turns):
+        notice = ConversationNotice(
+            "there are no events of these kinds",
+            "name others in `include`",
+            "name others with --include",
+        )
+        answer.notices.append(notice)
     if call is not None:
         notice = ConversationNotice(
             f"only call {call} of turn {selected[0].number}",

@@ -175,6 +175,7 @@ def _citation_to_dict(cite: Citation) -> dict[str, Any]:
         "score": cite.score,
         "timestamp": cite.timestamp.isoformat() if cite.timestamp else None,
         "gone": cite.gone,
+        "rewound": cite.rewound,
     }
 
 
@@ -196,7 +197,7 @@ def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[
 
 def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
     """Describe a citing turn on one line: reference, date, conversation, method and tool."""
-    how = f"({cite.how}, {one_line(cite.tool)})"
+    how = f"({cite.how}, {one_line(cite.tool)}{', rewound' if cite.rewound else ''})"
     source = short_refs.get(cite.source, cite.source)
     return f"{source}  {_format_citation_date(cite)}  {one_line(cite.source_title)}  {how}"
 

@@ -180,6 +180,7 @@ def extract_citations(
                         event.call,
                         tool=event.name or conversation.info.agent,
                         timestamp=event.timestamp,
+                        rewound=turn.is_rewound,
                         **target._asdict(),
                     )
 

@@ -19,6 +19,7 @@ class Citation(NamedTuple):
     `kind` is "file"; `title` is the title of the target, if known. `gone` means that the target
     no longer exists. `quote` is the beginning of the passage that a search returned. With the
     quote, the passage is found even if its subject is now split differently. The index has no quotes.
+    `rewound` means that the person later left the citing turn behind by going back.
     """
 
     conversation: str
@@ -35,6 +36,7 @@ class Citation(NamedTuple):
     score: float | None = None
     quote: str = ""
     source_title: str = ""
+    rewound: bool = False
 
     @property
     def source(self) -> str:

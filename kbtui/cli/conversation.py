@@ -215,7 +215,8 @@ def _print_conversation(library: Library, args: Namespace) -> int:
     _print_conversation_answer(
         "read", answer, args.format, lambda writer: writer.format_conversation_turns(answer)
     )
-    return 0 if answer.turns else 1
+    has_events = any(turn["events"] for turn in answer.turns)
+    return 0 if has_events or (answer.turns and not args.include) else 1
 
 
 def _export_conversation(library: Library, args: Namespace) -> int:
@@ -279,6 +280,8 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
     }
     lines = _format_conversation_facts(facts)
     print_text_or_json("".join(f"{line}\n" for line in lines), facts, args.json)
+    if ref.turn is not None:
+        print_to_stderr(f"these facts are about the whole conversation, not about {args.ref} alone")
     for problem in summary.problems:
         print_to_stderr(f"{found.ref}: {problem}")
     if unpriced and prices and not args.json:
@@ -294,6 +297,8 @@ def _format_conversation_facts(facts: dict[str, Any]) -> Iterator[str]:
     for name, value in facts.items():
         label = name.replace("_", " ")
         if name.startswith("subagent_") and not facts["subagents"]:
+            continue
+        if name == "parent_id" and value is None:
             continue
         if name == "usage":
             mark = "  (estimated)" if value["is_estimate"] else ""

@@ -84,4 +84,5 @@ def _format_citation(number: int, cite: Citation, short_refs: dict[str, str]) ->
     gone = "  gone" if cite.gone else ""
     title = "" if cite.title == cite.target else f"  {one_line(cite.title)}"
     target, source = (short_refs.get(ref, ref) for ref in (cite.target, cite.source))
-    return f"[{number}] {one_line(target)}{title}  ({cite.how}, {source}){gone}\n"
+    rewound = ", rewound" if cite.rewound else ""
+    return f"[{number}] {one_line(target)}{title}  ({cite.how}, {source}{rewound}){gone}\n"

@@ -68,6 +68,7 @@ class ConversationSummary:
         return {
             "agent": self.info.agent,
             "id": self.info.id,
+            "parent_id": self.info.parent,
             "title": self.info.title,
             "project": self.project,
             "started_at": format_timestamp(self.info.created_at),

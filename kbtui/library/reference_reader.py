@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -166,6 +167,8 @@ class ReferenceReader(IndexAccess):
                     who = event.author or event.kind.replace("_", " ")
                     if event.kind == "unknown":
                         who = f"unknown event: {event.name}"
+                    if ref.call is not None and turn.is_rewound:
+                        who += " (rewound)"
                     parts.append(f"### {who}\n\n{format_event_text(event)}")
         return "\n\n".join(parts)
 
@@ -227,6 +230,7 @@ class ReferenceReader(IndexAccess):
                 timestamp=datetime.fromtimestamp(row[8], UTC) if row[8] else None,
                 gone=gone, chunk=row[9], score=row[10],
                 source_title=_get_entry_title(entries, row[0], ""),
+                rewound=row[0] in entries and row[1] in entries[row[0]].rewound,
             )
             for row in rows
         ]  # fmt: skip
@@ -268,7 +272,7 @@ class ReferenceReader(IndexAccess):
             return Citations(str(target), [], used_by, gone=error.message)
 
     def _list_targets_used_by_conversation(self, target: Ref | str) -> list[Citation]:
-        """Return what a conversation or turn used; raises `NothingFound` for a missing target."""
+        """Return what a conversation, turn or call used; raises `NothingFound` for a missing target."""
         if isinstance(target, str):
             if _is_workspace_file_missing(self.workspace.root, target):
                 raise NothingFound("there is no such file", where=target)
@@ -280,12 +284,14 @@ class ReferenceReader(IndexAccess):
             target = self.resolve_reference(str(target))
             if target.kind == "subject":
                 return []
+            target = target._replace(call=None)  # The passage may also belong to other calls.
         conversation = self.load_conversation(target.conversation or "")
-        used = self.extract_citations(conversation)
         if target.turn is None:
-            return used
+            return self.extract_citations(conversation)
         turn = _get_turn_of_reference(conversation, target)
-        return [cite for cite in used if cite.turn == turn.number]
+        if target.call is not None:
+            turn = replace(turn, events=[one for one in turn.events if one.call == target.call])
+        return self.extract_citations(replace(conversation, turns=[turn]))
 
     def _parse_reference_or_path(self, text: str) -> Ref | str:
         """Parse a reference; if it is invalid or has no target, try the text as a path."""

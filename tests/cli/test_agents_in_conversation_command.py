@@ -93,6 +93,7 @@ def test_info_counts_what_a_session_contains(
     assert json.loads(capsys.readouterr().out) == {
         "agent": "claude-code",
         "id": CLAUDE,
+        "parent_id": None,
         "title": "Where is the \x1b[2Jneedle?",
         "project": str(root),
         "started_at": "2026-05-29T10:00:00.000Z",
@@ -132,7 +133,29 @@ def test_info_counts_what_a_session_contains(
     assert "subagents            1\n" in out
     assert "subagent tokens      2  (1 input, 1 output, 0 cache read, 0 cache write)\n" in out
     assert kbtui("info", "claude-158c7280~a2898e3") == 0
-    assert "subagent " not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "subagent " not in out
+    assert f"parent id            {CLAUDE}\n" in out
+
+
+def test_info_of_a_turn_says_that_it_is_about_the_whole_conversation(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ref in ("claude-158c7280:2", "claude-158c7280:1.1"):
+        assert kbtui("info", ref) == 0
+        out, err = capsys.readouterr()
+        assert "turns                2\n" in out
+        assert f"about the whole conversation, not about {ref} alone" in err
+
+
+def test_read_says_that_there_are_no_events_of_the_kinds(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ref, kind in (("claude-158c7280:1.1", "chat"), ("claude-158c7280:2", "tool_calls")):
+        assert kbtui("read", ref, "--include", kind) == 1
+        assert "there are no events of these kinds: name others with --include" in (
+            capsys.readouterr().err
+        )
 
 
 def test_info_of_a_conversation_without_tokens(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from claude_sessions import answered, session_id, typed, write_session
+from claude_sessions import answered, call, result, session_id, typed, write_session
 from support import Builder, kill_engine
 
 from kbtui.assistant.assistant_tools import answer_tool_call
@@ -66,6 +66,38 @@ def test_commands_mark_a_rewound_turn(rewound: Builder, capfd: pytest.CaptureFix
     assert [turn.get("rewound") for turn in turns] == [None, True, None]
     hits = json.loads(run(rewound, capfd, "conversation", "grep", "e", "--format", "json"))["hits"]
     assert {hit["turn"] for hit in hits if hit.get("rewound")} == {2}
+
+
+def test_a_call_and_a_citation_of_a_rewound_turn_are_marked(
+    built: Builder, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (built.root / "Makefile").write_text("all:\n")
+    (built.root / "README").write_text("text\n")
+    last = f"{session_id(1)[:8]}-None-"
+    records = [
+        typed("Begin"),
+        answered("Begun.", message="m1"),
+        typed("Read"),
+        answered(call(1, "Read", file_path=str(built.root / "Makefile")), message="m3"),
+        result(1, "all:"),
+        answered(call(2, "Read", file_path=str(built.root / "README")), message="m5"),
+        result(2, "text"),
+        answered(call(3, "Read", file_path=str(built.root / "Makefile")), message="m7"),
+        result(3, "all:"),
+        {**typed("Instead"), "parentUuid": f"{last}1"},
+    ]
+    for number, record in enumerate(records[1:], 1):
+        record.setdefault("parentUuid", f"{last}{number - 1}")
+    write_session(home, built.root, session_id(1), records)
+    assert "### tool call request (rewound)" in run(built, capfd, "show", f"{ID}:2.1")
+    assert len(run(built, capfd, "cites", f"{ID}:2").splitlines()) == 2
+    for number, name in enumerate(("Makefile", "README", "Makefile"), 1):
+        (line,) = run(built, capfd, "cites", f"{ID}:2.{number}").splitlines()
+        assert line.startswith(f"[1] {name}  (file, ")
+        assert line.endswith(", rewound)")
+    assert run(built, capfd, "cites", "README").endswith(", rewound)\n")
+    facts = json.loads(run(built, capfd, "cites", "README", "--json"))
+    assert [one["rewound"] for one in facts["used_by"]] == [True]
 
 
 def test_tools_and_hits_mark_a_rewound_turn(
