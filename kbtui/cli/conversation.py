@@ -139,6 +139,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_list
     from kbtui.conversations.conversation_repository import find_unusable_conversation_directories
 
+    agents = _split_values_at_commas(args.agents)
     with WaitingLine("listing conversations"):
         answer = answer_conversation_list(
             library.workspace,
@@ -148,9 +149,9 @@ def _list_conversations(library: Library, args: Namespace) -> int:
             descending=not args.ascending,
             archived=args.archived,
             title_contains=args.title,
-            agents=_split_values_at_commas(args.agents),
+            agents=agents,
         )
-    found = find_unusable_conversation_directories(library.workspace)
+    found = find_unusable_conversation_directories(library.workspace, agents)
     strays = [stray for stray in found if not stray.has_no_turn]
     if len(strays) == 1:
         print_to_stderr(f"{strays[0].path}: skipped: {strays[0].reason}")

@@ -304,10 +304,15 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
 
 
 def find_unusable_conversation_directories(
-    workspace: Workspace,
+    workspace: Workspace, agents: Iterable[str] | None = None
 ) -> list[UnusableConversationDirectory]:
     """Return the directories that cannot be listed as conversations, with the reasons."""
-    found = (one.find_stored_conversations(workspace)[1] for one in list_enabled_formats())
+    wanted = find_agent_names(agents) if agents is not None else None
+    found = (
+        one.find_stored_conversations(workspace)[1]
+        for one in list_enabled_formats()
+        if wanted is None or one.name in wanted
+    )
     return [directory for directories in found for directory in directories]
 
 

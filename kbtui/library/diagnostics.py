@@ -380,6 +380,9 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
             "wrong",
             f"`agents` in [conversations] names {name!r}, which kbtui cannot read; {hint}",
         )
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "LLM_USER_PATH"):
+        if (directory := os.environ.get(name)) and not Path(directory).is_dir():
+            yield "wrong", f"{name} names {directory}, which is not an existing directory"
     for name, reason in unusable_formats.items():
         what = f"the format {name!r}, which an installed package provides,"
         yield "wrong", f"{what} cannot be loaded: {reason}"

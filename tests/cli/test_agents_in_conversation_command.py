@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from claude_sessions import answered, call, result, session_id, typed, write_session
+from claude_sessions import answered, call, claude_folder, result, session_id, typed, write_session
 from support import Builder, asked, said
 
 from kbtui.cli.main import main
@@ -63,6 +63,15 @@ def test_ls_selects_agents(root: Path, capsys: pytest.CaptureFixture[str]) -> No
     for unknown in ("clod", ""):
         assert kbtui("ls", "--agent", unknown) == 2
         assert f"--agent: unknown agent '{unknown}'" in capsys.readouterr().err
+
+
+def test_ls_names_only_skipped_places_of_the_chosen_agents(
+    root: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (claude_folder(home, root) / f"{session_id(2)}.jsonl").write_text("garbage\n")
+    for agent, is_named in (("claude", True), ("jp", False)):
+        assert kbtui("ls", "--agent", agent) == 0
+        assert (": skipped: " in capsys.readouterr().err) is is_named
 
 
 @pytest.mark.parametrize("id_", ["claude-158c7280", CLAUDE])

@@ -55,6 +55,15 @@ def test_an_agent_that_is_off_says_why(home: Path, root: Path) -> None:
     assert "names 'claude-kode', which kbtui cannot read; did you mean claude-code?" in found[2][1]
 
 
+def test_a_variable_that_names_no_directory_is_wrong(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.setenv(name, f"{root}/gone")
+        message = f"{name} names {root}/gone, which is not an existing directory"
+        assert ("wrong", message) in findings(root)
+
+
 def test_a_format_that_cannot_be_loaded_is_named(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
