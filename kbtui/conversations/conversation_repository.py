@@ -332,7 +332,7 @@ def list_agent_directories(workspace: Workspace) -> list[Path]:
 
 
 def list_agent_files(workspace: Workspace) -> list[Path]:
-    """Return the individual files of conversations that are watched without their directories."""
+    """Return the conversation files that are watched one by one, because their directories are not."""
     return [path for one in list_enabled_formats() for path in one.list_watched_files(workspace)]
 
 

@@ -34,12 +34,12 @@ class SearchRequest(NamedTuple):
     `partial` means that the user is still typing the query, so its last word matches as a prefix.
     `since` (inclusive) and `until` (exclusive) limit the time. `exclude` is the id of a
     conversation that is not searched. If `entries` has ids, only these entries are searched.
-    `per_entry` is the maximum number of hits from one entry, and `depth` from each leg. If `like` is a
+    `per_entry` limits the hits from one entry, and `depth` limits those from each leg. If `like` is a
     reference, the search finds passages similar to its text and ignores the query. If `why` is a
     reference, the answer explains why its text is not among the hits. With `explain`, the answer
     explains each hit. `zone` is the time zone of dates in the query; None means the time zone of this
     process. `worded` has the chunk numbers of the keyword hits, best first. The semantic leg moves the
-    vector of the query towards the first vector that belongs to one of these hits.
+    vector of the query towards that of the best of these hits that has one.
 
     Filters in `query` can narrow these options, but never widen them.
     """

@@ -379,7 +379,7 @@ class _ConversationRowMaker:
         self._marks_presence = any(
             info.presence not in {"external", None} for info in contents.conversations
         )
-        """Whether conversations are in several places; if not, the mark of the place would say nothing."""
+        """Whether conversations are stored in different places; otherwise, no row has a mark for its place."""
 
     def is_shown(self, info: ConversationInfo) -> bool:
         """Return whether the filter matches a conversation or a part of it."""

@@ -134,7 +134,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         self._without_directory: dict[tuple[str, int], tuple[int, int]] = {}
         """The size and modification time of each file that names no directory, by path and inode."""
         self._with_turn: dict[tuple[str, int, int, int], bool] = {}
-        """Whether a file that names no directory has a turn, by path, inode, size and time."""
+        """(Path, inode, size, time) of a file that names no directory -> whether it has a turn."""
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -396,7 +396,7 @@ def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_session_id(path: str) -> str | None:
-    """Return the id of the session that a subagent's records name."""
+    """Return the session id that is in the records of a subagent."""
     status = stat_session_file(path)
     return _read_head_text(path, status.st_size, "sessionId") if status is not None else None
 

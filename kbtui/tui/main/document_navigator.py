@@ -95,7 +95,7 @@ class DocumentNavigator:
         self._home_note = ""
         """A remark on the home page, shown until the reader shows another page."""
         self.is_opening = True
-        """Whether a target is loading and nothing of it is shown yet; true until the first is shown."""
+        """Whether a target is loading and no part of it is shown yet. True at first: one is always opened."""
         self.shown: NavigationTarget | None = None
         """The target that the reader shows; a preview of a hit is not in `history`."""
 

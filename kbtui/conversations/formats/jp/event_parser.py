@@ -108,7 +108,7 @@ class ConversationEventParser:
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
-        """Maps the index of an element to the message that begins there and the texts to join."""
+        """Index of the first element of a split message -> the message, and the texts that are joined to it."""
         self.compactions: list[ConversationCompaction] = []
         self.problems: list[str] = []
         self.more_problems = 0
