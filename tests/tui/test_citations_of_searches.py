@@ -141,7 +141,7 @@ async def test_a_conversation_is_exported_with_its_sources(book: Builder, tmp_pa
         await tui.until("no such directory")
         tui.app.screen.query_one("#field-path", Input).value = str(target)
         await tui.press("ctrl+s")
-        await tui.until("Overwrite it?")
+        await tui.until("y overwrite")
         assert target.read_text() == "mine"
         await tui.press("y")
         await tui.until(lambda: target.read_text() != "mine")
