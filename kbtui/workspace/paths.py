@@ -239,8 +239,8 @@ def make_search_environment_fingerprint() -> str:
         state = "none"
     zone, model = os.environ.get("TZ", ""), os.environ.get("KBTUI_MODEL", "")
     agents = read_agent_directory_variables().values()
-    parts = (get_cache_home(), get_data_home(), settings, state, zone, model, *agents)
-    return convert_path_to_utf8("\n".join(parts))
+    parts = (get_cache_home(), get_data_home(), settings, state, zone, model)
+    return "\n".join([*map(convert_path_to_utf8, parts), *agents])
 
 
 def read_agent_directory_variables() -> dict[str, str]:
