@@ -126,7 +126,7 @@ _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})"
 """The name of a tool after a name that the user chose for the MCP server: `mcp__notes__learn`."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""Some agents store a result in JSON; the JSON list begins within this many characters."""
+"""Where to look for the start of a JSON list in a stored result: in this many characters."""
 QUOTE_CHARACTERS = 600
 """The maximum length of a citation's quote, in characters."""
 

@@ -79,7 +79,7 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
 
 
 def list_files_added_to_chat(text: str) -> list[FileRead]:
-    """Return the files that aider says a person has added to the conversation."""
+    """Return the files that a person added to the conversation, as aider reports them."""
     return [FileRead(path) for path in _ADDED_TO_CHAT.findall(text)]
 
 

@@ -255,7 +255,7 @@ def _make_failed_reply(error: KbtuiError) -> dict[str, Any]:
 
 
 def _parse_search_request(request: dict[str, Any]) -> SearchRequest:
-    """Parse a client's search request and limit its depth. Raises `ValueError` or `UsageError`."""
+    """Parse a client's search request, and limit its depth; raises `ValueError` or `UsageError`."""
     question = parse_search_request(request["question"])
     return question._replace(
         depth=max(1, min(MAX_DEPTH, question.depth)),

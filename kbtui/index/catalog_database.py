@@ -455,7 +455,7 @@ class CatalogDatabase:
         return {row[0]: parse_catalog_entry_row(row) for row in self._db.execute(query, list(ids))}
 
     def find_conversation_ids_with_beginnings(self, beginnings: Iterable[str]) -> list[str]:
-        """Return the ids of the conversations that begin with one of some texts."""
+        """Return the ids of conversations that begin with one of `beginnings`."""
         query = "SELECT id FROM entries WHERE id >= ? AND id < ? AND kind = 'conversation'"
         # No id has a character after `~`.
         ranges = ((one, f"{one}\x7f") for one in beginnings)

@@ -29,7 +29,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 class EntryCitationCount(NamedTuple):
-    """An entry and how often turns cited it; `changed` is in Unix seconds.
+    """An entry, and how many turns cited it. `changed` is in Unix seconds.
 
     `short_ref` is the form of `ref` for lists that people read.
     """

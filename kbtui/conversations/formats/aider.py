@@ -111,11 +111,11 @@ class AiderFormat(ConversationFormat):
         return history
 
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
-        """Return the history files that aider writes, or may write, in the project's directories."""
+        """Return the paths of aider's history files in the project's directories; some may not exist yet."""
         return [Path(path) for path, _ in _list_history_files(workspace)]
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directories that contain the history files."""
+        """Return the directories of the history files."""
         return list(dict.fromkeys(path.parent for path in self.list_watched_files(workspace)))
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:

@@ -58,10 +58,10 @@ _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
-"""Matches a key and its text in a truncated record; only simple values may precede the key."""
+"""Matches a key and its text in a truncated record, if only simple values precede them."""
 _SESSION_NAME = re.compile(r"[0-9A-Za-z_-]{1,80}")
 _SUBAGENT_NAME = re.compile(r"agent-(?!acompact-)([0-9A-Za-z_-]{1,60})")
-"""Matches the names of subagents' files, except the summarizer's transcripts (`acompact`)."""
+"""Matches the file name of a subagent's transcript, but not the summarizer's (`acompact`)."""
 _IGNORED_TYPES = frozenset(
     {
         "agent-name",
@@ -544,7 +544,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         state = state or {}
         builder.model = state.get("model")
         self._turn_of_record: dict[str, int] = dict(state.get("turn_of_record", {}))
-        """The number of the turn to which each record belongs, by the record's `uuid`."""
+        """The `uuid` of a record -> the number of its turn."""
         self._written: dict[tuple[str, int], None] = dict.fromkeys(
             map(tuple, state.get("written", ()))
         )
@@ -636,7 +636,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         elif type(parent) is str and parent in self._turn_of_record:
             last_kept = self._turn_of_record[parent]
         else:
-            # It replies to a record before the mark, or to one that the file does not have.
+            # Its parent is before the mark, or missing from the file.
             self.needs_earlier_turns |= self._is_resumed
             return
         self.needs_earlier_turns |= last_kept < self.builder.turns_before

@@ -258,7 +258,7 @@ class CodexFormat(JsonlConversationFormat):
         return facts
 
     def _read_thread_names(self, path: str) -> dict[str, str]:
-        """Map the id of each session to the last name that a person gave it; others are left out."""
+        """Return the names that a person gave to sessions, by session id; a later name replaces an earlier one."""
         status = stat_session_file(path)
         if status is None:
             return {}

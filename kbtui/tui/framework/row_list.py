@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NEAR_END_LINES = 3
 """The end of the list is near if at most this many lines follow the visible lines."""
 WIDE_ROW = 36
-"""How many cells a row must have so that its title has room beside an additional column."""
+"""The minimum width of a row, in cells, that has room for a title and an additional column."""
 
 
 @dataclass(slots=True)
