@@ -30,10 +30,10 @@ class CancellableContext(Protocol):
 class LatestOnlyWorker:
     """Runs calls in threads and delivers only the result of the newest call.
 
-    At most `limit` calls run at the same time; of the calls that wait, only the newest is kept. Results are
-    delivered through the message queue of `owner`; results of older calls are passed to `drop` instead. The
-    threads are daemons, so quitting never waits for them. `cancellation`, if given, makes the context in
-    which each call runs; a newer call cancels the context of the previous one.
+    At most `limit` calls run at the same time. Of the calls that wait, only the newest is kept. The message
+    queue of `owner` delivers the result; results of older calls are passed to `drop`. The threads are
+    daemons, so quitting never waits for them. `cancellation`, if given, returns a context manager for each
+    call; a new call cancels the context manager of the previous call.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LatestOnlyWorker:
         self._waiting_call: Callable[[], None] | None = None
         self._generation = 0
         self.has_pending_result = False
-        """Whether the result of the newest call is still to be delivered."""
+        """Whether the result of the newest call has not been delivered yet."""
 
     @property
     def has_running_call(self) -> bool:
@@ -103,7 +103,7 @@ class LatestOnlyWorker:
         on_done: Callable[[T], object],
         on_error: Callable[[Exception], object],
     ) -> None:
-        """Like `submit_call`, but `work` gets a function that passes values to `on_progress`."""
+        """Submit a call like `submit_call`; `work` receives a function that passes progress to `on_progress`."""
         generation = self._generation + 1
 
         def deliver_progress(value: Any) -> None:
@@ -138,7 +138,7 @@ class LatestOnlyWorker:
             self._make_earlier_calls_obsolete()
 
     def _make_earlier_calls_obsolete(self) -> None:
-        """Cancel the running call, drop the waiting one, and ignore the results of all earlier calls."""
+        """Cancel running calls, discard the waiting call, and ignore the results of all earlier calls."""
         self._generation += 1
         self.has_pending_result = False
         self._waiting_call = None

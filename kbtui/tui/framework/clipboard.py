@@ -1,4 +1,4 @@
-"""Copy text to the clipboard of the terminal (OSC 52, which works over ssh) and of this machine."""
+"""Copy text to the terminal's clipboard (with OSC 52, which works over ssh) and to this machine's."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from textual.app import App
 
 MAX_TERMINAL_BYTES = 74_000
-"""The size in bytes of the largest text that common terminals accept in one OSC 52 sequence."""
+"""The largest size in bytes of a text that common terminals accept in one OSC 52 sequence."""
 COMMAND_TIMEOUT_SECONDS = 2.0
 
 
 def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
-    """Sanitize a text and copy it to both clipboards; return a warning if neither can take it, else None."""
+    """Sanitize a text and copy it to both clipboards; return a warning if both are impossible, else None."""
     # The text may be pasted into a shell.
     text = sanitize(text, "strip")
     fits = len(text.encode("utf-8", "replace")) <= MAX_TERMINAL_BYTES
@@ -37,7 +37,9 @@ def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
 
 
 def find_clipboard_command() -> list[str] | None:
-    """Return the command that sets this machine's clipboard; None if there is none, or in an ssh session."""
+    """Return the command that copies its input to this machine's clipboard.
+
+    Return None in an ssh session, or if no such command is installed."""
     if os.environ.get("SSH_CONNECTION"):
         return None
     wayland, x11 = os.environ.get("WAYLAND_DISPLAY"), os.environ.get("DISPLAY")

@@ -69,7 +69,7 @@ class TextInputDialog(StyledScreen):
 
 @dataclass(frozen=True)
 class DialogOption:
-    """An option of a dialog: key, name, preview at the right, and the result if the user chooses it."""
+    """An option of a dialog: its key, name and preview, and the dialog's result if the user chooses it."""
 
     key: str
     name: str
@@ -78,7 +78,7 @@ class DialogOption:
 
 
 class OptionsDialog(StyledScreen):
-    """A dialog whose options are chosen by key or row. It returns the chosen option's result."""
+    """A dialog with one row for each option; its result is that of the chosen option, or None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", show=False),
@@ -120,7 +120,7 @@ class OptionsDialog(StyledScreen):
         self.list.set_rows(rows)
 
     def on_key(self, event: events.Key) -> None:
-        """Choose the option with this key."""
+        """Choose the option that the pressed key belongs to."""
         for one in self._options:
             if event.character == one.key:
                 event.stop()
@@ -138,7 +138,7 @@ class OptionsDialog(StyledScreen):
 
 
 class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
-    """A question at the bottom of the screen; the result is the key of an answer, None for Esc.
+    """A question at the bottom of the screen; its result is the key of the answer, or None for Esc.
 
     `answers` maps keys to their meaning. Enter never answers, so that nobody confirms by accident.
     """
@@ -213,7 +213,7 @@ class ChoiceField(StyledWidget, can_focus=True):
         return self._choices[self._index] if self._choices else ""
 
     def action_step_choice(self, by: int) -> None:
-        """Go `by` choices forward, or back if negative."""
+        """Go `by` choices forward, or backward if `by` is negative."""
         self._select_choice((self._index + by) % max(1, len(self._choices)))
 
     def _select_choice(self, at: int) -> None:
@@ -223,7 +223,7 @@ class ChoiceField(StyledWidget, can_focus=True):
             self.screen.update_shown_fields()
 
     def on_key(self, event: events.Key) -> None:
-        """Select the next choice that starts with the letters typed so far, or else with the last letter."""
+        """Select the next choice that starts with the letters typed so far, else with the last letter alone."""
         letter = (event.character or "").casefold()
         if not letter.isprintable() or letter in {"", " "}:
             return
@@ -253,9 +253,10 @@ class ChoiceField(StyledWidget, can_focus=True):
 
 
 class FormDialog(StyledScreen):
-    """A form; its result is what `save` returns for the values, or None if cancelled.
+    """A form; its result is the return value of `save`, or None if cancelled.
 
-    `save` runs in a thread. If it raises an exception, the form shows the error and stays open.
+    `save` gets the values of the fields and runs in a thread. If `save` raises an exception, the form
+    shows the error and stays open.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

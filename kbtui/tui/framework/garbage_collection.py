@@ -1,4 +1,4 @@
-"""Keep garbage collection, and the freeing of large documents, from delaying keys.
+"""Prevent garbage collection and the freeing of large documents from delaying keys.
 
 A full collection stops all threads and visits every object: with 20,000 subjects it takes a fifth of a
 second. Therefore long-lived objects are frozen, which excludes them from collections. Full collections of all
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""How many new entries make it worthwhile to freeze all objects again."""
+"""The number of new entries after which all objects are frozen again."""
 YOUNG_THRESHOLD = 2_000
-"""How many allocations trigger a collection of young objects (default: 700). A repaint makes 20,000."""
+"""How many new objects trigger a collection of young objects (default: 700). A repaint creates 20,000."""
 FULL_THRESHOLD = 500
 """How many collections of the middle generation trigger a full collection (default: 10)."""
 IDLE_SECONDS = 1.0
-"""The time in seconds without a key or mouse event after which the user counts as idle."""
+"""The user counts as idle after this many seconds without a key or mouse event."""
 SHORT_COLLECTION_SECONDS = 0.008
-"""A full collection may run between two keys if it takes at most this many seconds."""
+"""If the last full collection took longer than this, the next one waits until the user is idle."""
 FREED_PER_STEP = 100
 """How many blocks or turns to free per step."""
 
@@ -36,7 +36,7 @@ _frozen_count = 0
 
 
 def freeze_objects_if_entries_grew(count: int) -> None:
-    """Freeze all objects if there are `MIN_NEW_ENTRIES` more entries than when they were last frozen."""
+    """Freeze all objects if at least `MIN_NEW_ENTRIES` entries were added since this was last done."""
     global _frozen_count
     # Freezing must be rare, because it keeps all current garbage in memory forever.
     if count >= _frozen_count + MIN_NEW_ENTRIES:
@@ -87,7 +87,7 @@ _pause_lock = threading.Lock()
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Disable the collector in a `with` block that loads something large, then freeze the loaded objects.
+    """Disable the collector during a `with` block that loads something large, then freeze all objects.
 
     The collector never frees frozen objects; free a large document with `free_document_in_background`.
     """

@@ -1,8 +1,9 @@
 """Queue keys typed ahead, and deliver each one after the previous key has been handled.
 
-Textual delivers a key to the widget that has the focus at that moment. The effect of a key, such as opening
-a dialog, takes a few more messages, so the next key would still go to the old widget: after `:` and a word, the
-palette would open without the word. A key may also have to wait for a thread that loads a document.
+Textual sends a key to the widget that has the focus when the key arrives. A key that opens a dialog takes
+effect only after a few more messages, so Textual would send the next key to the old widget: if the user quickly
+typed `:` and a word, the palette would open without the word. A key may also have to wait for a thread that
+loads a document.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
 FOLLOW_UP_MESSAGES = 3
 """How many follow-up messages are sent, one after another, before a key counts as handled.
 
-Each one waits in the message queue behind the messages that the key has caused so far.
+Each follow-up message is queued after the messages that the key has caused so far.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""How many seconds to wait for `KeyHandled`, which never arrives if its widget was removed."""
+"""How many seconds to wait for `KeyHandled`, which is lost if the widget that it was sent to is removed."""
 MAX_WAIT_SECONDS = 3.0
-"""The longest time in seconds that a key waits for unfinished work."""
+"""The maximum time in seconds that a key waits for unfinished work."""
 RETRY_SECONDS = 0.01
 UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
 class KeyHandled(Message):
-    """The follow-up message sent after a key; once it has bubbled up to the app, the key is handled."""
+    """A follow-up message, sent after a key to the same widget. The key is handled when the app gets the last one."""
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:
         super().__init__()
@@ -59,7 +60,7 @@ class KeyPressQueue:
         self._timeout: asyncio.TimerHandle | None = None
 
     def queue_key_if_busy(self, event: events.Event) -> bool:
-        """Queue a key that must wait and return True; return False for an event to handle now."""
+        """If the event is a key or a paste that must wait, queue it and return True, else return False."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
         if isinstance(event, events.Key) and event.key in UNQUEUED_KEYS:
@@ -86,11 +87,11 @@ class KeyPressQueue:
         self._timeout = loop.call_later(
             FOLLOW_UP_TIMEOUT_SECONDS, app.call_later, self._resume_sending_keys, self._number
         )
-        # The event itself is put into the message queue before the follow-up.
+        # `call_next` delays the follow-up message until the event itself is in the widget's message queue.
         app.call_next(target.post_message, KeyHandled(self._number, FOLLOW_UP_MESSAGES, target))
 
     def resume_keys_after_handled_key(self, done: KeyHandled) -> None:
-        """Send the next follow-up; after the last follow-up, deliver the next key."""
+        """Send the next follow-up message; after the last one, deliver the next key."""
         if done.number != self._number or not self._is_busy:
             return
         if done.rounds > 1:
@@ -102,7 +103,7 @@ class KeyPressQueue:
             self._resume_sending_keys(done.number)
 
     def resume_keys_after_closed_screen(self) -> None:
-        """Deliver the queued keys after a screen has closed, because its follow-up message is lost."""
+        """Deliver the queued keys if the screen that handled the last key has closed; its follow-up is lost."""
         if self._is_busy and self._app.screen is not self._screen:
             self._resume_keys_when_screen_shown()
 

@@ -1,4 +1,4 @@
-"""A list widget that draws only the visible rows and finds its selected row again by key."""
+"""A list widget that draws only the visible rows and keeps the selection, by key, when the rows change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 NEAR_END_LINES = 3
-"""The end of the list is near if at most this many lines follow the visible lines."""
+"""The list is scrolled near its end if at most this many lines follow the visible lines."""
 WIDE_ROW = 36
 """The minimum width of a row, in cells, that has room for a title and an additional column."""
 
@@ -35,7 +35,8 @@ class ListRow:
 
     `left` and `right` are the text at the edges of the first line; if there is no room for both, `left` is cut.
     `wide_right` is added to `right` if the row has at least `WIDE_ROW` cells.
-    `below` are further lines. The style `role` applies to the whole row. `data` is for the owner of the list.
+    `below` are further lines. The style `role` applies to the whole row. The list ignores `data`, in which
+    its owner can store anything.
     """
 
     key: str
@@ -86,7 +87,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     ) -> None:
         """Replace the rows; the selected row stays selected, at the same line of the screen.
 
-        `empty` is the text shown if there are no rows; `select` is the key of another row to select.
+        `empty` is the text shown if there are no rows. `select` is the key of a row to select instead.
         """
         painted = self._list_visible_lines() if self.rows else None
         before = self.selected_row
@@ -182,7 +183,9 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return index, line - self._tops[index]
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """List the visible lines: row, line within the row, whether the row is selected; None below the rows."""
+        """Return, for each visible line, its row, its number in the row, and whether the row is selected.
+
+        A line below the last row is None."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):
@@ -194,14 +197,14 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def _repaint_changed_lines(
         self, painted: list[tuple[ListRow, int, bool] | None] | None
     ) -> None:
-        """Repaint the lines that differ from `painted`; None repaints all of them."""
+        """Repaint the visible lines that differ from `painted`, or all lines if `painted` is None."""
         now, changed = self._list_visible_lines(), None
         if now and self.rows and painted is not None and len(painted) == len(now):
             changed = [y for y, line in enumerate(now) if line != painted[y]]
         self.repaint_lines(changed)
 
     def iterate_visible_rows(self) -> Iterator[tuple[int, ListRow]]:
-        """Yield each selectable row whose first line is visible, with the position of that line."""
+        """Yield the selectable rows whose first lines are visible, each as (number of the visible line, row)."""
         for y, line in enumerate(self._list_visible_lines()):
             if line and line[0].selectable and line[1] == 0:
                 yield y, line[0]
@@ -255,7 +258,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self._select_row_at_index(self._find_next_selectable_row(len(self.rows), -1))
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Move the selection down by `pages`, up if negative. A page is one line less than the height."""
+        """Move the selection down by `pages`, or up if `pages` is negative. A page is the height minus one line."""
         height = self.scrollable_content_region.height
         lines = math.trunc(pages * height) if abs(pages) < 1 else int(pages) * (height - 1)
         if self.rows:

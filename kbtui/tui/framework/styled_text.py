@@ -23,8 +23,8 @@ Spans = list[Span]
 class StyledLine:
     """One line on the screen.
 
-    `source_line` is the 1-based number of the line in the source text, 0 if there is none. For code that
-    is scrolled sideways, `full_text` is the whole line ("" if all of it is visible), and
+    `source_line` is the 1-based number of the line in the source text, or 0 if there is no source text.
+    `full_text` is the whole line if code is scrolled sideways and a part of the line is not visible, else "";
     `continues_right` says whether the line continues beyond the right edge.
     """
 
@@ -60,7 +60,7 @@ def add_style_role(spans: Iterable[Span], role: str) -> Spans:
 
 
 def slice_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
-    """Return the characters from `start` to `end` (exclusive) of `spans`."""
+    """Return the part of `spans` from character `start` to `end` (exclusive)."""
     return next(slice_span_ranges(spans, [(start, end)]))
 
 
@@ -114,7 +114,9 @@ def capitalize_first_word_unless_name(text: str) -> str:
 
 
 def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
-    """Align `left` and `right` to the edges. Cut `left` to fit; leave out `right` if it is too long."""
+    """Return `left` at the left edge and `right` at the right edge of a line that is `width` cells wide.
+
+    Cut `left` if there is not enough room for both; leave out `right` if it alone is too long."""
     right_width = measure_cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
@@ -142,7 +144,9 @@ _WORD = re.compile(r"\s*(?P<word>\S+)")
 def _find_wrapped_line_bounds(
     text: str, width: int, first: int, hang: int
 ) -> list[tuple[int, int]]:
-    """Return where each wrapped line starts and ends; `first` and `hang` are the widths of the indents."""
+    """Return the start and end of each wrapped line.
+
+    `first` is the indent of the first line, and `hang` the indent of all other lines, in cells."""
     lines: list[tuple[int, int]] = []
     start = end = 0
     room = width - first
@@ -220,7 +224,7 @@ def wrap_code_line(
 def _scroll_code_line(
     spans: Sequence[Span], text: str, width: int, code_offset: int, source: int
 ) -> StyledLine:
-    """Return `width` cells of a line from cell `code_offset` on; `‹` and `›` mark hidden text."""
+    """Return the `width` cells of a line that start at cell `code_offset`; `‹` and `›` mark hidden text."""
     total = measure_cell_width(spans)
     if total <= width and not code_offset:
         return StyledLine(list(spans), source)
@@ -248,7 +252,7 @@ class MatchHighlight:
     pattern: re.Pattern[str]
     current: int = -1
     seen_count: int = 0
-    """How many matches of the block have been highlighted."""
+    """How many matches in the block have been highlighted so far."""
 
 
 def highlight_matches(spans: Sequence[Span], found: MatchHighlight | None) -> Spans:

@@ -1,7 +1,7 @@
 """Screens, widgets and scroll views that draw styled text.
 
-Text is sanitized here as well, so that a file's content never controls the terminal, even if the code
-that built the spans forgot to sanitize it.
+Text is sanitized here again, so that a file's content never controls the terminal, even if the code
+that built the spans did not sanitize it.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ TEXT_STYLES = {role: style for style, roles in _ROLES.items() for role in roles.
 
 
 def resolve_style_roles(roles: str, colours: Mapping[str, str]) -> Style:
-    """Return the style of roles, given a theme's variables; later roles win, unknown roles are ignored.
+    """Return the style of space-separated roles; `colours` maps the theme's variables to colours.
 
-    Highlighted matches (`found…`) win over all other roles.
+    Later roles win, but highlighted matches (`found…`) win over all other roles. Unknown roles are ignored.
     """
     style = Style()
     for role in sorted(roles.split(), key=lambda role: role.startswith("found")):
@@ -92,7 +92,7 @@ ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help"}
 
 
 def make_label_without_markup(text: str) -> Content:
-    """Return text from a file as a title or label: sanitized, on one line, and not parsed as markup."""
+    """Return a text as a title or label: sanitized, on one line, and not parsed as markup."""
     return Content(one_line(text))
 
 
@@ -103,9 +103,10 @@ def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
 
 
 class StyledScreen(Screen[Any]):
-    """A screen that resolves style roles to styles, once for each theme.
+    """A screen that converts style roles to styles, once for each theme.
 
-    If roles were component classes, Textual would resolve them again whenever the class of a widget changes.
+    Roles are not Textual's component classes, because Textual would resolve these again whenever a CSS
+    class of a widget changes.
     """
 
     def __init__(self) -> None:
@@ -121,9 +122,10 @@ class StyledScreen(Screen[Any]):
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
         """The key bindings from the focused widget outwards.
 
-        The user's keymap is applied first; then the keys that type a character into a focused input are removed.
-        Textual works in the opposite order. In an input, a command whose default key is a letter would then not
-        work even with a new key, and an immediate command with a letter as its new key would prevent typing it.
+        The keys from the settings are applied first; then the keys that type a character into a focused input are
+        removed. Textual does both in the opposite order. While an input had the focus, a command whose default key
+        is a letter would then not work even with another key, and an immediate command whose new key is a letter
+        would prevent the user from typing this letter.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self
@@ -142,7 +144,7 @@ class StyledScreen(Screen[Any]):
         return chain
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
-        """Close the screen with a result; ignore a second call, because a key may arrive while it closes."""
+        """Close the screen with a result; ignore a second call, which a key pressed while it closes may cause."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
     def should_key_wait(self, key: str) -> bool:
@@ -150,7 +152,7 @@ class StyledScreen(Screen[Any]):
         return False
 
     def clear_refused_key_message(self) -> None:
-        """Remove the message, if any, that says why the last key did nothing. Called for every key."""
+        """Remove the message, if there is one, that says why the last key did nothing. Called for every key."""
 
     def _find_key_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
         """Return the innermost node that binds a key, and the binding; (None, None) if the key is unbound."""
@@ -168,7 +170,7 @@ class StyledScreen(Screen[Any]):
         """Handle the engine's `changed` event. Every open screen receives it."""
 
     def can_close_screen(self) -> bool:
-        """Return whether the screen can close now; if changes would be lost, ask the user and return False."""
+        """Return True if the screen can close now; if changes would be lost, ask the user and return False."""
         return True
 
     def get_role_style(self, roles: str) -> Style:
@@ -222,7 +224,7 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint the given regions, or everything if the view is hidden."""
+        """Repaint the given regions, or the whole view if it is hidden."""
         # A hidden view has no size, so Textual would ignore the regions and later show the old lines.
         return super().refresh(*(regions if self.region else ()), **options)
 
@@ -257,7 +259,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         return Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint the pane, or only its bottom line during `set_border_subtitle`."""
+        """Repaint the given regions or the whole pane; during `set_border_subtitle`, only the bottom line."""
         if self._repaint_region is not None:
             regions = (self._repaint_region,)
         return super().refresh(*regions, **options)

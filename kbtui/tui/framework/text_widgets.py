@@ -59,7 +59,7 @@ class TextLine(StyledWidget):
 
 
 class WrappedParagraphs(StyledWidget):
-    """Wrapped paragraphs. They take lines only while there are any, and stand above the widget `covered`."""
+    """Wrapped paragraphs above the widget `covered`; without paragraphs, the widget is hidden."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"
@@ -98,7 +98,7 @@ MAX_MESSAGE_LINES = 4
 
 
 class MessageLine(StyledWidget):
-    """A message, wrapped to a few lines so that the hint at the end of an error stays visible."""
+    """A message, wrapped to at most four lines so that the hint at the end of an error stays visible."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "MessageLine { height: 1; padding: 0 1; background: $background; }"
@@ -119,7 +119,7 @@ class MessageLine(StyledWidget):
         self._wrap_message()
 
     def on_resize(self) -> None:
-        """Wrap for the new width."""
+        """Wrap the message to the new width."""
         self._wrap_message()
 
     def _wrap_message(self) -> None:
@@ -187,11 +187,11 @@ class LabeledInput(Horizontal):
 
     @cached_property
     def input(self) -> PaneInput:
-        """The input; creating and mounting it can wait until it is needed."""
+        """The input, created on first use."""
         return self._create_input()
 
     def on_mount(self) -> None:
-        """Mount the label and the input after the first paint, which does not show them."""
+        """Mount the label and the input after the first paint, because they are hidden at first."""
         self.call_after_refresh(self._mount_label_and_input)
 
     def _mount_label_and_input(self) -> None:

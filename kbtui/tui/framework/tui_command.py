@@ -49,13 +49,13 @@ class TuiCommand(NamedTuple):
     """A command of a screen or widget.
 
     `id` names the command in keymaps. `keys` are Textual's names of keys, separated by commas.
-    `action` is the Textual action to run. `scope` is the screen, pane or group that the command belongs to. `label` is
-    a short name for key hints and the palette, and `help` is a sentence. `hint` is the priority of
-    the key hint: 0 means no hint, and the lowest priorities are left out if the line is too narrow.
-    `needs` is a feature that the document must have, such as "turns", "folds" or "views".
-    `is_immediate` commands take precedence over all other bindings of their key, and run before
-    queued keys, so that these go to the widget that the command opens. `about="item"` means that
-    the command acts on the selected or open item, so its key waits while the item is loading.
+    `action` is the Textual action to run. `scope` is the screen, pane or group that the command belongs to.
+    `label` is a short name for key hints and the palette, and `help` is a sentence for the help page. `hint` is the
+    priority of the key hint: 0 means no hint, and if the line is too narrow, the hints with the lowest priorities
+    are left out. `needs` is a feature of the document, such as "turns" or "folds"; the hint is shown only for a
+    document with this feature. A command with `is_immediate` overrides all other bindings of its key, and runs at
+    once, so that the keys typed after it go to the widget that it opens. `about="item"` means that the command
+    acts on the selected or open item, so its key waits while the item is loading.
     """
 
     id: str
@@ -79,7 +79,7 @@ class TuiCommand(NamedTuple):
 def define_command(
     name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any
 ) -> TuiCommand:
-    """Return a command whose scope is still empty; `more` sets other fields, and the action defaults to `name`."""
+    """Return a command without a scope; `more` sets other fields, and the action defaults to `name`."""
     action = more.pop("action", name)
     return TuiCommand(name, keys, action, label, explained, hint=hint, **more)
 
@@ -103,9 +103,9 @@ def make_textual_bindings(commands: Iterable[TuiCommand]) -> list[Binding]:
 def format_command_hints(
     commands: Iterable[TuiCommand], width: int, offers: Collection[str] = frozenset()
 ) -> Spans:
-    """Return key hints that fit into `width` cells.
+    """Return the key hints of commands, as many as fit into `width` cells.
 
-    `offers` are the features of the document; commands that need other features are left out.
+    `offers` are the features of the document; commands that need another feature are left out.
     """
     wanted = [
         command
@@ -140,13 +140,15 @@ MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
         ("bottom", "G,end", "bottom", "to the end"),
     )
 )
-"""The commands that move in a list or document; lists and document views have these actions."""
+"""The commands that move in a list or document. Lists and document views define the actions."""
 
 MOVE_BINDINGS = make_textual_bindings(MOVE_COMMANDS)
 
 
 def make_list_bindings(action: str, *, priority: bool = False) -> list[BindingType]:
-    """Return key bindings that call `action` to move in a list while an input keeps the focus."""
+    """Return key bindings that move in a list while an input has the focus.
+
+    `action` is the Textual action to call; its argument is the name of the movement."""
     up, down = "'scroll_pages', -1", "'scroll_pages', 1"
     moves = {"down,ctrl+n": "'down'", "up": "'up'", "pagedown": down, "pageup": up}
     return [Binding(key, f"{action}({moves[key]})", show=False, priority=priority) for key in moves]

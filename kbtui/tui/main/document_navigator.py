@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""If a conversation has at least this size, its beginning is shown before the rest is read."""
+"""If a conversation has at least this many bytes, the reader shows its beginning before the rest is read."""
 FIRST_BLOCKS = 20
 """How many blocks the loading thread lays out, so that the first paint is fast."""
 
@@ -39,7 +39,7 @@ _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
 class NavigationHistory:
-    """The targets that the user opened, for going back and forward; `at` is the index of the current target."""
+    """The targets that the user opened, from first to last; `at` is the index of the current target."""
 
     def __init__(self, targets: list[NavigationTarget] | None = None, at: int = -1) -> None:
         self.targets = targets or []
@@ -59,9 +59,9 @@ class NavigationHistory:
 class DocumentNavigator:
     """Loads documents and shows them in the reader.
 
-    It calls `on_opened(document, target, is_reload)` for every document that the reader shows.
-    `is_reload` says whether `document` is a new version of the document that was shown before.
-    `open_and_focus` shows a target and focuses the reader.
+    `on_opened(document, target, is_reload)` is called when the reader has shown a document. `is_reload`
+    says whether the document is a new version of the document shown before. `open_and_focus` shows a
+    target and focuses the reader.
     """
 
     def __init__(
@@ -87,20 +87,20 @@ class DocumentNavigator:
         self.history = NavigationHistory()
         self.contents: LibrarySnapshot | None = None
         self.notices: list[str] = []
-        """Problems with the settings, for the home page."""
+        """Problems with the settings, which the home page shows."""
         self.keymap: Mapping[str, str] = {}
-        """The keys from the settings, for the home page."""
+        """The keys from the settings, for the key labels on the home page."""
         self._restoring: NavigationTarget | None = None
-        """The last target of the saved session while it is being opened; otherwise None."""
+        """The saved session's last target while it is loading; otherwise None."""
         self._home_note = ""
-        """A remark on the home page, shown until the reader shows another page."""
+        """A remark for the home page, kept until the reader shows another page."""
         self.is_opening = True
-        """Whether a target is loading and no part of it is shown yet. True at first: one is always opened."""
+        """Whether a target is loading and no part of it is shown yet. True at the start, because a target is opened then."""
         self.shown: NavigationTarget | None = None
-        """The target that the reader shows; a preview of a hit is not in `history`."""
+        """The target that the reader shows. If it is the preview of a hit, it is not in `history`."""
 
     def set_library_contents(self, contents: LibrarySnapshot) -> None:
-        """Set what the library contains."""
+        """Set the snapshot of the library."""
         self.contents = contents
         self._shorten_reference_of_document(self._pane.document_view.document)
         self._pane.refresh_header()
@@ -144,7 +144,7 @@ class DocumentNavigator:
             self.show_target_in_reader(current)
 
     def restore_last_opened_target(self, target: NavigationTarget) -> None:
-        """Show the current target of a restored history; if it no longer exists, show the home page."""
+        """Show the last target of the saved session; if it no longer exists, show the home page."""
         self._restoring = target
         self.show_target_in_reader(target)
 
@@ -298,7 +298,7 @@ class DocumentNavigator:
         """Read a target and lay out its first blocks; an error becomes a page with the reason.
 
         `show_beginning` is called with the beginning of a large conversation. `shown` is the document in
-        the reader; if it is a large conversation and its files are unchanged, it is returned.
+        the reader; if the target is the same large conversation with unchanged files, return `shown`.
         """
         key, ref = target.key, target.ref
         try:
@@ -413,7 +413,7 @@ def _make_subject_document(library: Library, ref: Ref, view: str) -> ReaderDocum
 
 
 class MainScreenContext(NamedTuple):
-    """The objects that all controllers of the main screen share."""
+    """The objects that the controllers of the main screen share."""
 
     screen: StyledScreen
     library: Library

@@ -1,4 +1,4 @@
-"""Jump labels: letters on rows and links, and digits on panes, which the user types to go there."""
+"""Jump labels: letters on rows and links, and digits on panes. The user types a label to go to its target."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _find_visible_row_targets(panes: PaneLayout) -> Iterator[JumpTarget]:
 def _find_visible_link_targets(
     panes: PaneLayout, open_link: Callable[[], object]
 ) -> Iterator[JumpTarget]:
-    """Yield a target for each visible line of the reader that has a fold or a link."""
+    """Yield a target for each visible line of the reader that is the heading of a fold or has a link."""
     reader = panes.reader.document_view
     for y, (position, line) in enumerate(reader.viewport.rows if reader.region.width else ()):
         block = reader.document.blocks[position.block]
@@ -91,9 +91,9 @@ def _find_visible_link_targets(
 
 
 class JumpLabelScreen(StyledScreen):
-    """A copy of the screen below, with labels; its result is the function of the typed label.
+    """A screen that shows a copy of the screen below with labels; its result is the typed label's function.
 
-    Any other key or a click cancels.
+    A click or a key that is part of no label closes the screen without a result.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class JumpLabelScreen(StyledScreen):
         return strip
 
     def on_key(self, event: events.Key) -> None:
-        """Add the typed letter; if a label is complete, go to its target."""
+        """Add a letter to the typed label; close the screen if a label is complete or none fits."""
         event.stop()
         event.prevent_default()
         self._typed += event.character or " "
@@ -128,10 +128,10 @@ class JumpLabelScreen(StyledScreen):
         self.refresh()
 
     def on_click(self) -> None:
-        """Cancel."""
+        """Close the screen without a result."""
         self.dismiss(None)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Cancel, because the copied lines have the old size."""
+        """Close the screen without a result, because the copied lines have the old size."""
         if self.is_current and len(self._strips) not in (0, event.size.height):
             self.dismiss(None)

@@ -58,13 +58,13 @@ if TYPE_CHECKING:
 
 
 class PaneRow(Horizontal):
-    """The row of panes, which cover it, so that it draws nothing."""
+    """The container of the panes; it draws nothing itself, because the panes cover it."""
 
     BLANK = True
 
 
 class MainScreen(StyledScreen):
-    """The main screen, which passes keys and the messages of panes to its controllers.
+    """The main screen; it passes the commands of keys, and the messages of panes, to its controllers.
 
     * `panes` shows, folds, resizes and focuses the panes.
     * `navigator` opens documents in the reader.
@@ -76,7 +76,7 @@ class MainScreen(StyledScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("everywhere")]
     AUTO_FOCUS = ""
-    # Widgets cover the whole screen, so that it draws nothing itself.
+    # The screen draws nothing itself, because widgets cover it completely.
     BLANK = True
     HORIZONTAL_BREAKPOINTS = WIDTH_CLASSES
     VERTICAL_BREAKPOINTS = HEIGHT_CLASSES
@@ -92,9 +92,10 @@ class MainScreen(StyledScreen):
         fresh: bool = False,
         plain: bool = False,
     ) -> None:
-        """Show `open_ref` if it is given, else the saved session, else `first`.
+        """Create a screen that shows `open_ref` if it is given, else the saved session, else `first`.
 
-        `fresh` ignores the saved session. `plain` shows one pane at a time without decoration, for users of a screen reader.
+        With `fresh`, the saved session is ignored. With `plain`, one pane is shown at a time, without decoration, for
+        users of a screen reader.
         """
         super().__init__()
         self.library = library
@@ -127,7 +128,7 @@ class MainScreen(StyledScreen):
         must_reopen = open_ref is None and not fresh
         self.session = SavedSessionManager(context, self.search, first_target, must_reopen)
         self._prompt_changes: list[TomlFileChange] = []
-        """The changes that the prompt workshop wrote in this session and can undo."""
+        """The changes that the prompt workshop has written since the start and can undo."""
         # To run the command NAME, Textual calls `action_NAME`.
         self.action_copy = self.items.copy_selected_reference
         self.action_copy_more = self.items.choose_what_to_copy
@@ -195,7 +196,7 @@ class MainScreen(StyledScreen):
     # size, focus and the borders between panes
 
     def on_resize(self) -> None:
-        """Lay the panes out for the new size."""
+        """Adapt the panes to the new size."""
         self.panes.adapt_layout_to_terminal_size()
         self.search.preview_selected_hit()
 
@@ -272,7 +273,7 @@ class MainScreen(StyledScreen):
         return name == "library" and library_waits and is_about_item
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
-        """Reload everything that a `changed` event of the engine affects."""
+        """Reload everything that the engine's `changed` event affects."""
         for screen in self.app.screen_stack:
             if screen is not self and isinstance(screen, StyledScreen):
                 screen.handle_files_changed(event)
@@ -296,7 +297,7 @@ class MainScreen(StyledScreen):
         self.search.repeat_search()
 
     def on_open_target_requested(self, event: OpenTargetRequested) -> None:
-        """Show what the user opens in a pane."""
+        """Open a target, because the user asked for it in a pane."""
         self.open_target_in_reader(event.target)
 
     def open_target_in_reader(self, target: NavigationTarget) -> None:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]
-"""Minimum widths of the screen in cells, each with its CSS class; `-one` shows one pane at a time."""
+"""The CSS class for each minimum width of the screen in cells; `-one` shows one pane at a time."""
 HEIGHT_CLASSES = [(0, "-low"), (14, "-high")]
-"""Minimum heights of the screen in lines, each with its CSS class."""
+"""The CSS class for each minimum height of the screen in lines."""
 DEFAULT_WIDTHS = {
     "-two": {"library": 30, "citations": 32},
     "-three": {"library": 34, "citations": 28},
@@ -29,7 +29,9 @@ DEFAULT_WIDTHS = {
 }
 """Width class -> the widths of the panes in cells; the reader gets the remaining width."""
 READER_MAX_WIDTH = 110
-"""The maximum width of the reader in a wide terminal (also in `kbtui.tcss`); the citations get the rest."""
+"""The maximum width of the reader in a `-wide` terminal, in cells; the citations pane gets the rest.
+
+`kbtui.tcss` contains the same number."""
 MIN_WIDTH = 16
 """The minimum width of a pane in cells; the minimum of the reader is twice this width."""
 
@@ -57,7 +59,7 @@ class PaneLayout:
         self.reader = ReaderPane()
         self.citations = CitationsPane(library, clock, self.reader.document_view)
         self.extra_widths: dict[str, int] = {}
-        """Pane id -> the difference from the default width in cells, negative if the pane is narrower."""
+        """Pane id -> by how many cells the pane is wider than by default; negative if it is narrower."""
         self._grabbed_border: tuple[str, int] | None = None
         self._size: Size | None = None
 
@@ -146,7 +148,7 @@ class PaneLayout:
     # widths
 
     def set_screen_size_classes(self, size: Size, *, update: bool = True) -> None:
-        """Set the CSS classes for a size before Textual does, to avoid a second layout."""
+        """Set the CSS classes for a screen size; Textual would set them later and need a second layout."""
         classes: dict[str, bool] = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
             fitting = max(one for one in breakpoints if room >= one[0])
@@ -154,7 +156,7 @@ class PaneLayout:
         self._screen.update_classes(classes, update=update, animate=False)
 
     def adapt_layout_to_terminal_size(self) -> None:
-        """Lay the panes out for the new size of the terminal."""
+        """Adapt the panes to the new size of the terminal."""
         size = self._screen.app.size
         if self._size not in (None, size):
             self.set_screen_size_classes(size)

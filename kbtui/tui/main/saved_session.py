@@ -30,7 +30,7 @@ STATE_NAME = "tui"
 MAX_TARGETS = 50
 """The maximum number of targets saved from the history."""
 SAVE_SECONDS = 3.0
-"""How long after a change the session is saved."""
+"""How many seconds after a change the session is saved."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class SavedSession:
 
     history: NavigationHistory = field(default_factory=NavigationHistory)
     expanded: list[str] | None = None
-    """The keys of the unfolded rows, or None if the library was never read."""
+    """The keys of the unfolded rows, or None if the library had not been read when the session was saved."""
     hidden: bool = False
     """Whether hidden subjects are shown."""
     folded: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ def load_saved_session(library: Library) -> SavedSession | None:
 
 
 def save_session(library: Library, session: SavedSession) -> None:
-    """Save a session; ignore errors, because a missing session does no harm."""
+    """Save a session; ignore errors, because kbtui can start without a saved session."""
     from kbtui.userdata.user_data_store import UserData
 
     state = vars(session).copy()
@@ -174,7 +174,7 @@ class SavedSessionManager:
             self._search.set_search_mode(session.mode)
 
     def save_session_soon(self) -> None:
-        """Save the session in a few seconds, so that little is lost if kbtui is killed."""
+        """Save the session after `SAVE_SECONDS`, so that little is lost if kbtui is killed."""
         if self._is_on and self._save_timer is None:
             self._save_timer = self._main.screen.set_timer(
                 SAVE_SECONDS, self._save_session_in_thread
@@ -188,7 +188,7 @@ class SavedSessionManager:
         )
 
     def save_session_on_exit(self) -> None:
-        """Save the session if it was restored, or if the user opened several targets or changed layout or theme."""
+        """Save the session if it was restored, or if the user opened further targets or changed layout or theme."""
         if not self._is_on or not self._main.navigator.history.targets:
             return
         session = self._capture_session()

@@ -1,4 +1,4 @@
-"""The search on the main screen: queries, completion, previews, similar items, explanations."""
+"""The search on the main screen: queries, completion, previews, similar passages, rank explanations."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from kbtui.tui.main.status_bar import KeyHintLine
 
 FULL_SEARCH_DELAY_SECONDS = 0.25
-"""The time from the last key to the full search, which also searches by meaning."""
+"""How many seconds after the last key the full search starts, which also searches by meaning."""
 REPEAT_INTERVAL_SECONDS = 2.0
-"""The time after which a query runs again while the index is still being built."""
+"""While the index is being built, the current query runs again after this many seconds."""
 FIRST_HITS = 20
-"""How many hits are requested at first; scrolling down requests more."""
+"""How many hits a new query requests; scrolling to the end requests more."""
 LOG_DELAY_SECONDS = 2.0
-"""How long a query must stay unchanged to be logged; opening a hit logs the query immediately."""
+"""How many seconds a query must stay unchanged to be logged; opening a hit logs it immediately."""
 PREVIEW_DELAY_SECONDS = 0.12
-"""How long a hit must stay selected before the reader shows it."""
+"""How many seconds a hit must stay selected before the reader previews it."""
 
 
 class SearchController:
@@ -61,7 +61,7 @@ class SearchController:
         self.query = ""
         self.mode: Mode = "hybrid"
         self._answered_request: SearchRequest | None = None
-        """The search request whose hits are on the screen; None if they are not from a query."""
+        """The search request whose hits are shown; None before the first query, and for similar passages."""
         self._keyword_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
         self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=CallCancellation)
         self._timer: Timer | None = None
@@ -74,9 +74,9 @@ class SearchController:
         self._log_worker = LatestOnlyWorker(pane)
         self._unlogged: SearchAnswer | None = None
         self._is_logged = False
-        """Whether the current query was logged, so that repeating it does not log it again."""
+        """Whether the current query has been logged; if so, repeating the search does not log it again."""
         self._unused = ""
-        """The last logged query if none of its hits was used, else ""; a query that extends it replaces it in the log."""
+        """The last logged query, or "" if one of its hits was opened. In the log, a longer query that starts with it replaces it."""
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1
@@ -93,7 +93,7 @@ class SearchController:
 
     @property
     def is_opening_hit(self) -> bool:
-        """Whether a hit is being opened, or will be opened as soon as the search finds one."""
+        """Whether a hit is being opened, or will be opened when the search has found one."""
         is_searching = self._is_full_search_pending or self._keyword_worker.has_pending_result
         return self._is_opening_hit or (self._must_open_first and is_searching)
 
@@ -193,7 +193,7 @@ class SearchController:
         self._main.status.flash_message(f"Search mode: {MODES[self.mode]}")
 
     def repeat_search(self) -> None:
-        """Run the current query again, because the index has changed."""
+        """Run the current query again, for example after the index has changed."""
         if self.query and self._answered_query == self.query:
             self._start_full_search()
 
@@ -229,7 +229,7 @@ class SearchController:
         self._timer = self._pane.set_timer(FULL_SEARCH_DELAY_SECONDS, self._start_full_search)
 
     def show_search_wait_reason(self) -> None:
-        """If there are no hits, show what the search is waiting for."""
+        """Show what the search is waiting for if there are no hits."""
         if not self.query or self._has_failed:
             return
         answer, status = self._pane.answer, self._main.status
@@ -301,7 +301,8 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        A query that starts with the last logged query replaces it, unless a hit of that query was used.
+        If the current query starts with the last logged query, replace that query in the log, unless the user
+        opened one of its hits.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:
@@ -320,7 +321,7 @@ class SearchController:
         )
 
     def recall_earlier_query(self) -> None:
-        """Put the previous query into the input."""
+        """Put the previous query of the log into the input; repeated calls go further back."""
         if self._recent_index >= 0:
             self._recall_older_query()
             return
@@ -342,11 +343,11 @@ class SearchController:
             self._search_input.show_recalled_query(self._recent_queries[self._recent_index])
 
     def open_reference_or_best_hit(self, text: str) -> None:
-        """Open `text` if it is a reference, otherwise the selected hit."""
+        """Open `text` if it is a reference to something that exists, otherwise open the selected hit."""
         self._main.navigator.open_text_if_reference(text, self._open_best_hit)
 
     def _open_best_hit(self) -> None:
-        """Open the selected hit; if the search is still running, open the first hit it finds."""
+        """Open the selected hit; if the search is still running, open the first hit that it finds."""
         if self._answered_query == self.query:
             self._open_selected_hit()
         elif self._has_failed:
@@ -374,7 +375,7 @@ class SearchController:
         )
 
     def preview_selected_hit(self) -> None:
-        """After a resize, preview the selected hit at once if there is room for the reader now."""
+        """Preview the selected hit without a delay if the screen has room for the reader."""
         if row := self._pane.list.selected_row:
             self._preview_target_in_reader(make_hit_target(row.data))
 
@@ -447,7 +448,7 @@ class SearchController:
     def _show_rank_explanation(
         self, options: dict[str, Any], find: Callable[[SearchAnswer], RankExplanation | None]
     ) -> None:
-        """Repeat the search with additional `options`, and show the explanation from its answer."""
+        """Repeat the search with additional `options`, and show the explanation that `find` returns for the answer."""
         request, status = self._answered_request, self._main.status
         if request is None:
             status.show_key_refusal("Search first: only search results can be explained.")
@@ -483,7 +484,7 @@ class SearchController:
     def _find_query_completions(self, text: str, cursor: int) -> list[QueryCompletion]:
         from kbtui.search.query_completion import list_query_completions
 
-        # Until a search has returned, suggest only filters and topics, instead of building an index.
+        # Until a search has returned an answer, suggest only filters and topics, because other suggestions need an index.
         has_index = self._pane.answer is not None
         reader = self._library.open_index_reader(0.0) if has_index else None
         return list_query_completions(text, cursor, self._library.load_knowledge(), reader)

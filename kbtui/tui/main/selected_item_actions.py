@@ -43,25 +43,25 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
     "messages": ["chat"],
     "messages, reasoning, tools": None,
 }
-"""A choice in the export form -> the kinds of events to export; None means all kinds."""
+"""The choices in the export form, each with the kinds of events to export; None means all kinds."""
 
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
-"""How many levels of directories, and roughly how many files, are searched for text files."""
+"""Limits for counting the text files of a directory: levels of subdirectories, and (roughly) files."""
 
 
 class SelectedItemActions:
-    """Runs commands on the item: the selected row of the focused list, or the reader's current line."""
+    """Runs commands on the current item: the selected row of the focused list, else the reader's current line."""
 
     def __init__(self, main: MainScreenContext) -> None:
         self._main = main
         self._worker = LatestOnlyWorker(main.screen)
         self.is_asking = False
-        """Whether a dialog is about to open; later keys wait for it."""
+        """Whether a dialog is about to open; keys wait until it is open."""
 
     def get_selected_reference(self) -> str | None:
-        """Return the reference of the item, or None if it has no reference."""
+        """Return the reference of the current item, or None if it has no reference."""
         panes = self._main.panes
         for pane in (panes.results, panes.library, panes.citations):
             if pane.id == panes.focused_pane_id and (row := pane.list.selected_row):
@@ -69,7 +69,7 @@ class SelectedItemActions:
         return panes.reader.document_view.viewport.current_reference
 
     def get_selected_reference_or_warn(self) -> str | None:
-        """Return the reference of the item; if it has no reference, show a message and return None."""
+        """Return the reference of the current item; if it has none, show a message and return None."""
         reference = self.get_selected_reference()
         if reference is None:
             self._main.status.show_key_refusal("The selected or open item has no reference.")
@@ -82,9 +82,10 @@ class SelectedItemActions:
         on_done: Callable[[T], object],
         holds_keys: bool = False,
     ) -> None:
-        """Run `work` in a background thread; the status line shows `activity` meanwhile, and the error if it fails.
+        """Run `work` in a background thread, and pass its result to `on_done`.
 
-        `on_done` gets the result. With `holds_keys`, keys wait for the dialog that `on_done` opens.
+        The status line shows `activity` while `work` runs, or the error if `work` fails. With `holds_keys`, keys wait
+        for the dialog that `on_done` opens.
         """
         status = self._main.status
         status.set_activity_text("slow", activity)
@@ -107,7 +108,7 @@ class SelectedItemActions:
         self._worker.submit_call(work, deliver_result, report_failure)
 
     def copy_selected_reference(self) -> None:
-        """Copy the reference of the item."""
+        """Copy the reference of the current item."""
         if reference := self.get_selected_reference_or_warn():
             self.copy_text(reference, reference)
 
@@ -137,7 +138,7 @@ class SelectedItemActions:
         self._main.screen.app.push_screen(OptionsDialog("Copy", options), copy_chosen_option)
 
     def bookmark_item(self) -> None:
-        """Bookmark the item with a note, or change the note of its bookmark."""
+        """Bookmark the current item with a note, or change the note of its bookmark."""
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
@@ -184,7 +185,7 @@ class SelectedItemActions:
         return one_line(title) if panes.focused_pane_id == "reader" else ""
 
     def open_link_on_current_line(self) -> None:
-        """Open the link on the current line; if there are several, ask which one."""
+        """Open the link on the current line; if there are several, ask which one to open."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump_labels import LETTERS
         from kbtui.tui.reader.document_links import find_links_at_cursor
@@ -204,7 +205,7 @@ class SelectedItemActions:
             )
 
     def _open_document_link(self, link: DocumentLink | None) -> None:
-        """Open the subject that a link refers to; for a web page, an image or a PDF, ask first."""
+        """Open the subject that a link refers to, or ask whether to open a web page, image or PDF in another program."""
         from kbtui.tui.reader.document_links import resolve_file_link, resolve_subject_link
 
         if link is None:
@@ -374,7 +375,9 @@ class SelectedItemActions:
 def prepare_conversation_export(
     library: Library, conversation: str, values: FormValues
 ) -> tuple[Path, str]:
-    """Return the path and the text to write for a completed form; raise `KbtuiError` if the path is invalid."""
+    """Return the path and the text of the export that a form describes.
+
+    Raises `KbtuiError` if the path is invalid."""
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
     from kbtui.citations.citation_export import format_conversation_markdown
 
@@ -393,7 +396,7 @@ def prepare_conversation_export(
 
 
 class FirstTopicProposal(NamedTuple):
-    """A change of `kb.toml` that declares a directory as a topic."""
+    """A proposed change of `kb.toml` that declares `directory` as a topic."""
 
     change: TomlFileChange
     directory: Path
@@ -401,7 +404,7 @@ class FirstTopicProposal(NamedTuple):
     """How many text files the directory contains."""
 
     def write_topic(self) -> str:
-        """Create the directory if it is missing, and write the change; return the name of the file.
+        """Create the directory if it is missing, write the change, and return the name of the changed file.
 
         Raises `KbtuiError` on failure.
         """
@@ -435,10 +438,10 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
 
 
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
-    """Return the directories in the root, each with the number of text files in it.
+    """Return the directories in `root`, each with its number of text files; [] if there are no text files.
 
-    If a directory in `LIKELY_NAMES` contains text files, other directories are left out. In `/` and in
-    the home directory, only those in `LIKELY_NAMES` are searched: others are no documents of one project.
+    If a directory with a name in `LIKELY_NAMES` contains text files, all other directories are left out. In `/`
+    and in the home directory, the others are always left out, because they do not belong to a project.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
@@ -468,7 +471,7 @@ def _count_text_files(directory: Path) -> int:
 
 
 def make_first_topic_page(proposal: FirstTopicProposal, root: Path) -> ReaderDocument:
-    """Return the page that shows the proposed change of the file, and asks whether to write it."""
+    """Return the page that shows the proposed change of `kb.toml` and asks whether to write it."""
     name = proposal.directory.relative_to(root)
     change = proposal.change
     lead = "These lines will be added to " if change.old else "This will be written to "

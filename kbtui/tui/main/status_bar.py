@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FLASH_SECONDS = 4.0
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
-"""The engine's name for a phase -> the name on the screen."""
+"""The engine's name for a phase of its work -> the name on the screen."""
 
 
 class StatusBar(StyledWidget):
@@ -39,7 +39,7 @@ class StatusBar(StyledWidget):
     ALLOW_SELECT: ClassVar[bool] = False
 
     problem = reactive("")
-    """The text of a problem, shown until it is set to ""."""
+    """The text of a problem to show, or ""."""
     search_mode = reactive("")
     """The search mode, or "" for the default mode, which is not shown."""
 
@@ -55,7 +55,7 @@ class StatusBar(StyledWidget):
         self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
         self._index_role = "dim"
         self._first_index_by = ""
-        """Who builds the first index: "engine", or "alone" for this process; "" if nobody does, or if unknown."""
+        """The process that builds the first index: "engine", "alone" for this process, "" for none or unknown."""
         self._was_ready = False
         self._last_ready_event: EngineEvent = {}
 
@@ -93,9 +93,9 @@ class StatusBar(StyledWidget):
         self.refresh()
 
     def describe_index_wait(self, has_answer: bool) -> str:
-        """Return what searches are waiting for, or "" if they need not wait.
+        """Return a text that says what searches are waiting for, or "" if they need not wait.
 
-        `has_answer` says whether a search has returned an answer, which means that an index exists.
+        `has_answer` says whether a search has returned an answer: then this process already has an index.
         """
         if self._first_index_by == "engine":
             progress = self._activities.get("index")
@@ -196,17 +196,17 @@ INPUT_HINTS = {
     "filter": [("Enter", "accept"), ("Esc", "clear")],
     "": [("Esc", "leave the input")],
 }
-"""The id of an input -> its keys and what they do; "" stands for all other inputs."""
+"""Input id -> the keys of the input and what they do; "" stands for all other inputs."""
 
 MAX_SUGGESTIONS = 8
 """The maximum number of completions shown in place of the key hints."""
 
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
-"""The id of a command -> what its key does during a find in the reader."""
+"""Command id -> the key hint of the command during a find in the reader."""
 
 
 class KeyHintLine(StyledWidget):
-    """The line with hints for the keys of the focused widget, as many as fit."""
+    """A line with key hints for the focused widget, as many as fit."""
 
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -214,9 +214,9 @@ class KeyHintLine(StyledWidget):
     offers: reactive[frozenset[str]] = reactive(frozenset())
     """The features of the document (`TuiCommand.needs`), and "find" during a find."""
     input_id = reactive("")
-    """The id of the focused input, or ""; hints for an input replace those for the scopes."""
+    """The id of the focused input, or "". The hints of an input replace the hints of `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)
-    """Completions by the id of the input; they replace the key hints while that input has the focus."""
+    """Input id -> completions as text, which replace the key hints while this input has the focus."""
     equivalent_command = reactive("")
     """A shell command that prints what is on the screen, for users of a screen reader."""
 
@@ -242,7 +242,7 @@ class KeyHintLine(StyledWidget):
                 entry.post_message(SuggestionReady(text, best))
 
     def render_line(self, y: int) -> Strip:
-        """Draw the keys, the suggestions or the command."""
+        """Draw the key hints, the completions or the equivalent command."""
         width = self.content_size.width
         return self.render_spans([] if y else self._make_key_hint_spans(width), width)
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from kbtui.tui.main.search_controller import SearchController
 
 MAX_NAMED_CONVERSATIONS = 500
-"""If an event of the engine names this many changed conversations, others may have changed too."""
+"""If an event of the engine names at least this many changed conversations, others may have changed too."""
 CHECK_SECONDS = 2.0
 """The interval in seconds at which kbtui checks whether the workspace still exists."""
 
 
 class WorkspaceChangeListener:
-    """Listens to the engine, and reloads the lists of the library after files have changed."""
+    """Listens to the engine, and reloads the library's lists when files have changed."""
 
     def __init__(self, main: MainScreenContext, search: SearchController) -> None:
         self._main = main
@@ -57,7 +57,7 @@ class WorkspaceChangeListener:
         )
 
     def stop_listening_to_engine(self) -> None:
-        """Stop listening."""
+        """Stop listening to the engine."""
         if self._stop_listening:
             self._stop_listening()
 
@@ -80,7 +80,7 @@ class WorkspaceChangeListener:
         contents = self._main.navigator.contents
         self._set_workspace_found(is_found)
         if is_found and contents is not None and contents.is_jp_workspace != is_jp_workspace:
-            # `jp init` was run, or `.jp` was deleted: the configuration is in another directory now.
+            # The user ran `jp init` or deleted `.jp`, so the configuration is now in another directory.
             self.read_library_lists()
 
     def _set_workspace_found(self, is_found: bool) -> None:
