@@ -1,4 +1,4 @@
-"""The tables of the guide that are made from the code, and where each one is."""
+"""The generated tables of the documentation, and where each one is."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ def make_tables() -> Iterator[tuple[str, str, str]]:
     yield "guide/command-line", "Commands", _commands_table()
     yield "guide/configuration", "Every setting", _settings_table()
     yield "guide/configuration", "Environment variables", _variables_table()
+    yield "decisions/README", "Pages", _decisions_table()
     for name, page in COMMAND_PAGES.items():
         if page in OPTION_PAGES:
             for parser in _find_actions(load_command_parser_and_runner(name)[0]):
@@ -161,6 +162,19 @@ def _settings_table() -> str:
 def _variables_table() -> str:
     rows = [(_code(key.variable), _code(key.name)) for key in SETTING_KEYS if key.variable]
     return _format_table(("variable", "setting"), rows)
+
+
+def _decisions_table() -> str:
+    rows = []
+    for path in sorted((GUIDE.parent / "decisions").glob("[0-9]*.md")):
+        number = path.name[:4]
+        form = rf"# {number}: (.+)\n\nDate: (\S+)\n\n(Replaced by .+)?"
+        head = re.match(form, path.read_text("utf-8"))
+        assert head, f"{path} does not start with '# {number}: TITLE' and 'Date: YYYY-MM-DD'"
+        title, date, replaced = head.groups()
+        name = f"{title}. {replaced}" if replaced else title
+        rows.append((f"[{number}]({path.name})", name, date))
+    return _format_table(("number", "decision", "date"), rows)
 
 
 def _find_subparsers(parser: ArgumentParser) -> _SubParsersAction[ArgumentParser] | None:
