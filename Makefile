@@ -48,7 +48,7 @@ man: $(STAMP)  ## write the manual page to build/kbtui.1
 	@mkdir -p build
 	@$(BIN)/kbtui man > build/kbtui.1 && echo "build/kbtui.1; to read it: man -l build/kbtui.1"
 
-docs: $(STAMP)  ## update the generated documentation: tables of the guide, docs/api.md
+docs: $(STAMP)  ## update the generated documentation: tables of the guide, decisions, docs/api.md
 	$(BIN)/python -m tests.documentation
 
 screenshots: $(STAMP)  ## take the pictures of the README from the running program

@@ -38,9 +38,3 @@ def test_every_file_that_the_developers_pages_name_exists() -> None:
         if not any((ROOT / place / name).exists() for place in places)
     ]
     assert gone == []
-
-
-def test_links_of_the_developers_pages_lead_somewhere() -> None:
-    for page in [ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
