@@ -24,6 +24,13 @@ def test_the_workflow_runs_what_ci_runs() -> None:
     assert set(targets) <= set(TARGETS.findall((ROOT / "Makefile").read_text()))
 
 
+def test_a_nightly_workflow_runs_the_slow_tests() -> None:
+    workflow = load_yaml(".github/workflows/nightly.yml")
+    assert workflow[True]["schedule"]  # YAML 1.1 reads `on` as true.
+    steps = workflow["jobs"]["test-slow"]["steps"]
+    assert [step["run"] for step in steps if "run" in step][-1] == "make test-slow"
+
+
 def test_the_workflow_covers_every_supported_python_and_system() -> None:
     matrix = load_yaml(".github/workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
