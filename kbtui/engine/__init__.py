@@ -1,6 +1,7 @@
 """The engine (the one process that writes the index) and its client.
 
-Names are imported on first use, because most commands need only the module `engine_client`.
+This package imports a module when one of its names is used for the first time, because most
+commands need only the module `engine_client`.
 """
 
 from importlib import import_module

@@ -129,7 +129,7 @@ def lower_thread_priority() -> None:
 
 
 class EngineEmbeddingModel:
-    """The embedding model of an engine: onnxruntime runs the packaged model, torch any other.
+    """The embedding model of an engine. It runs the packaged model with onnxruntime, other models with torch.
 
     Only one thread may load the model and embed passages; any thread may call `embed_query`.
     """
@@ -354,13 +354,14 @@ class EmbeddingWorker:
         """Rank chunks by meaning; call only while `keywords_only_notice` is None.
 
         `pending` is the result of `start_query_embedding` for `text`. `filters` are arguments of
-        `vector_store.make_vector_filter_sql`. `worded` has the numbers of the chunks that the keyword
-        leg found, best first. The query's vector is moved towards the first of their vectors.
+        `vector_store.make_vector_filter_sql`. `worded` lists the numbers of the chunks that the keyword
+        leg found, best first. Before the search, the query's vector is moved towards the vector of the
+        best of these chunks.
 
         Returns a dictionary with `ranked` (pairs `(chunk number, cosine similarity)`), `total`
         (the number of chunks that the query can find), `left` (how many of these have no vector)
         and `pending` (the chunks in `worded` that have no vector). If ranking fails, the dictionary
-        has only `cause`.
+        has only the key `cause`, the reason as a code.
         """
         from kbtui.index.vector_store import (
             LEAN_CANDIDATES,

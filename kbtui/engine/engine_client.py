@@ -45,7 +45,7 @@ class EngineClient:
     """A client's connection to an engine. If threads share it, their requests run one at a time."""
 
     def __init__(self, socket_path: str, timeout: float = 5.0) -> None:
-        """Connect to the socket and exchange hellos; each step may take `timeout` seconds.
+        """Connect to the socket and exchange hello messages; each step may take `timeout` seconds.
 
         Raises `UnresponsiveEngine` or `EngineOwnedByOtherUser`, or `EngineUnavailable` if no
         process listens on the socket or the engine speaks another protocol.
@@ -132,7 +132,7 @@ class EngineClient:
     def subscribe_to_engine_events(self) -> Iterator[EngineEvent]:
         """Subscribe, and yield the engine's events until the connection ends.
 
-        The connection cannot be used for anything else afterwards.
+        After this call, the connection cannot send requests.
         """
         event: Any = self.send_request("subscribe")
         yield event

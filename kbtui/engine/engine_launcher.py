@@ -178,9 +178,10 @@ def _connect_to_running_engine(
 def _is_engine_incompatible(client: EngineClient) -> bool:
     """Return whether this client needs an engine with a different index format, model or environment.
 
-    An engine notices changed settings by itself, but it cannot see that a client's environment
-    names another model or other directories of agents. Both are accepted while other clients are
-    connected, and a different model also if this client's model is "off".
+    An engine notices changed settings by itself, but it does not know the client's environment, which
+    can name another model or other directories of agents. While other clients are connected, a
+    different environment does not make an engine incompatible. A client whose model is "off" accepts
+    any model.
     """
     if client.hello.get("schema") != compute_index_schema_hash():
         return True
@@ -195,7 +196,7 @@ def _is_engine_incompatible(client: EngineClient) -> bool:
 
 
 def list_different_agent_variables(client: EngineClient) -> list[str]:
-    """Return the variables by which the engine looks for agents' conversations in other places."""
+    """Return the variables for agents' directories whose value differs between engine and client."""
     own = paths.read_agent_directory_variables()
     known = client.hello.get("agent_variables", own)
     return [name for name, value in own.items() if known.get(name) != value]

@@ -79,7 +79,7 @@ REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 16 << 20
 """The maximum length in bytes of a frame from the engine."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
-"""How long a search waits for the model by default, and its time limit after that, in seconds."""
+"""The default time that a search waits for the model, and its time limit after this wait, in seconds."""
 MAX_WAIT_SECONDS = 86_400
 FRAME_HEADER = struct.Struct(">I")
 
@@ -89,7 +89,7 @@ class InvalidProtocolFrame(Exception):
 
 
 def validate_wait_seconds(seconds: float, where: str) -> None:
-    """Raise `UsageError` unless `seconds` is from 0 to a day; `where` names the argument."""
+    """Raise `UsageError` unless `seconds` is from 0 to `MAX_WAIT_SECONDS`; `where` names the argument."""
     if not 0 <= seconds <= MAX_WAIT_SECONDS:
         from kbtui.errors import UsageError
 
@@ -140,6 +140,6 @@ def decode_frame_body(body: bytes) -> dict[str, Any]:
 def make_hello_message(version: str, **more: Any) -> dict[str, Any]:
     """Return the first message of a connection.
 
-    An engine adds facts about itself with `more`, such as its `pid` and its index's `schema`.
+    `more` has the facts that an engine adds about itself, such as its `pid` and its index's `schema`.
     """
     return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, "version": version, **more}

@@ -267,7 +267,7 @@ class EngineServer:
                 return
 
     def _find_reason_to_end_engine(self) -> str | None:
-        """Return why this engine must end, or None. The next client then starts a new engine."""
+        """Return why this engine must end, or None. After it has ended, the next client starts a new one."""
         if not self._holds_lock_and_socket():
             return "the lock file or the socket was replaced"
         now = make_search_environment_fingerprint()
@@ -365,14 +365,15 @@ class EngineServer:
     async def _serve_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Exchange hellos, then answer the client's requests until it disconnects."""
+        """Exchange hello messages, then answer the client's requests until it disconnects."""
         client = ClientConnection(writer)
         if len(self._clients) >= MAX_CLIENTS or not is_client_from_same_user(writer):
             client.close()
             return
         self._ungreeted.append(client)
         if len(self._ungreeted) > MAX_UNGREETED:
-            # Close the oldest of them, so that many silent connections do not lock clients out.
+            # Close the oldest connection without a hello, so that silent connections do not lock
+            # clients out.
             self._ungreeted.pop(0).close()
         try:
             greeting = await asyncio.wait_for(read_protocol_frame(reader), HELLO_SECONDS)
@@ -462,8 +463,8 @@ class EngineServer:
         """Bring the index up to date with a new refresh, and answer when it is done.
 
         The request's optional arguments:
-        `force` (default true): if false, do not start a refresh, but wait for the engine's first one;
-        the file watcher reports all later changes;
+        `force` (default true): if false, only wait for the engine's first refresh; this is enough,
+        because the file watcher reports all later changes;
         `retry`: retry the files and passages that could not be read or embedded;
         `check`: check for damage first, and rebuild a damaged index (the answer's `mended`
         describes the damage); with "suspicion", do nothing if the index was checked recently;
@@ -519,8 +520,8 @@ class EngineServer:
     def _end_engine_if_obsolete(self) -> None:
         """End the engine if its lock file or socket was replaced, or if the settings have changed.
 
-        Ending raises `ConnectionResetError`. This closes the connection, and the client asks the
-        next engine.
+        Raises `ConnectionResetError` if the engine ends. The error closes the connection, so that the
+        client asks the next engine.
         """
         if reason := self._find_reason_to_end_engine():
             self._should_end.set()
@@ -544,8 +545,8 @@ class EngineServer:
     ) -> dict[str, Any]:
         """Answer a search request (see `SearchService.answer_client_search`).
 
-        Declines if the client's `surroundings` (environment and settings file) differ from the
-        engine's, because the client's settings may differ, too.
+        Declines the request if the client's `surroundings` (environment and settings file) differ from
+        the engine's, because the client's settings may differ, too.
         """
         self._end_engine_if_obsolete()
         if request.get("surroundings", self._environment) != self._environment:

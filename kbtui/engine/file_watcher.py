@@ -162,7 +162,7 @@ class InotifyTreeWatcher:
 ROOT_CHECK_SECONDS = 2.0
 """The minimum number of seconds between two checks of the roots."""
 ROOT_CHECK_SHARE = 50
-"""The minimum pause after a check of the roots, as a multiple of the check's own duration."""
+"""The minimum pause after a check of the roots, as a multiple of the duration of the check."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
 """How long to wait for more events before reporting changes, and the maximum delay of a report."""
@@ -244,14 +244,14 @@ class FileWatcher:
             os.eventfd_write(self._alarm, 1)
 
     def _find_directories_to_watch(self) -> list[Path]:
-        """Return the directories to watch: of the configuration, JP, topics, agents; targets of links.
+        """Return the directories to watch: those of kbtui, JP, topics and agents, and the targets of links.
 
         No directory in the list is inside another one.
         """
         root = self._workspace.root
-        # A topic directory outside the workspace must not be read.
-        # Both are watched: if a `.jp` appears, it replaces `.kbtui` as the place of the configuration.
+        # Watch both `.jp` and `.kbtui`: if a `.jp` appears, kbtui reads the configuration from it.
         wanted = [self._workspace.jp_directory, self._workspace.kbtui_directory]
+        # A topic directory outside the workspace must not be read.
         wanted += [path for path in self._topics if _resolve_path_links(path).is_relative_to(root)]
         if self._workspace.jp_user_directory:
             wanted.append(self._workspace.jp_user_directory / "conversations")
@@ -313,9 +313,9 @@ class FileWatcher:
             self._pause = max(ROOT_CHECK_SECONDS, (time.monotonic() - looked) * ROOT_CHECK_SHARE)
 
     def _read_agent_file_states(self) -> list[tuple[int, int, int] | None]:
-        """Return inode, size and modification time of the files that are watched alone.
+        """Return inode, size and modification time of each agent's file that is watched without its directory.
 
-        The system would report events of everything in their directories.
+        Watching its directory would report events of all other files in it. A missing file has None.
         """
         states: list[tuple[int, int, int] | None] = []
         for path in list_agent_files(self._workspace):

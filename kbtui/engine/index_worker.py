@@ -40,18 +40,18 @@ COMPACT_AT_ONCE_MAX = 2000
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
 """The time in seconds to compact one passage, and the share of a core that compacting may use.
 
-An index of more passages than `COMPACT_AT_ONCE_MAX` is compacted after a pause that keeps to this share.
+A larger index than `COMPACT_AT_ONCE_MAX` is compacted after a pause that is long enough for this share.
 """
 CLOSE_INDEX_SECONDS = 5.0
-"""How many seconds after a change the index is closed.
+"""How many seconds after the last change the index is closed.
 
-While the index is open, tantivy checks its directories twice a second for changed files. Opening it
-again takes milliseconds.
+While the index is open, tantivy checks the index's directories twice a second for changed files.
+Opening the index again takes milliseconds.
 """
 
 
 def _is_error_fixed_by_rebuild(error: BaseException) -> bool:
-    """Return whether rebuilding the index may fix an error.
+    """Return whether a rebuild of the index may fix an error.
 
     The error can be a panic of tantivy, which is not an `Exception`.
     """
@@ -65,8 +65,8 @@ class IndexWorker:
 
     `first_refresh` is set after the first refresh. `error` says why the last refresh failed.
     `repaired_damage` describes the damage that the last requested check found.
-    `has_reported_generation` says whether the server knows the current generation. If not, the
-    server treats the next refresh as a change.
+    `has_reported_generation` says whether the server knows the current generation. If it is false,
+    the server treats the next refresh as a change.
     """
 
     def __init__(

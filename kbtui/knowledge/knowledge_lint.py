@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""How many words a run has, how many runs are sampled per text, and how many are looked up in other texts."""
+"""The numbers of words in a run, of sampled runs per text, and of runs to look up in other texts."""
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
-"""The minimum and maximum number of words that are compared. Shorter texts are similar by chance; of longer
-texts, only the beginning is compared."""
+"""The minimum and maximum number of words to compare. Shorter texts are ignored, because they can be similar
+by chance. Only the beginning of a longer text is compared."""
 MAX_TEXTS_PER_RUN = 50
-"""A run that is in more texts than this is boilerplate. It is not used to look up similar texts."""
+"""A run in more texts than this is boilerplate, and is not used to look up similar texts."""
 
 _WORD = re.compile(r"\w+")
 
 
 def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each subject whose text nearly repeats an earlier subject; name that subject.
+    """Yield a problem for each subject that is the same, or nearly the same, as an earlier subject.
 
-    This is bottom-k sketching (Broder, "On the resemblance and containment of documents", 1997).
+    The method is bottom-k sketching (Broder, "On the resemblance and containment of documents", 1997).
     """
     hint = "keep one and refer to it from the other"
     first_by_hash: dict[bytes, Subject] = {}
@@ -54,7 +54,7 @@ def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[
         words = _WORD.findall(text.casefold())[:MAX_WORDS]
         if (
             real in seen_files or len(words) < MIN_WORDS
-        ):  # one file in two topics is not a duplicate
+        ):  # a file that is in two topics is not a duplicate
             continue
         seen_files.add(real)
         first = first_by_hash.setdefault(blake2b(" ".join(words).encode()).digest(), subject)
@@ -78,7 +78,7 @@ def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[
 
 
 def _sample_word_run_hashes(words: list[str]) -> list[int]:
-    """Hash each run of words in a text; return the smallest hashes, which are the same in every process."""
+    """Return the smallest hashes of a text's runs of words; they are the same in every process."""
     runs = {
         crc32(" ".join(words[start : start + RUN_WORDS]).encode())
         for start in range(len(words) - RUN_WORDS + 1)
@@ -87,11 +87,11 @@ def _sample_word_run_hashes(words: list[str]) -> list[int]:
 
 
 def _estimate_text_similarity(one: frozenset[int], other: frozenset[int]) -> float:
-    """Estimate the share of runs that two texts have in common (bottom-k of the union)."""
+    """Estimate the share of runs that two texts have in common, from their smallest hashes."""
     common, union = one & other, one | other
     most = max(len(one), len(other))
     if len(common) < MIN_SIMILARITY * min(most, len(union)):
-        return 0.0  # most candidates end here, without the slow sorting
+        return 0.0  # avoid the slow sorting for most candidates
     return sum(run in common for run in sorted(union)[:most]) / min(most, len(union))
 
 

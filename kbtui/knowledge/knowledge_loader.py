@@ -79,7 +79,7 @@ class MergedTopicDeclarations:
 
 
 def suggest_similar_key(key: str, known: list[str]) -> str:
-    """Return a hint for an unknown key: the most similar known key or, if none is similar, all of them."""
+    """Return a hint for an unknown key: the most similar known key or, if none is similar, all known keys."""
     from difflib import get_close_matches
 
     near = get_close_matches(key, known, n=1)
@@ -290,7 +290,7 @@ def load_knowledge(
 
 
 def find_superseded_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
-    """Return a problem if a file `name` in `.kbtui` is not read because there is a `.jp`."""
+    """Return a problem for the file `name` in `.kbtui` if it is ignored because `.jp` exists, else []."""
     path = workspace.find_superseded_config_file(name)
     if path is None:
         return []
@@ -346,7 +346,7 @@ class KnowledgeBase:
 
     @property
     def hint_to_declare_topic(self) -> str:
-        """What to do if there is no topic."""
+        """The hint that tells the user how to declare a topic."""
         return f"declare one in {self.workspace.format_config_path(TOPICS_FILE)} as [kb.topic.ID]"
 
     def list_subjects(self, topic: str) -> list[Subject]:
@@ -354,7 +354,10 @@ class KnowledgeBase:
         return list(self.iterate_subjects(topic))
 
     def iterate_subjects(self, topic: str) -> Iterator[Subject]:
-        """Yield what `list_subjects` returns, for callers that may stop early; raises `NothingFound`."""
+        """Yield the subjects of `list_subjects` one by one, so that callers can stop early.
+
+        Raises `NothingFound`.
+        """
         slugs = self.get_topic_slugs(topic).scan.slugs
         records = (self._get_subject_of_slug(topic, slug) for slug in slugs)
         # A file may have vanished since the walk.
@@ -368,7 +371,10 @@ class KnowledgeBase:
         return subject if subject.inode else None
 
     def list_subject_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
-        """Return the slugs that match; without patterns, those that `learn` lists. Raises `NothingFound`."""
+        """Return the slugs that match `patterns`, or by default those that `learn` lists.
+
+        Raises `NothingFound`.
+        """
         resolved = self.get_topic_slugs(topic)
         return (
             list(resolved.available) if patterns is None else resolved.list_matching_slugs(patterns)

@@ -143,7 +143,7 @@ def answer_learn_patterns(
             return LearnToolResult(_format_subject_range(record, one, caller, caller.max_chars))
         except KbtuiError as error:
             return LearnToolResult(format_skipped_subject_note(error, one.slug), is_error=True)
-    # A subject that is already in the prompt gets a line for its exact slug; a glob skips it.
+    # If a subject is already in the prompt, the answer to its exact slug says so; a glob skips it.
     wanted: dict[SubjectLineRange, None] = {}
     missing, exhausted = [], []
     for pattern in patterns:

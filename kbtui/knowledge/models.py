@@ -32,10 +32,10 @@ class Topic:
 
 @dataclass(frozen=True)
 class Subject:
-    """One text file of a topic; `relative` is its path in the topic's directory.
+    """One text file of a topic. `relative` is its path in the topic's directory.
 
-    If two files would have the same slug, only one gets it. The other is `shadowed` and has its path
-    as its slug. `root` is the workspace: content outside of it is not read.
+    If two files would have the same slug, only one gets that slug. The other is `shadowed`, and its
+    slug is its path. `root` is the workspace's root; files outside it are not read.
     """
 
     topic: str
@@ -85,7 +85,8 @@ class LearnToolResult:
 class PromptFragment:
     """One prompt section in JP's own `.jp/config/knowledge/*.toml`.
 
-    `loaded_by` has the files that extend its file, directly or not, as paths relative to the root.
+    `loaded_by` lists the files that extend the fragment's file, directly or indirectly, as paths
+    relative to the root.
     """
 
     path: Path

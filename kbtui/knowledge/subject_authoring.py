@@ -210,7 +210,7 @@ def run_editor(command: list[str], environment: Mapping[str, str] | None = None)
 def _ignore_interrupts() -> Iterator[None]:
     """Ignore Ctrl-C in this process, but not in the editor.
 
-    The editor would inherit SIG_IGN, so this installs a handler, which the editor does not inherit.
+    Installs a handler that does nothing. The editor does not inherit it, but would inherit SIG_IGN.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -225,7 +225,7 @@ def _ignore_interrupts() -> Iterator[None]:
 def find_editor_command() -> list[str]:
     """Return the user's editor as a command; raises `UsageError` if none can run here.
 
-    There is no default editor: users who did not choose one may not know how to quit it.
+    There is no default editor, because users may not know how to quit an editor that they did not choose.
     """
     import shlex
     import shutil

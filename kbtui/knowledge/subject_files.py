@@ -50,7 +50,10 @@ def read_subject_text(subject: Subject) -> str:
 
 
 def read_subject_for_assistant(subject: Subject) -> str:
-    """Return a subject as `learn` does, in a code fence unless it is prose; raises `UnreadableSubject`."""
+    """Return a subject's text as `learn` returns it: prose unchanged, other text in a code fence.
+
+    Raises `UnreadableSubject`.
+    """
     return format_file_text_for_assistant(read_subject_text(subject), subject.relative)
 
 
@@ -96,7 +99,7 @@ def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
 
 
 def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
-    """Return a subject's content, and the reason if kbtui must not use it; raises `OSError`."""
+    """Return a subject's content, and why kbtui must not use it or None; raises `OSError`."""
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     # Check again: a file may have become a link since it was listed.

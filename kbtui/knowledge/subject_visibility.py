@@ -42,9 +42,9 @@ def has_unclosed_bracket(pattern: str) -> bool:
 def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
     """Return a function whose result is true for the slugs that a pattern matches.
 
-    The component `**` matches any number of components; at the end, at least one. Inside a component,
-    `**` means `*`. A `[` without `]` is literal. The time to match a slug is at most
-    proportional to the length of the pattern times the length of the slug.
+    The component `**` matches any number of components; as the last component, it matches at least
+    one. Inside a component, `**` means `*`. A `[` without `]` is literal. The time to match a slug is
+    at most proportional to the length of the pattern times the length of the slug.
     """
     if pattern == "**":
         return bool
@@ -54,10 +54,10 @@ def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
 
 
 def _convert_pattern_to_regex(pattern: str) -> str:
-    """Return a regular expression that never backtracks into what it has matched.
+    """Convert a pattern to a regular expression without costly backtracking.
 
-    `**` separates blocks of components. Matching each block at the first possible position leaves
-    as much of the slug as possible for the later blocks, so each block can be an atomic group.
+    `**` separates blocks of components. A match of a block at the first possible position leaves as
+    much of the slug as possible for the later blocks. So each block can be an atomic group.
     """
     blocks: list[list[str]] = [[]]
     for component in pattern.split("/"):
@@ -74,7 +74,7 @@ def _convert_pattern_to_regex(pattern: str) -> str:
 
 
 def _convert_path_component_to_regex(text: str) -> str:
-    """Translate a pattern's component; parts between `*` are atomic groups, like blocks between `**`."""
+    """Convert a component of a pattern to a regular expression; each part between `*` is an atomic group."""
     pieces = [""]
     position = 0
     while position < len(text):
@@ -117,7 +117,7 @@ class SubjectSlugsByVisibility:
 
     `visible` is sorted and has no hidden, disabled or shadowed subjects. `learned` has the pre-loaded
     subjects, in the order of the patterns that select them. `available` has the other subjects that an
-    assistant can learn. `folder` is the path of the directory, with links unresolved.
+    assistant can learn. `folder` is the path of the directory; links in it are not resolved.
     """
 
     def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:
@@ -211,7 +211,8 @@ def apply_mark_to_topic(
 ) -> Topic:
     """Return a topic to which `mark` is applied; `file` is the name of the file that declares topics.
 
-    Raises `NothingFound`, and `UsageError` if a glob contradicts `mark`: kbtui edits no globs.
+    Raises `NothingFound`. Raises `UsageError` if a glob contradicts `mark`, because kbtui does not
+    edit globs.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")

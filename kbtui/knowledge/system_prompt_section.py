@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def estimate_token_count(text: str) -> int:
-    """Estimate a text's tokens as a quarter of its UTF-8 bytes; models differ by up to a third."""
+    """Estimate a text's tokens as a quarter of its UTF-8 bytes; the error is up to a third."""
     return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
 
 
@@ -36,7 +36,10 @@ exposing too much irrelevant knowledge upfront)"""
 def format_knowledge_prompt_section(
     topics: list[SubjectSlugsByVisibility], subject: Callable[[str, str], Subject]
 ) -> str | None:
-    """Return the `<knowledge>` section, None if it is empty. `subject` finds a subject by topic and slug."""
+    """Return the `<knowledge>` section or, if it is empty, None.
+
+    `subject` returns the subject for a topic and a slug.
+    """
     blocks = []
     preloaded = [resolved for resolved in topics if resolved.learned]
     if preloaded:
@@ -77,8 +80,8 @@ def format_preloaded_topic_block(
 def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> dict[str, Any] | None:
     """Return name, description and parameters of `learn`; None if there is nothing to learn.
 
-    Topics with only pre-loaded subjects are listed too: programs that offer this tool do not put the
-    `<knowledge>` section into the prompt.
+    Topics with only pre-loaded subjects are listed, too, because programs that offer this tool do not
+    put the `<knowledge>` section into the prompt.
     """
     listed = [resolved for resolved in topics if resolved.available or resolved.learned]
     if not listed:
@@ -171,7 +174,7 @@ def _get_string(table: dict[str, Any], key: str) -> str:
 
 
 def _find_extending_config_files(workspace: Workspace) -> dict[str, list[str]]:
-    """Map each extended file to the configuration files that extend it, directly or not."""
+    """Map each extended file to the configuration files that extend it, directly or indirectly."""
     from kbtui.workspace.jp_config import EXTENSIONS, find_extended_config_files
     from kbtui.workspace.paths import format_path_relative_to_root
 

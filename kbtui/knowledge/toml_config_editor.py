@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 def edit_toml_tables(
     old: str | None, parents: list[str], edits: dict[str, dict[str, Any] | None], path: Path
 ) -> str:
-    """Return the edited text of a file; `parents` is the path to the tables that are edited.
+    """Return the edited text of a file; raises `ConfigError`.
 
-    `edits` maps each table's name to its keys and their new values; None removes a key or a table. Raises
-    `ConfigError`.
+    `parents` are the names of the tables around the edited tables. `edits` maps the name of each edited
+    table to its keys and their new values; None removes a key or a table.
     """
     import tomlkit
 
@@ -68,7 +68,7 @@ def edit_toml_tables(
 def _find_lost_comments(
     old: str, new: str, edits: dict[str, dict[str, Any] | None]
 ) -> Counter[str]:
-    """Return the comments that an edit loses; those of removed tables and keys do not count."""
+    """Count the comments that an edit loses; an edit that removes a table or a key may lose comments."""
     if any(values is None or None in values.values() for values in edits.values()):
         return Counter()
     return _count_toml_comments(old) - _count_toml_comments(new)
@@ -77,7 +77,7 @@ def _find_lost_comments(
 def _edit_toml_document(
     old: str, parents: list[str], edits: dict[str, dict[str, Any] | None], *, careful: bool
 ) -> str:
-    """Return the edited text. Unless `careful`, rewrite arrays and move their comments above the items."""
+    """Return the edited text; unless `careful`, rewrite arrays with their comments above the items."""
     import tomlkit
 
     document = tomlkit.parse(old)
@@ -225,7 +225,7 @@ def propose_topic_declaration(knowledge: KnowledgeBase, topic: Topic) -> TomlFil
 def _make_topic_toml_change(
     knowledge: KnowledgeBase, topics: dict[str, tuple[Topic, Topic]]
 ) -> TomlFileChange:
-    """Return the change to `kb.toml` that turns the first topic of each pair into the second."""
+    """Return the change to `kb.toml` that replaces the first topic of each pair with the second."""
     edits: dict[str, dict[str, Any] | None] = {}
     for name, (before, after) in topics.items():
         changed = [key for key in TOPIC_FIELDS if getattr(before, key) != getattr(after, key)]

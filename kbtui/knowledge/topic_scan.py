@@ -18,8 +18,9 @@ class TopicScan:
     """The files found in a topic's directory.
 
     `slugs` is sorted. `relative_paths` maps slugs to paths in the directory. If several files would
-    have the same slug, one gets it. The others get other slugs, which `shadowed` maps to that slug.
-    `mistakes` has a pair `(message, path)` for each file that was left out.
+    have the same slug, one file gets it, and the others get other slugs. `shadowed` maps each of these
+    other slugs to the slug that the file would have. `mistakes` has a pair `(message, path)` for each
+    file that was left out.
     """
 
     def __init__(

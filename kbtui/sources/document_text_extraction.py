@@ -61,7 +61,7 @@ class TextExtractionError(Exception):
 
 
 def convert_html_page_to_markdown(text: str, url: str) -> dict[str, Any]:
-    """Return a page's title, text, links and robots rules; without `url`, links stay relative."""
+    """Return a page's title, text, links and robots rules; if `url` is empty, links stay relative."""
     import lxml.html
     import trafilatura
 
@@ -146,7 +146,7 @@ def _drop_menus_and_buttons(tree: Any) -> None:
 
 
 def _is_hidden_element(node: Any) -> bool:
-    """Return whether an element is hidden. Tab panels never are, because the user can open them."""
+    """Return whether an element is hidden; false for a tab panel, because the user can open it."""
     if node.tag in ("body", "main", "article") or node.get("role") == "tabpanel":
         return False
     return node.get("hidden") is not None or node.get("aria-hidden") == "true"
@@ -204,7 +204,7 @@ def _convert_element_to_markdown(element: Any) -> str:
 
 
 def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
-    """Replace code blocks by placeholders, because converters would change them; return the blocks."""
+    """Replace code blocks with placeholders, because converters would change the code; return the blocks."""
     for table in list(tree.iter("table")):
         _unwrap_code_table(table)
     codes: list[str] = []
@@ -281,7 +281,7 @@ def _detect_code_language(block: Any) -> str:
 
 
 def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
-    """Replace each placeholder by its code block, which starts a new line and is indented like the text."""
+    """Replace each placeholder with its code block, on lines of its own, indented like the text around it."""
     lines: list[str] = []
     left = dict(enumerate(codes))
     for line in (text or "").split("\n"):
@@ -333,7 +333,7 @@ _DECLARED_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
 def extract_document_text(
     content: bytes, kind: str, url: str, charset: str | None
 ) -> dict[str, Any]:
-    """Convert a document of content type `kind` to `title`, `text` and `tags`.
+    """Return the `title`, `text` (as Markdown) and `tags` of a document of content type `kind`.
 
     For HTML the result also has `links`, `noindex` and `nofollow`. Raises `TextExtractionError`.
     """
@@ -475,8 +475,8 @@ MAX_ANSWER_BYTES = 64_000_000
 class TextExtractorProcess:
     """Converts documents one after another in a child process; use it as an asynchronous context manager.
 
-    The child starts on first use. It is stopped if a document takes more than `seconds`, and the next
-    document starts a new one.
+    The child process starts with the first document. If a document takes more than `seconds`, the
+    process is stopped, and the next document starts a new process.
     """
 
     def __init__(self, seconds: float = EXTRACTION_SECONDS) -> None:

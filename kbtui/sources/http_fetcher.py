@@ -1,7 +1,7 @@
 """Fetches URLs over HTTP within limits, and only from public addresses.
 
-A host name is resolved once, and the connection uses the address that was checked, whatever DNS
-answers later. Proxies and credentials in the environment are ignored.
+A host name is resolved once. The connection uses the address that was checked, even if DNS gives
+another address later. Proxies and credentials in the environment are ignored.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class FetchError(Exception):
 
 @dataclass
 class FetchedResponse:
-    """A response from `url`, which differs from the requested URL after redirects."""
+    """A response. After redirects, `url` is the last URL, not the requested one."""
 
     url: str
     status: int

@@ -97,7 +97,10 @@ def check_cron_expression(expression: str) -> None:
 
 
 def find_next_cron_time(expression: str, after: float) -> float | None:
-    """Return when a cron expression (in local time) next matches, in Unix seconds; None if never."""
+    """Return the next time after `after` when a cron expression matches, or None.
+
+    Both times are in Unix seconds. The expression is in local time.
+    """
     from cronsim import CronSim
 
     for moment in CronSim(expression, datetime.fromtimestamp(after)):
@@ -264,8 +267,8 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:
     """Return the hash that an approval of a source records.
 
-    The hash covers the programs in the workspace that the command names. If a program changes, the
-    source needs a new approval.
+    The hash includes the programs in the workspace that the source's command names. If such a program
+    changes, the source needs a new approval.
     """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":
@@ -274,7 +277,7 @@ def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> 
 
 
 def _hash_program_file(workspace: Workspace, word: str) -> str | None:
-    """Return the hash of the program in the workspace that `word` names, or None."""
+    """Return the hash of the program that `word` names; None if it names no program in the workspace."""
     try:
         real = Path(os.path.realpath(Path(workspace.root, word)))
         if not real.is_relative_to(workspace.root) or not real.is_file():

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_NAME_DEPTH = 8
-"""The maximum depth of a file below the source's directory. The names at deeper levels are joined."""
+"""The maximum depth of a file below the source's directory. Directory names at deeper levels are joined."""
 _ENDINGS = re.compile(
     r"(?<=.)\.(?:html|htm|xhtml|md|markdown|txt|text|php|asp|aspx|pdf)\Z", re.IGNORECASE
 )
@@ -47,7 +47,7 @@ _ENDINGS = re.compile(
 
 @dataclass(frozen=True)
 class FetchedDocument:
-    """A fetched document: `url` identifies it, `name` is the preferred name of its file."""
+    """A fetched document. `url` identifies it; `name` is the preferred name of its file."""
 
     url: str
     name: str
@@ -67,7 +67,7 @@ class StoredDocument:
 
 
 class SourceDocumentDirectory:
-    """The documents of one source. The files are read once; each change updates both file and object.
+    """The documents of one source. The files are read once; each change updates the file and this object.
 
     `root` and `folder` are the real paths of the workspace and the topic.
     """

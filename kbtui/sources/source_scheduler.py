@@ -43,7 +43,7 @@ def find_source_due_time(
 def list_due_sources(
     workspace: Workspace, now: float | None = None, started: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the names of the sources that are due; `started` maps names to their last start."""
+    """Return the names of the sources that are due; `started` has the last start of each source."""
     now = time.time() if now is None else now
     userdata = UserData(workspace)
     due = []
@@ -59,7 +59,8 @@ def list_due_sources(
 class SourceScheduler:
     """Runs the sources that are due, one at a time, each in a process with low priority.
 
-    Use it from one thread; only `stop` waits for a run. If `umask` is -1, runs inherit the umask.
+    Use a scheduler from one thread. Only `stop` waits until a run has ended. If `umask` is -1, runs
+    inherit the umask.
     """
 
     def __init__(self, workspace: Workspace, log: Callable[[str], None], umask: int = -1) -> None:

@@ -47,7 +47,7 @@ def is_public_ip_address(address: IpAddress) -> bool:
 
 
 def parse_ip_literal(host: str) -> IpAddress | None:
-    """Parse an IP address in any form that resolvers accept, such as `127.1`; None for a name."""
+    """Parse an IP address in any form that resolvers accept, such as `127.1`; return None for a host name."""
     host = host.strip("[]").partition("%")[0]
     with suppress(ValueError):
         return ipaddress.ip_address(host)
@@ -119,7 +119,7 @@ def normalize_url(url: str) -> str | None:
 
 
 def parse_host_and_port(url: str) -> tuple[str, int | str]:
-    """Return host and port; ports 80 and 443 count as the same, so that http may redirect to https."""
+    """Return host and port. Ports 80 and 443 get the same value, so that http may redirect to https."""
     parts = urlsplit(url)
     port = parts.port or _PORTS.get(parts.scheme, 0)
     return (parts.hostname or "").rstrip("."), "web" if port in (80, 443) else port
