@@ -1,8 +1,8 @@
 """kbtui: browse, search and read what a workspace knows and remembers.
 
 The public Python API is `open_workspace` and, for coroutines, `create_memory_client`, with the
-classes and errors that they use. Each name is imported on first use, so that `import kbtui` takes
-no time. The guide's page `guide/python` documents the API.
+classes and errors that they use. `import kbtui` takes almost no time, because each name is imported
+when it is used for the first time. The guide's page `guide/python` documents the API.
 """
 
 from kbtui.version import __version__

@@ -26,7 +26,7 @@ def parse_date_or_age(
 ) -> datetime | None:
     """Parse a date, a time or an age; return it in UTC, or None if `text` is none of these.
 
-    A day means the midnight at which it begins or, with `to_end_of_day`, at which it ends. If the
+    A day stands for the midnight at its start or, with `to_end_of_day`, at its end. If the
     text names no time zone, `zone` applies (None: local time). An age is subtracted from `now`,
     which must have a time zone. A weekday means the last such day before today.
     """
@@ -56,7 +56,7 @@ def parse_date_or_age(
 
 
 def can_begin_date_or_age(text: str) -> bool:
-    """Return whether a text can become a date, a time or an age if the user types on."""
+    """Return whether a text can become a date, a time or an age if the user continues to type."""
     text = text.strip().lower()
     words = ("today", "yesterday", *_DAYS)
     return not text or text[0].isdigit() or any(word.startswith(text) for word in words)
@@ -157,14 +157,14 @@ def format_date(day: date, today: date) -> str:
 
 
 def format_time_or_date(when: datetime, present: datetime) -> str:
-    """Format a time of today as `14:05`, any other time as its date alone."""
+    """Format a time of today as `14:05`, any other time as a date without the time."""
     local = when.astimezone(present.tzinfo)
     is_today = local.date() == present.date()
     return f"{local:%H:%M}" if is_today else format_date(local.date(), present.date())
 
 
 def format_time_with_date(when: datetime, present: datetime) -> str:
-    """Format a time of today as `14:05`, any other time with its date."""
+    """Format a time of today as `14:05`, any other time as a date and the time."""
     local = when.astimezone(present.tzinfo)
     is_today = local.date() == present.date()
     day = "" if is_today else f"{format_date(local.date(), present.date())} "

@@ -40,7 +40,7 @@ MODEL_CAUSES: dict[str, str] = {
     "model_off": 'the model is switched off (setting model = "off")',
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Maps a cause to the reason why semantic search is unavailable. Other causes have a `detail` instead."""
+"""Maps a cause to the text that says why semantic search is unavailable; other causes have a `detail`."""
 
 
 class NoticeValues(TypedDict, total=False):

@@ -171,10 +171,10 @@ _MIN_ID_CHARACTERS = 8
 
 
 def parse_typed_conversation_id(text: str) -> Ref | None:
-    """Parse a text that begins like the ids of other agents' conversations; None if it does not.
+    """Parse a text that begins like the id of another agent's conversation; return None for other texts.
 
-    Unlike in `parse_ref`, the id may have no digit, so the text can also be the name of a topic. Raises
-    `UsageError` if the id is too short.
+    Unlike `parse_ref`, it accepts an id without a digit, so the text can also be the name of a topic.
+    Raises `UsageError` if the id is too short.
     """
     pattern = rf"(({_AGENT}-)([0-9A-Za-z_~-]+))(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
     match = re.fullmatch(pattern, text.strip())
@@ -193,7 +193,7 @@ def is_other_agents_conversation_ref(text: str) -> bool:
 
 
 def get_prefix_of_other_agents_id(conversation: str) -> str:
-    """Return `claude-` for `claude-258c7280` and so on; an empty text for JP's ids and other texts."""
+    """Return the agent's prefix of an id, such as `claude-` for `claude-258c7280`; "" if it has none."""
     match = re.match(f"{_AGENT}-", conversation)
     return match[0] if match else ""
 

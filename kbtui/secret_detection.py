@@ -1,7 +1,7 @@
 """Finds secrets in text, to mask them or to warn about them.
 
-Secrets are keys in known formats and values with names such as `password`. Most keys in conversations
-are found, but not all secrets.
+Secrets are keys in known formats and values with names such as `password`. This module finds most
+keys in conversations, but not all secrets.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ _PHRASE_SEPARATOR = re.compile(r"(?:[\s,\"']|\\{1,8}[nrt\"]|\d{1,2}[.):]){1,12}"
 
 
 class DetectedSecret(NamedTuple):
-    """A secret in a text: its start and end in characters, and what it is."""
+    """A secret in a text: its start and end in characters, and its kind, such as "private key"."""
 
     start: int
     end: int
@@ -208,7 +208,7 @@ class DetectedSecret(NamedTuple):
 
 
 def mask_secrets(text: str) -> str:
-    """Replace each secret in a text with `[masked: what it is]`."""
+    """Replace each secret in a text with `[masked: KIND]`."""
     return mask_secrets_in_text_part(text, 0, len(text), find_secrets(text))
 
 
@@ -411,7 +411,7 @@ def _load_wallet_seed_words() -> frozenset[str]:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return whether a value looks secret; without `=` or `:` before it, the rules are stricter."""
+    """Return whether an assigned value looks secret; without `=` or `:`, the rules are stricter."""
     value = match["value"]
     is_mixed = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
     if match["blank"] and not (len(value) >= 12 and is_mixed):

@@ -38,7 +38,7 @@ FindingWithoutArea = tuple[FindingState, str] | tuple[FindingState, str, str | N
 MIN_TERMINAL_SIZE = (60, 15)
 """The smallest size, in columns and rows, in which all panes of the TUI have enough space."""
 READING_SECONDS = 1.0
-"""How many seconds conversations are read; of the others, the index says whether they are damaged."""
+"""The time limit, in seconds, for reading conversations. The index says whether the others are damaged."""
 READING_BYTES = 8 << 20
 """The maximum size in bytes of a conversation that is read although it is indexed."""
 _ENTRIES_AT_ONCE = 10_000
@@ -312,9 +312,9 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
 def _diagnose_texts_of_conversations(
     library: Library, infos: list[ConversationInfo]
 ) -> Iterator[FindingWithoutArea]:
-    """Read conversations as long as the time allows, and say of the others what the index knows.
+    """Read conversations for at most `READING_SECONDS`; report the errors that the index has of the others.
 
-    What the index does not know, or names as damaged, is read first.
+    Conversations that are not indexed, or that the index describes as damaged, are read first.
     """
     from kbtui.conversations.conversation_repository import load_conversation
 
@@ -348,7 +348,7 @@ def _diagnose_texts_of_conversations(
 
 
 def _find_errors_in_index(library: Library, infos: list[ConversationInfo]) -> dict[str, str | None]:
-    """Return the error of each conversation that has not changed since it was indexed, None if it has none."""
+    """Map the id of each conversation that has not changed since it was indexed to its error or None."""
     from kbtui.index import IndexReader
 
     signatures = {info.id: info.signature for info in infos}
@@ -364,7 +364,7 @@ def _find_errors_in_index(library: Library, infos: list[ConversationInfo]) -> di
 
 
 def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
-    """Say which agents' conversations are read, where they are, and why some are left out."""
+    """Report which agents' conversations are read, where they are, and why some are left out."""
     from kbtui.conversations.agent_overview import list_agent_overviews, list_unknown_agents
     from kbtui.conversations.conversation_repository import unusable_formats
 

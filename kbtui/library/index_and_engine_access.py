@@ -101,7 +101,7 @@ class IndexAccess:
         self._private: PrivateIndex | None = None
         self.index_behind_notice: Notice | None = None
         self._different_variables: list[str] = []
-        """The variables by which the engine looks for agents' conversations in other places."""
+        """The variables for agents' directories whose value differs between this process and the engine."""
 
     @property
     def index_notices(self) -> list[Notice]:
@@ -113,7 +113,7 @@ class IndexAccess:
 
     @property
     def other_directories_notices(self) -> list[Notice]:
-        """The notice that the engine looks for agents' conversations in other places, if it does."""
+        """A notice if the engine looks for agents' conversations in other directories, else an empty list."""
         names = " and ".join(self._different_variables)
         return [Notice("other_directories", {"detail": names})] if names else []
 
@@ -313,7 +313,7 @@ class PrivateIndex:
 
     @property
     def index_notices(self) -> list[Notice]:
-        """The notices that the index is temporary, with the reason and with what may be missing."""
+        """The notices that say that the index is temporary, why it is, and what may be missing from it."""
         notices = [
             Notice("private_index", {"is_complete": self.is_complete, "detail": self._error or ""}),
             Notice("keywords_only", make_engine_unavailable_notice_values(self._cause)),
@@ -368,7 +368,7 @@ RECONNECT_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
 
 
 class EngineEventListener:
-    """Passes on the engine's events in a thread. If the engine ends, starts it again."""
+    """A thread that calls `on_event` with each event of the engine, and starts the engine again if it ends."""
 
     def __init__(
         self, connect: Callable[[], EngineClient], on_event: Callable[[EngineEvent], object]
@@ -379,7 +379,7 @@ class EngineEventListener:
         threading.Thread(target=self._pass_on_engine_events, name="listen", daemon=True).start()
 
     def stop_listening(self) -> None:
-        """Stop the thread; no event is passed on afterwards."""
+        """Stop the thread; `on_event` is not called any more."""
         self._stop.set()
         if self._client is not None:
             self._client.close()

@@ -56,7 +56,10 @@ def open_workspace(path: Path | str | None = None, settings: Settings | None = N
 
 
 def load_checked_settings() -> Settings:
-    """Load the settings, and check the names in them that other packages can add. Raises `ConfigError`."""
+    """Load the settings, and check the agents that they choose. Raises `ConfigError`.
+
+    `load_settings` cannot check agents, because other packages can add formats.
+    """
     settings = load_settings()
     if settings.conversations:
         from kbtui.conversations.agent_overview import check_chosen_agents
@@ -103,7 +106,7 @@ class Library(ReferenceReader):
         """Return all conversations like `list_conversations`, but without `events_count`.
 
         `known` maps ids to the results of an earlier call. Conversations whose files have not changed
-        since then are not read again. Of the others, only the metadata and the last event are read.
+        since that call are not read again. Of the others, only the metadata and the last event are read.
         """
         from kbtui.conversations import conversation_repository
 
@@ -348,12 +351,11 @@ class Library(ReferenceReader):
         )
 
     def cites(self, ref: str | Ref) -> Citations:
-        """Find the turns that used a reference's target, and what the target itself used.
+        """Find the turns that cite a reference's target and, for a conversation or turn, what it cites.
 
-        Only a conversation or a turn can use something. `ref` can also be the path of a file,
-        relative to the workspace or to the current directory. Raises `UsageError` for a topic or an
-        invalid reference, `NothingFound` for a target that does not exist and was never used, and
-        `IndexUnavailable`.
+        `ref` can also be the path of a file, relative to the workspace or to the current directory.
+        Raises `UsageError` for a topic or an invalid reference, `NothingFound` for a target that does
+        not exist and was never cited, and `IndexUnavailable`.
         """
         self.update_index()
         return self.find_citations(ref)

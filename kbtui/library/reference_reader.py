@@ -40,8 +40,8 @@ class ReferenceReader(IndexAccess):
     def parse_typed_reference(self, text: str) -> Ref:
         """Parse a reference that a user typed; its topic can be an id or a title.
 
-        A conversation's id can be cut to its beginning. What begins like such an id is one if there is no
-        topic with this name.
+        A conversation's id can be shortened to its beginning. A text that is both a shortened id and the
+        name of a topic means the topic.
         """
         from kbtui.conversations.conversation_repository import resolve_conversation_ref
         from kbtui.knowledge import parse_ref_in_workspace
@@ -56,7 +56,7 @@ class ReferenceReader(IndexAccess):
         return resolve_conversation_ref(self.workspace, ref)
 
     def resolve_reference(self, text: str) -> Ref:
-        """Parse a reference, check that its target exists, and replace a passage by its location."""
+        """Parse a reference, check that its target exists, and replace `chunk:ID` with the passage's place."""
         from kbtui.conversations import conversation_repository
 
         ref = self.parse_typed_reference(text)
@@ -75,7 +75,7 @@ class ReferenceReader(IndexAccess):
         return make_subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
 
     def _resolve_topic_of_ref(self, ref: Ref) -> Ref:
-        """Replace a topic's title in a reference by the topic's id; raises `NothingFound`."""
+        """Replace a topic's title in a reference with the topic's id; raises `NothingFound`."""
         if ref.kind == "topic":
             return ref._replace(topic=self.load_knowledge().resolve_topic(ref.topic or "").id)
         return ref._replace(topic=self.find_subject(ref).topic)
@@ -256,7 +256,7 @@ class ReferenceReader(IndexAccess):
         return names, None, subject is None
 
     def find_citations(self, name: str | Ref) -> Citations:
-        """Find what a target used and which turns used it, without updating the index."""
+        """Find the turns that cite a target, and what the target cites, without updating the index."""
         from kbtui.citations.models import Citations
 
         target = self._parse_reference_or_path(name) if isinstance(name, str) else name
@@ -272,7 +272,10 @@ class ReferenceReader(IndexAccess):
             return Citations(str(target), [], used_by, gone=error.message)
 
     def _list_targets_used_by_conversation(self, target: Ref | str) -> list[Citation]:
-        """Return what a conversation, turn or call used; raises `NothingFound` for a missing target."""
+        """Return what a conversation, turn or call cites; other targets cite nothing.
+
+        Raises `NothingFound` for a missing target.
+        """
         if isinstance(target, str):
             if _is_workspace_file_missing(self.workspace.root, target):
                 raise NothingFound("there is no such file", where=target)

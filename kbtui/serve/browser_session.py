@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 QUIT_SECONDS = 5.0
 """How many seconds the TUI may take to quit before its process is terminated."""
 FIRST_PAINT_BYTES = 400
-"""The minimum size in bytes of output that paints the screen.
+"""The minimum size, in bytes, of output that counts as the first paint of the screen.
 
-Output that only sets terminal modes or sends queries is shorter.
+Output that only sets terminal modes or queries the terminal is shorter.
 """
 LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 
 class BrowserSession(AppService):
-    """The WebSocket of a browser tab, and the process that runs the TUI for it without a shell."""
+    """The WebSocket of a browser tab, and the process that runs the TUI for the tab."""
 
     def __init__(self, command: list[str], websocket: WebSocketResponse) -> None:
         super().__init__(

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 LOG_SECONDS = 0.05
-"""How many seconds a search waits to be logged while another process writes to the log."""
+"""How many seconds logging a search may wait while another process writes to the log."""
 REPLACE_SECONDS = 600.0
-"""The maximum age, in seconds, of a logged search that is replaced when its query grows."""
+"""The maximum age, in seconds, of a logged search that a search with a longer query replaces."""
 QUERY_CHARACTERS = 1000
 """How many characters of a query the log keeps."""
 DAY_SECONDS = 86_400.0
@@ -139,8 +139,8 @@ class QueryLog:
 
         If the file is damaged, returns a description of the damage; nothing is logged until the log
         is erased. `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`. A search without hits
-        is always a gap. `replaces` is an earlier, incomplete version of the query; its last search
-        from the same origin is removed. `at` is in Unix seconds, by default now.
+        is always a gap. `replaces` is an earlier, incomplete version of the query. The last search
+        for it from the same origin is removed. `at` is in Unix seconds, by default now.
         """
         query = query[:QUERY_CHARACTERS]
         texts = [replace_surrogates(text) for text in (query, filters, caller or "")]

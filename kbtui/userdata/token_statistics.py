@@ -1,4 +1,4 @@
-"""Statistics of tokens: by day, agent, model and project, and what subjects cost."""
+"""Statistics of tokens by day, agent, model, project and subject."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CitedSubject(Protocol):
-    """The attributes of a subject that are needed here."""
+    """The attributes of a subject that the statistics use."""
 
     ref: str
     title: str
@@ -26,10 +26,10 @@ class CitedSubject(Protocol):
 
 @dataclass
 class TokenCount:
-    """The tokens of a day, agent, model, project or subject, and what they cost.
+    """The tokens of a day, agent, model, project or subject, and their cost.
 
-    `turns` is the number of turns that used them. Numbers that an agent only estimated are counted
-    separately from others. `cost` is None if no model's price is known; `is_cost_partial` says that
+    `turns` is the number of turns that used the tokens. Tokens that an agent only estimated have a
+    `TokenCount` of their own. `cost` is None if no model's price is known; `is_cost_partial` says that
     the cost leaves out models without a known price.
     """
 
@@ -68,9 +68,9 @@ class TokenCount:
 class TokenStatistics:
     """The tokens of a period. `by_day` is in order of time; other lists begin with the largest number.
 
-    `subjects` has, for each subject, all tokens of the turns that were given it. A turn that was
-    given several subjects counts for each of them. If the period has no tokens, `day_before` is the
-    last earlier day that has tokens.
+    `subjects` counts for each subject the tokens of all turns that cite it. A turn that cites several
+    subjects counts for each of them. If the period has no tokens, `day_before` is the last earlier
+    day with tokens.
     """
 
     by_day: list[TokenCount] = field(default_factory=list)
@@ -89,7 +89,7 @@ class TokenStatistics:
 
 @dataclass(frozen=True, slots=True)
 class _TurnUsage:
-    """What a turn used with one model."""
+    """The tokens that a turn used with one model."""
 
     conversation: str
     turn: int
@@ -109,9 +109,10 @@ def collect_token_statistics(
     limit: int,
     subjects_by_target: Mapping[str, CitedSubject],
 ) -> TokenStatistics:
-    """Collect what turns used between two Unix times; all lists but `by_day` have at most `limit` rows.
+    """Count the tokens that turns used from `since` to `until`, two Unix times.
 
-    `subjects_by_target` maps the targets of citations to the subjects that they cite.
+    All lists but `by_day` have at most `limit` rows. `subjects_by_target` maps the target of a citation
+    to its subject.
     """
     used = list(_iterate_turn_usage(db, since, until))
     turns = defaultdict(list)
@@ -143,7 +144,7 @@ def collect_token_statistics(
 
 
 def _find_day_before(db: sqlite3.Connection, since: float) -> str | None:
-    """Return the last day before a Unix time on which tokens were used."""
+    """Return the last day with tokens before a Unix time."""
     (latest,) = db.execute(
         "SELECT max(coalesce(u.timestamp, e.created)) FROM usage u "
         "JOIN entries e ON e.id = u.conversation WHERE coalesce(u.timestamp, e.created) < ?",
@@ -153,7 +154,7 @@ def _find_day_before(db: sqlite3.Connection, since: float) -> str | None:
 
 
 def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> Iterator[_TurnUsage]:
-    """Yield what turns used. A turn that an agent copied into another session counts once."""
+    """Yield the tokens of each turn and model; a turn that an agent copied into another session counts once."""
     rows = db.execute(
         "SELECT u.conversation, u.turn, u.model, u.project, u.timestamp, coalesce(e.agent, 'jp'), "
         "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, total_tokens, is_estimate "

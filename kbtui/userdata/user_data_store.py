@@ -205,14 +205,14 @@ class UserData:
         return runs
 
     def save_fetched_address_facts(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
-        """Replace the facts (`ETag`, links) about each address; the source's next run needs them."""
+        """Replace the facts (`ETag`, links) about a source's addresses, which its next run needs."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self._store.open_write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
             db.executemany("INSERT INTO fetched VALUES (?, ?, ?)", rows)
 
     def load_fetched_address_facts(self, source: str) -> dict[str, dict[str, Any]]:
-        """Return the facts that `save_fetched_address_facts` saved for a source, by address."""
+        """Return the facts about a source's addresses that the last run saved, by address."""
         rows = self._store.select_rows("SELECT url, facts FROM fetched WHERE source = ?", source)
         return {url: json.loads(facts) for url, facts in rows}
 

@@ -1,6 +1,7 @@
 """The workspace, its directories, JP's configuration and kbtui's settings.
 
-Names are imported on first use, so that importing `paths` imports nothing else.
+This package imports a module when one of its names is used for the first time, so that importing
+`paths` imports nothing else.
 """
 
 from importlib import import_module

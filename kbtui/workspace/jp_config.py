@@ -47,9 +47,9 @@ class ConfigLayer:
 
 @dataclass
 class ConfigLayerList:
-    """The layers in the order of merging, in which later layers override earlier ones.
+    """The layers of the configuration; each layer overrides the layers before it.
 
-    `files` lists what to watch for changes: files that were read, files that would be read if they
+    `files` has the paths to watch for changes: files that were read, files that would be read if they
     existed, and directories that a glob searched. `files_left` is the number of files that the
     current layer may still load.
     """
@@ -63,7 +63,7 @@ class ConfigLayerList:
 
 
 def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayerList:
-    """Return the workspace's layers: those of JP if it is a JP workspace, then `kb.toml`.
+    """Return the workspace's layers: JP's own layers if it is a JP workspace, then `kb.toml`.
 
     `.jp.{ext}` files are searched from the root down to `cwd`, by default the current directory. A
     `cwd` outside the workspace is ignored. Never raises; errors are in `ConfigLayerList.errors`.
@@ -84,10 +84,11 @@ def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigL
 
 
 def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: str) -> None:
-    """Add the layers that `--cfg NAME` names to `found`; raises `UsageError` if there are none.
+    """Add to `found` the layers of `--cfg NAME`; raises `UsageError` if no file matches `name`.
 
-    NAME is a path, or the name of a file in one of `config_load_paths`. These are searched below
-    three roots: user-global, workspace, user-local. Below each root, the first match is added.
+    NAME is the path of a file, or the name of a file in one of the directories `config_load_paths`.
+    These directories are searched below three roots: user-global, workspace and user-local. Below
+    each root, only the first match is used.
     """
     direct = Path(name).absolute()
     if direct.suffix[1:] in EXTENSIONS and direct.is_file():
@@ -215,7 +216,7 @@ def _does_path_exist(path: Path) -> bool:
 
 
 def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ...] = ()) -> None:
-    """Add layers for a file and for the files that it extends, in the order of merging."""
+    """Add to `found` the layers of a file and of the files that it extends, in the order of merging."""
     if not above:
         found.files_left = MAX_LAYERS
     found.files_left -= 1

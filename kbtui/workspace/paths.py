@@ -1,7 +1,7 @@
 """Finds the workspace and the directories that kbtui and JP use; paths are strings.
 
-This module is on the fast path of `kbtui search`. It imports `pathlib` and `kbtui.errors` only where
-they are needed, because importing them takes longer than the rest of that path.
+`kbtui search` must start fast and imports this module. The module imports `pathlib` and
+`kbtui.errors` only where they are needed, because importing them takes longer than its own work.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def find_runtime_directory() -> str:
 
 
 def make_engine_socket_path(root: str) -> str:
-    """Return the path of the engine's socket for the workspace at `root` and this cache directory."""
+    """Return the path of the engine's socket; it depends on the workspace's root and the cache directory."""
     return (
         f"{find_runtime_directory()}/{_hash_paths(make_workspace_key(root), get_cache_home())}.sock"
     )
@@ -130,8 +130,8 @@ def is_peer_same_user(connection: socket | TransportSocket) -> bool:
 def make_workspace_key(root: str) -> str:
     """Return 16 hex digits that name the workspace at `root` in kbtui's own directories.
 
-    They are a hash of the root and JP's directories. The id in `.jp/.id` is not used, because
-    the clones of a repository share it.
+    The digits are a hash of the root and JP's directories. The id in `.jp/.id` is not used, because
+    all clones of a repository have the same id.
     """
     return _hash_paths(root, get_jp_data_home(), get_jp_config_home())
 
@@ -158,9 +158,9 @@ def _normalize_path(path: str) -> str:
 
 
 JP_DIRECTORY = ".jp"
-"""The directory that makes a directory a JP workspace; kbtui's configuration is in it, too."""
+"""The directory that every JP workspace contains; kbtui's configuration is in it, too."""
 KBTUI_DIRECTORY = ".kbtui"
-"""The directory of kbtui's configuration where there is no `.jp`."""
+"""The directory of kbtui's configuration in a workspace without `.jp`."""
 TOPICS_FILE, SOURCES_FILE = "kb.toml", "kb-sources.toml"
 """The names of the files that declare topics and sources."""
 
@@ -168,9 +168,9 @@ TOPICS_FILE, SOURCES_FILE = "kb.toml", "kb-sources.toml"
 def find_workspace_root(start: str) -> str:
     """Return the root of the workspace around the real path `start`, which exists.
 
-    It is the nearest directory at or above `start` with `.jp` or `.kbtui`; if there is none, the root
-    of the Git repository or worktree; outside of a repository, the directory itself. `.kbtui` in the
-    home directory does not apply to the repositories in it; `.jp` does, as in JP.
+    The root is the nearest directory at or above `start` with `.jp` or `.kbtui`. If there is none, it
+    is the root of the Git repository or worktree or, outside of a repository, the directory itself.
+    `.kbtui` in the home directory is ignored in repositories below it; `.jp` is not ignored.
     """
     if not os.path.isdir(start):  # noqa: PTH112
         start = os.path.dirname(start)  # noqa: PTH120
@@ -192,7 +192,7 @@ def is_git_root(directory: str) -> bool:
 
 
 def is_home_without_jp(directory: str) -> bool:
-    """Return whether a real path is the user's home directory and is no JP workspace."""
+    """Return whether a real path is the user's home directory and contains no `.jp`."""
     jp = os.path.join(directory, JP_DIRECTORY)  # noqa: PTH118
     return directory == os.path.realpath(get_user_home()) and not os.path.isdir(jp)  # noqa: PTH112
 
@@ -290,8 +290,9 @@ def make_runtime_directory() -> Path:
 def find_jp_user_directory(root: Path, workspace_id: str | None) -> Path | None:
     """Return JP's user-local directory of a workspace, or None if there is none.
 
-    Its name ends with the workspace's id. If there are several, the directory with the exact name is
-    chosen, then the most recently modified one, then the last by name.
+    The name of the directory is the workspace's id, usually after the name of the root and `-`. Of
+    several directories with this id, one with exactly the root's name is preferred, then the most
+    recently modified directory, then the last by name.
     """
     if not workspace_id:
         return None

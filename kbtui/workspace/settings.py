@@ -143,7 +143,7 @@ def get_settings_path() -> Path:
 
 
 def load_settings(path: Path | None = None) -> Settings:
-    """Read the settings: the file, overridden by environment variables. Raises `ConfigError`."""
+    """Read the settings from the file; environment variables override it. Raises `ConfigError`."""
     return Settings(**{found.key.name: found.value for found in list_settings_with_origins(path)})
 
 
@@ -290,7 +290,8 @@ def _parse_environment_variable(key: SettingDefinition, given: str) -> Any:
 def _locate_setting_line(path: Path, text: str, *names: str) -> str:
     """Return where the file sets a key, as `path:line`, or only the path if no line is found.
 
-    `names` lead to the key: its tables, then the key. If only a table has a line, return that line.
+    `names` are the names of the tables that contain the key, then the key. If only the line of a table
+    is found, returns that line.
     """
     table: tuple[str, ...] = ()
     found, depth = str(path), 0
@@ -308,7 +309,7 @@ def _locate_setting_line(path: Path, text: str, *names: str) -> str:
 
 
 def _split_dotted_key(text: str) -> tuple[str, ...]:
-    """Return the names that a key of TOML consists of, such as `prices."a.b".input`."""
+    """Split a dotted key of TOML, such as `prices."a.b".input`, into names."""
     names = re.findall(r'"([^"]*)"|\'([^\']*)\'|([\w-]+)', text)
     return tuple(max(name) for name in names)
 

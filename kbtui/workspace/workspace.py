@@ -13,9 +13,9 @@ _WORKSPACE_ID = re.compile(r"[0-9a-z]{5}")
 
 
 class Workspace:
-    """One workspace; `root` is the real path of its directory.
+    """One workspace. `root` is the real path of its directory.
 
-    It is a JP workspace if it contains `.jp`. That may change while kbtui runs: `jp init` makes one.
+    A workspace that contains `.jp` is a JP workspace. `jp init` may create `.jp` while kbtui runs.
     """
 
     def __init__(self, root: Path) -> None:
@@ -30,7 +30,7 @@ class Workspace:
 
     @property
     def is_jp_workspace(self) -> bool:
-        """Whether it contains `.jp`."""
+        """Whether the workspace contains `.jp`."""
         return self.jp_directory.is_dir()
 
     @property
@@ -42,7 +42,7 @@ class Workspace:
     def kbtui_directory(self) -> Path:
         """The directory `.kbtui`, where kbtui's configuration is if there is no `.jp`; it may not exist.
 
-        kbtui creates it when the user first writes something into it.
+        kbtui creates the directory with the first file that the user writes into it.
         """
         return self.root / paths.KBTUI_DIRECTORY
 
@@ -56,13 +56,13 @@ class Workspace:
         return f"{self.config_directory.name}/{name}"
 
     def find_superseded_config_file(self, name: str) -> Path | None:
-        """Return the file in `.kbtui` that kbtui no longer reads because there is a `.jp`, or None."""
+        """Return the path of a file in `.kbtui` if kbtui ignores the file because `.jp` exists, else None."""
         path = self.kbtui_directory / name
         return path if self.is_jp_workspace and path.is_file() else None
 
     @property
     def id(self) -> str | None:
-        """JP's id of the workspace, five characters of `[0-9a-z]`; None if `.jp/.id` has none."""
+        """JP's id of the workspace, five characters of `[0-9a-z]`; None if `.jp/.id` contains no id."""
         if self._id is None:
             try:
                 text = read_regular_file(self.jp_directory / ".id").decode("utf-8", "replace")
@@ -108,8 +108,8 @@ def open_workspace_at_root(root: Path) -> Workspace:
 def find_workspace(start: Path | None = None) -> Workspace:
     """Return the workspace around `start`, by default the current directory.
 
-    `paths.find_workspace_root` says which directory that is. Raises `WorkspaceError` if `start` does
-    not exist or the configuration cannot be read.
+    `paths.find_workspace_root` finds its root. Raises `WorkspaceError` if `start` does not exist or the
+    configuration cannot be read.
     """
     try:
         here = (start or Path.cwd()).resolve()
@@ -124,7 +124,7 @@ def find_workspace(start: Path | None = None) -> Workspace:
 
 
 def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
-    """Write a file that the user named; follow links, but never overwrite JP's own files."""
+    """Write `text` to the file that the user named; follow links, but never overwrite JP's own files."""
     check_export_path(workspace, path)
     real = Path(os.path.realpath(path))
     data = text.encode("utf-8", "replace")
