@@ -39,7 +39,8 @@ def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
 def find_clipboard_command() -> list[str] | None:
     """Return the command that copies its input to this machine's clipboard.
 
-    Return None in an ssh session, or if no such command is installed."""
+    Return None in an ssh session, or if no such command is installed.
+    """
     if os.environ.get("SSH_CONNECTION"):
         return None
     wayland, x11 = os.environ.get("WAYLAND_DISPLAY"), os.environ.get("DISPLAY")

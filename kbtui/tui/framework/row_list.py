@@ -185,7 +185,8 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
         """Return, for each visible line, its row, its number in the row, and whether the row is selected.
 
-        A line below the last row is None."""
+        A line below the last row is None.
+        """
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):

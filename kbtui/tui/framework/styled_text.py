@@ -116,7 +116,8 @@ def capitalize_first_word_unless_name(text: str) -> str:
 def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
     """Return `left` at the left edge and `right` at the right edge of a line that is `width` cells wide.
 
-    Cut `left` if there is not enough room for both; leave out `right` if it alone is too long."""
+    Cut `left` if there is not enough room for both; leave out `right` if it alone is too long.
+    """
     right_width = measure_cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
@@ -146,7 +147,8 @@ def _find_wrapped_line_bounds(
 ) -> list[tuple[int, int]]:
     """Return the start and end of each wrapped line.
 
-    `first` is the indent of the first line, and `hang` the indent of all other lines, in cells."""
+    `first` is the indent of the first line, and `hang` the indent of all other lines, in cells.
+    """
     lines: list[tuple[int, int]] = []
     start = end = 0
     room = width - first

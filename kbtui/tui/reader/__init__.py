@@ -1,1 +1,1 @@
-"""The reader pane: documents, their layout, and how the user moves in them."""
+"""The reader pane: documents, their layout, and moving through them."""

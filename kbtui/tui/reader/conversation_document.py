@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
 
 
-# The arguments that best describe a call, best first. If a call has none of them, its first argument with
-# text describes it.
+# The arguments that describe a call best, in order of preference. For a call without any of them, the first
+# argument with text is used.
 _MAIN_ARGUMENTS = (
     "path", "file", "file_path", "query", "pattern", "command", "cmd", "url", "id", "name", "title",
     "package", "description",
@@ -56,9 +56,9 @@ _MAX_SUMMARY_CHARACTERS = 120
 
 
 def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | None = None) -> str:
-    """Return the value of the argument that best describes a tool call, on one line; "" if there is none.
+    """Return the argument value that best describes a tool call, on one line; "" if no value is suitable.
 
-    A path below `directory`, in which the agent ran, becomes relative to it.
+    A path below `directory`, in which the agent ran, is shortened to a relative path.
     """
     arguments = arguments or {}
     if "topic" in arguments:
@@ -71,7 +71,7 @@ def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | 
             filter(None, (_summarize_argument_value(arguments[name]) for name in names)), ""
         )
     if directory:
-        # Before the cut, which could remove what is below the directory.
+        # Do this before cutting the text, because a cut could remove the part below the directory.
         summary = summary.removeprefix(f"cd {directory} && ").removeprefix(f"{directory}/")
     if _is_path(summary):
         return truncate_text_start(summary, _MAX_SUMMARY_CHARACTERS)
@@ -100,7 +100,10 @@ def _summarize_list_element(value: Any) -> str:
 
 
 def format_json_value_as_text(value: Any, pad: str = "") -> str:
-    """Format a JSON value as text that is indented by `pad`; keep the line breaks of strings."""
+    """Format a JSON value as text with one line for each item, indented by `pad`.
+
+    Line breaks in strings are kept.
+    """
     if isinstance(value, dict):
         return "\n".join(
             _format_labeled_json_value(f"{pad}{name}:", item, pad) for name, item in value.items()
@@ -126,7 +129,7 @@ def _format_json_scalar(value: Any) -> str:
 class CompactedTurnParts:
     """The parts of a turn that the model no longer sees after compaction.
 
-    If `summary` is set, it replaces the whole turn, and the flags have no meaning.
+    If there is a `summary`, it replaces the whole turn, and the other fields have no meaning.
     """
 
     summary: ConversationCompaction | None = None
@@ -137,11 +140,11 @@ class CompactedTurnParts:
 
 
 def find_compacted_turn_parts(conversation: Conversation) -> dict[int, CompactedTurnParts]:
-    """Return what compactions removed from each turn, by the number of the turn.
+    """Return the parts that compactions removed from each turn, by turn number.
 
-    If several compactions cover a turn, the latest summary applies. If there is no summary, any compaction
-    can remove the reasoning, and the latest change of tool calls applies. Of compactions with the same time,
-    the last one in the file counts as the latest.
+    If compactions with a summary cover a turn, the latest of these applies. Otherwise, the reasoning is removed
+    if any compaction removes it, and the latest compaction that changes tool calls decides about these. Of
+    compactions with the same time, the last one in the file counts as the latest.
     """
     latest_first = sorted(
         conversation.compactions, key=lambda c: c.timestamp.timestamp() if c.timestamp else 0.0
@@ -170,13 +173,13 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""The maximum number of tools that the details name; the most used come first."""
+"""The maximum number of tools named in the details; the most used tools come first."""
 
 
 def list_conversation_facts(
     conversation: Conversation, present: datetime, *, brief: bool = False
 ) -> list[tuple[str, Spans]]:
-    """Return the names and values of facts; with `brief`, only those shown above the first turn."""
+    """Return facts about a conversation, as names and values; with `brief`, only those for above the first turn."""
     info = conversation.info
     times = [("created", info.created_at), ("activity", info.last_event_at)]
     if not brief:
@@ -252,7 +255,7 @@ def format_turn_range(first: int, last: int) -> str:
 def _format_compacted_turns(
     first: int, last: int, compaction: ConversationCompaction, conversation: Conversation
 ) -> str:
-    """Return "turns 1–3", or "turns 1–2 and the beginning of turn 3" if turn 3 went on after the compaction."""
+    """Return a text such as "turns 1–3", or "turns 1–2 and the beginning of turn 3" if turn 3 went on afterwards."""
     turn = conversation.find_turn(last)
     is_whole = compaction.summary is None or last < compaction.last or turn is None
     if is_whole or turn is None or not any(_is_later(event, compaction) for event in turn.events):
@@ -262,7 +265,7 @@ def _format_compacted_turns(
 
 
 def describe_compaction(compaction: ConversationCompaction, conversation: Conversation) -> str:
-    """Describe which turns a compaction covers, and what it removed from them."""
+    """Return a text that says which turns a compaction covers, and what it removed from them."""
     what = []
     if compaction.summary is not None:
         what.append("replaced by a summary")
@@ -287,10 +290,10 @@ def build_conversation_document(
     partial: bool = False,
     titles: Mapping[str, str] | None = None,
 ) -> ReaderDocument:
-    """Build the document of a conversation, with dates relative to the time `present`.
+    """Build the document of a conversation; dates are relative to the time `present`.
 
-    `partial` says whether the rest of the conversation is still loading. `titles` has the titles of
-    other conversations by id, for links to them.
+    `partial` says whether the rest of the conversation is still loading. `titles` maps the ids of related
+    conversations to their titles, which are shown as links.
     """
     info = conversation.info
     builder = _ConversationDocumentBuilder(conversation, present, titles or {})
@@ -324,16 +327,16 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
 
 
 MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
-"""The maximum number of characters searched for secrets: in one text, and in a whole conversation."""
+"""How many characters are searched for secrets at most: in one text, and in a whole conversation."""
 
 
 MAX_NOTICE_CHARACTERS = 100
-"""The maximum length of an agent's notice; longer notices are folded."""
+"""An agent's notice with more characters than this is folded."""
 _PATCH_START = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 
 
 class _ConversationDocumentBuilder:
-    """Builds the blocks of a conversation. `requests` and `errors` contain indices of `blocks`."""
+    """Builds the blocks of a conversation. `requests` and `errors` are the indices of such blocks in `blocks`."""
 
     def __init__(
         self, conversation: Conversation, present: datetime, titles: Mapping[str, str]
@@ -349,19 +352,19 @@ class _ConversationDocumentBuilder:
         self.compacted = CompactedTurnParts()
         events = (event for turn in conversation.turns for event in turn.events)
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
-        """The summaries that are shown where the agent compacted."""
+        """The texts of the summaries that are shown in a turn, where the agent compacted the conversation."""
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0
         self.last_time: datetime | None = None
-        # The values of these fields for the blocks added next; see `DocumentBlock`.
+        # The next blocks get these values in their fields of the same names (see `DocumentBlock`).
         self.turn = 0
         self.view = ""
         self.call: int | None = None
         self.fold: str | None = None
         self.lead: Spans = []
         self.turn_fold: str | None = None
-        """The fold of the current turn if the turn is rewound, otherwise None."""
+        """The key of the fold that contains the current turn, if the turn is rewound; otherwise None."""
 
     def build_conversation_blocks(self) -> list[DocumentBlock]:
         """Build the blocks of the whole conversation."""
@@ -424,7 +427,7 @@ class _ConversationDocumentBuilder:
         self.view, self.turn_fold = "", None
 
     def _add_rewound_turn_heading(self, turn: Turn, when: Spans) -> None:
-        """Add the heading of a rewound turn; the whole turn is a fold."""
+        """Add the heading of a rewound turn, which is a fold."""
         key, self.view = f"turn:{turn.number}", "user"
         requests = (event.text for event in turn.events if event.kind == "chat_request")
         request = one_line(next(requests, "")[:400])
@@ -436,7 +439,7 @@ class _ConversationDocumentBuilder:
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
 
     def _add_conversation_link(self, key: str, words: str, conversation: str) -> None:
-        """Add a line that names another conversation; it is a link, unless the id is damaged."""
+        """Add a line with the title of another conversation, as a link if `conversation` is a valid id."""
         title = self.titles.get(conversation) or conversation
         is_id = is_conversation_id(conversation)
         spans: Spans = [(words, "dim"), (one_line(title), "link" if is_id else "")]
@@ -461,7 +464,7 @@ class _ConversationDocumentBuilder:
         self.view = ""
 
     def _add_compaction_summary(self, summary: ConversationCompaction) -> None:
-        """Add the summary that the model sees instead of this turn and the following turns."""
+        """Add a summary, which the model sees in place of the current turn and possibly of later turns."""
         self.view = "model"
         last = self.turn
         while last in self.compacted_turns and self.compacted_turns[last].summary is summary:
@@ -478,7 +481,7 @@ class _ConversationDocumentBuilder:
         return format_time_with_date(when, self.present) if when else ""
 
     def _format_time_if_minute_changed(self, when: datetime | None) -> str:
-        """Format a time within a turn; return "" if the last time shown was in the same minute."""
+        """Format the time of an event; return "" if the last shown time of the turn was in the same minute."""
         if when is None:
             return ""
         local = when.astimezone(self.present.tzinfo).replace(second=0, microsecond=0)
@@ -508,7 +511,7 @@ class _ConversationDocumentBuilder:
         self.view = before
 
     def _add_secret_warning(self, key: str, text: str) -> None:
-        """Add a warning if the text seems to contain a secret; search only the start of a long text, for speed."""
+        """Add a warning if the text seems to contain a secret; only the beginning of a long text is searched."""
         text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
         self.unscanned_characters -= len(text)
         if said := describe_secrets_in_text(text):
@@ -594,7 +597,10 @@ class _ConversationDocumentBuilder:
             self._add_visible_result_blocks(key, metadata)
 
     def _add_visible_result_blocks(self, key: str, metadata: dict[str, Any]) -> None:
-        """Add what stays visible of a folded call: the link to its subagent, and the user's answers."""
+        """Add the parts of a tool result that stay visible when the call is folded.
+
+        These are the link to the call's subagent, and the user's answers to the call's questions.
+        """
         if type(subagent := metadata.get("subagent")) is str:
             self.lead = [("  ", "")]
             session = self.conversation.info.id.partition("~")[0]
@@ -625,7 +631,7 @@ class _ConversationDocumentBuilder:
         self._add_source_text_blocks(key, event.text)
 
     def _add_notice_blocks(self, key: str, event: ConversationEvent) -> None:
-        """Add what the agent itself says: a short text as a dim line, a long one as a fold."""
+        """Add a notice of the agent: a short one as a dim line, a long one as a fold."""
         text = event.text.strip()
         if len(text) > MAX_NOTICE_CHARACTERS or "\n" in text:
             words: Spans = [("notice  ", "dim"), (one_line(text[:400]), "dim")]
@@ -642,7 +648,10 @@ class _ConversationDocumentBuilder:
         self.after_fold, self.space_above = True, 0
 
     def _add_compaction_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add the summary where the agent compacted; the model's view has it at the first replaced turn."""
+        """Add a summary, as a fold, at the place where the agent compacted the conversation.
+
+        Only the user's view shows this fold. The model's view shows the summary at the first replaced turn.
+        """
         self.view = "user"
         words: Spans = [("compacted here  ", "accent"), (one_line(event.text[:400]), "dim")]
         self._add_fold_heading(key, "compaction", words, [(format_text_length(event.text), "dim")])
@@ -719,4 +728,4 @@ _BLOCK_ADDERS_BY_EVENT_KIND: dict[
     "compaction": _ConversationDocumentBuilder._add_compaction_fold,
     "unknown": _ConversationDocumentBuilder._add_unknown_event_fold,
 }
-"""Event kind -> the method that adds its blocks; `_add_event_text_fold` adds the blocks of all other kinds."""
+"""Event kind -> the method that adds the event's blocks; for all other kinds, `_add_event_text_fold`."""

@@ -24,7 +24,7 @@ PREVIEW_WIDTH = 40
 
 @dataclass(frozen=True)
 class CopyableText:
-    """A text that the user can copy; `get_text` is called in a thread, because a document may be long."""
+    """A text that the user can copy; `get_text` is called in a thread, because joining a long text takes time."""
 
     key: str
     name: str
@@ -63,7 +63,7 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
 
 
 def _find_source_text_at_line(block: DocumentBlock, source: int) -> str:
-    """Return the source text of the paragraph, list, table or code that contains source line `source`."""
+    """Return the source text of the paragraph, list, table or code block that contains line `source` of the file."""
     whole = block.get_searchable_text().strip("\n")
     if not isinstance(block, TextBlock) or not source or not block.first_line:
         return whole
@@ -77,7 +77,7 @@ def _find_source_text_at_line(block: DocumentBlock, source: int) -> str:
 
 
 def _join_turn_text(document: ReaderDocument, turn: int) -> str:
-    """Return the text of a turn as the user sees it, without its heading."""
+    """Return the text of a turn without its heading, as shown to the user (not to the model)."""
     in_turn = (b for b in document.blocks if b.turn == turn and b.key != f"turn:{turn}")
     texts = [block.get_searchable_text().strip() for block in in_turn if block.view != "model"]
     return "\n\n".join(filter(None, texts))

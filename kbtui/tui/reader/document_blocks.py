@@ -27,10 +27,11 @@ class DocumentBlock:
     """A part of a document that is laid out separately.
 
     `key` identifies the block, even after a reload. `lead` is put before each line, and `above` is the number
-    of blank lines before the block. `fold` is the key of the fold that contains the block. `turn` and `call`
-    are the numbers of its turn and tool call in a conversation, and `link` is the reference that Enter opens.
+    of blank lines before the block. `fold` is the key of the fold that contains the block. In a conversation,
+    `turn` and `call` are the numbers of the block's turn and tool call. `link` is the reference that Enter opens.
     `view` is "user" for a block that compaction hides from the model, "model" for a block that only the model
-    sees, and "" for all others. `code_offset` says how many cells code is scrolled to the left; if it is None, code wraps.
+    sees, and "" for all others. `code_offset` is the number of cells by which code is scrolled to the left; if it
+    is None, code is wrapped.
     """
 
     key: str
@@ -49,7 +50,7 @@ class DocumentBlock:
     ) -> list[StyledLine]:
         """Return the lines of the block, including `lead` and `above`.
 
-        `opened` matters only for the heading of a fold: it says whether the fold is open.
+        Matches of `found` are highlighted. For the heading of a fold, `opened` says whether the fold is open.
         """
         made = self.lay_out_block_content(
             max(8, width - measure_cell_width(self.lead)), found, opened
@@ -63,7 +64,7 @@ class DocumentBlock:
     def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
-        """Return the lines without `lead` and `above`."""
+        """Return the lines of the block, without `lead` and `above`."""
 
     def estimate_line_count(self, width: int) -> int:
         """Estimate the number of lines without laying the block out."""
@@ -76,9 +77,9 @@ class DocumentBlock:
 
 @dataclass(slots=True, eq=False, repr=False)
 class TextBlock(DocumentBlock):
-    """A block with the characters `start` to `end` of a text.
+    """A block that shows the characters from `start` to `end` (exclusive) of a text.
 
-    `first_line` is the 1-based number of its first line; 0 if references cannot name its lines.
+    `first_line` is the 1-based number of the block's first line, or 0 if references cannot name its lines.
     """
 
     text: str
@@ -105,7 +106,7 @@ class TextBlock(DocumentBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class MarkdownBlock(TextBlock):
-    """A section of Markdown; `links` are link definitions, and `breaks` keeps line breaks in paragraphs."""
+    """A section of Markdown. `links` are the document's link definitions; `breaks` keeps line breaks in paragraphs."""
 
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False
@@ -131,7 +132,8 @@ class MarkdownBlock(TextBlock):
 class SourceTextBlock(TextBlock):
     """A text shown as it is in the file.
 
-    `numbers` is the width of the column with line numbers, 0 for none. `panel` shows the text as a code panel.
+    `numbers` is the width of the column with line numbers, or 0 for no column. If `panel` is true, the text is
+    shown on a coloured background.
     """
 
     language: str = ""
@@ -173,7 +175,7 @@ class HeadingBlock(DocumentBlock):
     def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
-        """Return the line."""
+        """Return the line as a list."""
         if not self.rule:
             left = highlight_matches(self.left, found)
             return [StyledLine(align_spans_to_edges(left, self.right, width))]
@@ -192,9 +194,8 @@ class HeadingBlock(DocumentBlock):
 class FoldHeadingBlock(HeadingBlock):
     """The heading of a fold; all folds of a `kind`, such as "tool", can be opened together.
 
-    `citation_number` is the number of this tool call's citation in the citations pane. If
-    `ends_with_path` is true, the last text at the left is cut at its beginning, because the end of a
-    path says more.
+    `citation_number` is the number of the tool call's citation in the citations pane. If `ends_with_path`
+    is true and there is not enough room, the beginning of the path is cut, because its end says more.
     """
 
     kind: str = "tool"
@@ -204,7 +205,7 @@ class FoldHeadingBlock(HeadingBlock):
     def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
-        """Return a line with an arrow and the summary of the fold."""
+        """Return a line with an arrow, the summary of the fold and the citation number."""
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
         right = [*self.right, *note]
         words = highlight_matches(self.left, found)
@@ -214,7 +215,7 @@ class FoldHeadingBlock(HeadingBlock):
         return [StyledLine(align_spans_to_edges(left, right, width))]
 
     def _cut_beginning_of_path(self, words: Spans, width: int) -> Spans:
-        """Cut the beginning of the last text, so that all `words` fit into `width` cells."""
+        """Cut the beginning of the path, which is the last text of `words`, so that `words` fit into `width` cells."""
         *before, (path, role) = self.left
         room = width - measure_cell_width(before)
         kept = truncate_text_start(path, room)
@@ -245,7 +246,7 @@ class FactTableBlock(DocumentBlock):
         return lines
 
     def estimate_line_count(self, width: int) -> int:
-        """Estimate one line for each fact."""
+        """Estimate the number of lines as one line for each fact."""
         return self.above + len(self.facts)
 
     def get_searchable_text(self) -> str:
@@ -255,7 +256,7 @@ class FactTableBlock(DocumentBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ParagraphBlock(DocumentBlock):
-    """A wrapped paragraph that is not part of a file."""
+    """A wrapped paragraph with a text of kbtui, not of a file."""
 
     spans: Spans
 
@@ -281,7 +282,8 @@ def make_source_text_blocks(
 ) -> list[DocumentBlock]:
     """Split a text into source blocks with the keys `key:0`, `key:1` and so on.
 
-    `above` is set on the first block, `fields` on all blocks. With `has_line_numbers`, references can name lines.
+    `above` is set on the first block, `fields` on all blocks. With `has_line_numbers`, references can name the
+    lines of the text.
     """
     from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
 
@@ -302,10 +304,10 @@ def make_markdown_blocks(
     above: int = 0,
     breaks: bool = False,
 ) -> list[DocumentBlock]:
-    """Split a Markdown text, starting at character `start`, into blocks.
+    """Split a Markdown text into blocks, from character `start` on.
 
-    Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`; None means
-    that references cannot name lines. `above` is set on the first block. See `MarkdownBlock` for `breaks`.
+    Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`, or None if
+    references cannot name lines. `above` is set on the first block. See `MarkdownBlock` for `breaks`.
     """
     from kbtui.tui.reader.markdown_layout import find_link_definitions, split_markdown_into_sections
 

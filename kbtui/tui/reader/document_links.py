@@ -36,7 +36,7 @@ class DocumentLink(NamedTuple):
 
     @property
     def is_web_link(self) -> bool:
-        """Whether the link is a web address, the only kind that is passed to a browser."""
+        """Whether the address is a web address (`http` or `https`). Only these are passed to a browser."""
         return self.href.lower().startswith(("http://", "https://"))
 
 
@@ -46,7 +46,7 @@ def find_markdown_links(
     """Return the links of a Markdown text in order, including bare web addresses."""
     from kbtui.tui.reader.markdown_layout import parse_markdown
 
-    text = strip_escape_sequences(text)  # The reader does not show them.
+    text = strip_escape_sequences(text)  # The reader does not show escape sequences.
     found: list[DocumentLink] = []
     for token in parse_markdown(text, references):
         href = words = ""
@@ -74,7 +74,7 @@ def _find_bare_web_addresses(text: str) -> list[DocumentLink]:
 
 
 def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
-    """Return the links on the current line; if there are none, the links of the paragraph."""
+    """Return the links on the current line; if it has none, return all links of its paragraph."""
     document, line = viewport.document, viewport.current_styled_line
     if not document.blocks or line is None:
         return []
@@ -92,9 +92,9 @@ def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
 
 
 def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
-    """Resolve a relative address in the subject `topic`/`slug` to a reference to another subject.
+    """Return the reference to the subject that a relative address in the subject `topic`/`slug` refers to.
 
-    The subject may not exist. Return None if the address cannot name a subject.
+    That subject may not exist. Return None if the address cannot name a subject.
     """
     path = href.partition("#")[0].partition("?")[0]
     if not path or "://" in path or path.startswith(("/", "mailto:")):

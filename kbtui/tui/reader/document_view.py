@@ -39,46 +39,46 @@ if TYPE_CHECKING:
 
 
 MAX_CACHED_BLOCKS = 200
-"""The maximum number of blocks whose lines are cached."""
+"""The lines of at most this many blocks are cached."""
 
 
 class LinePosition(NamedTuple):
-    """A line of a document: the index of a block, and the line within the block."""
+    """The position of a line in a document: the index of its block, and its index within the block."""
 
     block: int = 0
     line: int = 0
 
 
 def _count_letters_before_lines(lines: Iterable[StyledLine]) -> list[int]:
-    """Return the number of letters and digits before each line, followed by the total."""
+    """Return how many letters and digits precede each line, followed by the total of all lines."""
     texts = (line.full_text or line.plain for line in lines)
     return list(accumulate((sum(map(str.isalnum, text)) for text in texts), initial=0))
 
 
 class DocumentViewport:
-    """The visible part of a document, `width` x `height` cells, with cursor, open folds and highlights."""
+    """The visible part of a document (`width` x `height` cells), with its cursor, open folds and highlights."""
 
     def __init__(self) -> None:
         self.document = ReaderDocument("", "", [])
         self.width = self.height = 0
         self.top = self.cursor = LinePosition()
         self.rows: list[tuple[LinePosition, StyledLine]] = []
-        """The visible lines."""
+        """The visible lines with their positions."""
         self.pattern: re.Pattern[str] | None = None
         self.is_model_view = False
-        """Whether to show what the model sees, not what the user sees (`DocumentBlock.view`)."""
+        """Whether the blocks for the model are shown instead of those for the user (`DocumentBlock.view`)."""
         self.code_offset: int | None = None
-        """The number of cells by which wide code is scrolled to the left; None wraps the code."""
+        """The number of cells by which wide code is scrolled to the left, or None if code is wrapped."""
         self.current_match: tuple[int, int] | None = None
-        """The index of the block with the current match, and the index of the match in the block."""
+        """The index of the block with the current match, and the index of the match within the block."""
         self.layout_count = 0
-        """How many blocks have been laid out, for tests."""
+        """How often a block has been laid out; only tests read this number."""
         self._open_fold_kinds: set[str] = set()
-        """The kinds whose folds are open, except the folds in `_toggled_folds`."""
+        """The kinds of folds that are open by default."""
         self._toggled_folds: set[str] = set()
-        """The folds whose state, open or closed, differs from that of their kind."""
+        """The keys of the folds that the user opened or closed, contrary to the default of their kind."""
         self._heights: list[int] = []
-        """The number of lines of each block; an estimate until the block is laid out."""
+        """The number of lines of each block, estimated until the block is laid out."""
         self._block_tops: list[int] = []
         """The number of lines before each block, followed by the total; empty after a height has changed."""
         self._line_cache: LRUCache[int, list[StyledLine]] = LRUCache(MAX_CACHED_BLOCKS)
@@ -88,7 +88,7 @@ class DocumentViewport:
     # blocks and their heights
 
     def is_block_of_current_view(self, block: int) -> bool:
-        """Return whether a block belongs to the current view, even if it is in a closed fold."""
+        """Return whether a block belongs to the current view (user or model); a closed fold may hide it."""
         view = self.document.blocks[block].view
         return not view or view == ("model" if self.is_model_view else "user")
 
@@ -98,13 +98,13 @@ class DocumentViewport:
         fold = self.document.blocks[block].fold
         if fold is None:
             return False
-        # Check the innermost fold first, because there may be very many blocks.
+        # Check the innermost fold first, which is fast: there may be very many blocks.
         return not self.is_fold_open(fold) or not all(
             map(self.is_fold_open, self.document.list_folds_of_block(block)[1:])
         )
 
     def _discard_block_layouts(self) -> None:
-        """Discard all lines, and estimate the heights of all blocks again."""
+        """Discard the lines of all blocks, and estimate the heights of the blocks again."""
         self._line_cache.clear()
         self._heights = [
             0 if self._is_block_hidden(index) else block.estimate_line_count(self.width)
@@ -148,7 +148,7 @@ class DocumentViewport:
         return self._get_line_counts_before_blocks()[position.block] + position.line
 
     def find_position_at_line(self, line: int) -> LinePosition:
-        """Return the position of a line of the document, or of the last line if `line` is past the end."""
+        """Return the position of a line, given its number in the document; past the end, that of the last line."""
         tops = self._get_line_counts_before_blocks()
         if not tops[-1]:
             return LinePosition()
@@ -181,7 +181,10 @@ class DocumentViewport:
         return LinePosition(block, max(0, len(self.get_block_lines(block)) - 1))
 
     def find_position_lines_below(self, start: LinePosition, lines: int) -> LinePosition:
-        """Return the position `lines` lines below `start` (above if negative), limited to the document."""
+        """Return the position that is `lines` lines below `start`, or above it if `lines` is negative.
+
+        At the start or end of the document, return the position of its first or last line.
+        """
         if not self.document.blocks:
             return LinePosition()
         block, line = start.block, start.line + lines
@@ -198,7 +201,7 @@ class DocumentViewport:
         return LinePosition(block, line)
 
     def find_nearest_visible_position(self, position: LinePosition) -> LinePosition:
-        """Return the nearest visible position (one that is not in a closed fold)."""
+        """Return `position` if it is visible; if a fold hides it or it does not exist, the nearest one before it."""
         block = min(position.block, len(self.document.blocks) - 1)
         found = self._find_next_visible_block(block, -1)
         if found is None:
@@ -207,7 +210,7 @@ class DocumentViewport:
         return min(position, last) if found == position.block else last
 
     def make_scroll_anchor(self, position: LinePosition | None = None) -> ScrollAnchor:
-        """Return an anchor for a position, or for the cursor by default."""
+        """Return an anchor for a position, by default for the cursor."""
         block, line = position or self.cursor
         if block >= len(self.document.blocks):
             return ScrollAnchor("", 0, 0, 0)
@@ -215,7 +218,7 @@ class DocumentViewport:
         return ScrollAnchor(self.document.blocks[block].key, block, line, letters)
 
     def find_scroll_anchor_position(self, anchor: ScrollAnchor) -> LinePosition:
-        """Return the current position of an anchor."""
+        """Return the position in the current layout that an anchor marks."""
         block, line = self.document.find_block_index(anchor.key), anchor.line
         if block is None:
             return self.find_nearest_visible_position(LinePosition(anchor.block))
@@ -227,7 +230,7 @@ class DocumentViewport:
     # document and size
 
     def show_document(self, document: ReaderDocument, at: ScrollAnchor | None = None) -> None:
-        """Show a document from its top, or from an anchor."""
+        """Show a document from the anchor `at`, or from its top if `at` is None."""
         self.document = document
         self._resize_anchors = None
         self._toggled_folds = set()
@@ -240,7 +243,7 @@ class DocumentViewport:
         self.update_visible_rows()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document with its new version; keep the position, or stay at the end if the user is there."""
+        """Replace the document with its new version; keep the position, or follow new text if the user is at the end."""
         following = self.should_follow_new_text
         top, cursor = self.make_scroll_anchor(self.top), self.make_scroll_anchor()
         self.document = document
@@ -271,8 +274,8 @@ class DocumentViewport:
 
     def resize(self, width: int, height: int) -> None:
         """Change the size and stay at the current line."""
-        # Keep the anchors during successive changes of size. New anchors after each change would
-        # drift, because each would move to the start of a wrapped line.
+        # Keep the same anchors while the size changes several times. With new anchors after each change, the
+        # position would drift, because each anchor would mark the start of a wrapped line.
         has_moved = self._resize_positions != (self.top, self.cursor)
         anchors = None if has_moved else self._resize_anchors
         self.height = height
@@ -289,7 +292,7 @@ class DocumentViewport:
 
     @contextmanager
     def _keep_cursor_row_during_new_layout(self) -> Iterator[None]:
-        """Lay the document out again after a `with` block, and keep the cursor at its line and screen row."""
+        """Lay the document out again after a `with` block; the cursor keeps its line and its row on the screen."""
         row = next((row for row, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
         cursor = self.make_scroll_anchor()
         yield
@@ -335,24 +338,24 @@ class DocumentViewport:
     # moving
 
     def move_cursor_by_lines(self, lines: int) -> None:
-        """Move the cursor `lines` down, or up if negative."""
+        """Move the cursor down by `lines`, or up if `lines` is negative."""
         self.cursor = self.find_position_lines_below(self.cursor, lines)
         self.keep_cursor_visible(self.height // 4)
 
     def scroll_by_lines(self, lines: int) -> None:
-        """Scroll by a number of lines; move the cursor only if it would become invisible."""
+        """Scroll down by `lines`, or up if negative; move the cursor only if it would become invisible."""
         self.top = self.find_position_lines_below(self.top, lines)
         self.update_visible_rows()
         self.keep_cursor_visible()
 
     def scroll_to_document_line(self, line: int) -> None:
-        """Scroll to a line of the whole document; its number is partly based on estimated heights."""
+        """Scroll to a line, given its number in the document; the number is partly an estimate."""
         self.top = self.find_position_at_line(line)
         self.update_visible_rows()
         self.keep_cursor_visible()
 
     def scroll_and_move_cursor(self, lines: int) -> None:
-        """Scroll and move the cursor by the same number of lines."""
+        """Scroll down by `lines`, or up if negative, and move the cursor by the same number of lines."""
         self.cursor = self.find_position_lines_below(self.cursor, lines)
         self.scroll_by_lines(lines)
 
@@ -368,7 +371,10 @@ class DocumentViewport:
         self.update_visible_rows()
 
     def go_to_block_line(self, block: int, line: int = 0, lead: int | None = None) -> None:
-        """Go to a line of a block, and open the folds that contain it; show `lead` lines above it."""
+        """Go to a line of a block, and open the folds that contain the block.
+
+        `lead` is the number of lines to show above the line, by default a quarter of the height.
+        """
         folds = self.document.list_folds_of_block(block)
         if closed := {fold for fold in folds if not self.is_fold_open(fold)}:
             self._toggled_folds ^= closed
@@ -380,7 +386,7 @@ class DocumentViewport:
         self.update_visible_rows()
 
     def go_to_source_line(self, line: int) -> None:
-        """Go to a line of the source text, or to the nearest shown line before it."""
+        """Go to a line of the source text; if it is not shown, go to the nearest shown line before it."""
         if line > self.document.lines_total:
             self.go_to_last_line()
             return
@@ -393,7 +399,7 @@ class DocumentViewport:
         self.go_to_block_line(block, row, lead=0)
 
     def keep_cursor_visible(self, margin: int = 0) -> None:
-        """Scroll until `margin` lines are visible around the cursor; with margin 0, move the cursor instead."""
+        """Scroll until the cursor and `margin` lines around it are visible; with margin 0, move the cursor instead."""
         if not self.rows:
             return
         rows = [position for position, _ in self.rows]
@@ -417,7 +423,7 @@ class DocumentViewport:
         return is_kind_open != (key in self._toggled_folds)
 
     def find_fold_at_cursor(self) -> str | None:
-        """Return the key of the fold that starts at the current line or contains it."""
+        """Return the key of the fold whose heading is the current line, else of the fold that contains the line."""
         if not self.document.blocks:
             return None
         block = self.document.blocks[self.cursor.block]
@@ -443,7 +449,7 @@ class DocumentViewport:
             self._open_fold_kinds ^= {kind}
 
     def _move_cursor_to_fold_heading(self, fold: str) -> None:
-        """If the cursor is in a fold that is about to close, move it to the heading of the fold."""
+        """Move the cursor to the heading of a fold if the cursor is in the fold, which is about to close."""
         head = self.document.find_block_index(fold)
         if head is not None and fold in self.document.list_folds_of_block(self.cursor.block):
             self.cursor = LinePosition(head, self.document.blocks[head].above)
@@ -451,7 +457,7 @@ class DocumentViewport:
     # finding
 
     def highlight_search_pattern(self, pattern: re.Pattern[str] | None) -> None:
-        """Highlight all matches of `pattern`; None highlights nothing."""
+        """Highlight all matches of `pattern`; None removes all highlights."""
         if self.pattern != pattern or self.current_match is not None:
             self.pattern, self.current_match = pattern, None
             self._line_cache.clear()
@@ -469,7 +475,10 @@ class DocumentViewport:
                 return
 
     def set_citation_numbers_of_calls(self, numbers: dict[str, int]) -> bool:
-        """Set the citation numbers of tool calls, given by block key; return whether any number has changed."""
+        """Set the citation numbers of tool calls; return whether any number has changed.
+
+        `numbers` maps the keys of the calls' blocks to citation numbers.
+        """
         has_changed = False
         for key, number in numbers.items():
             index = self.document.find_block_index(key)
@@ -504,7 +513,7 @@ class DocumentViewport:
 
 
 class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
-    """A widget that shows one document and reports when the cursor moves."""
+    """A widget that shows a document and posts a message when the cursor moves."""
 
     ALLOW_MAXIMIZE = False
     ALLOW_SELECT: ClassVar[bool] = True
@@ -526,13 +535,13 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return self.viewport.document
 
     def show_document(self, document: ReaderDocument, at: ScrollAnchor | None = None) -> None:
-        """Show a document from its top, or from an anchor."""
+        """Show a document from the anchor `at`, or from its top if `at` is None."""
         self._fit_viewport_to_widget()
         self.viewport.show_document(document, at)
         self.redraw_after_viewport_change()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document with its new version; keep the position, or stay at the end."""
+        """Replace the document with its new version; keep the position, or follow new text if the user is at the end."""
         self.viewport.show_reloaded_document(document)
         self.redraw_after_viewport_change()
 
@@ -544,7 +553,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self.viewport.resize(max(8, region.width - 1), region.height)
 
     def redraw_after_viewport_change(self) -> None:
-        """After a change of the viewport, update the scroll bar, repaint, and post `CursorMoved`."""
+        """Update the scroll bar, repaint, and post `CursorMoved`; called after each change of the viewport."""
         port = self.viewport
         self._is_syncing = True
         self.set_content_size(Size(port.width, port.total_line_count))
@@ -580,7 +589,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     def render_line(self, y: int) -> Strip:
-        """Render visible line `y`, with the text offset of each segment, which mouse selection needs."""
+        """Render visible line `y`; its segments contain their text offsets, which selection by mouse needs."""
         width = self.scrollable_content_region.width
         if y >= len(self.viewport.rows):
             return Strip.blank(width, self.base_style)
@@ -599,7 +608,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return strip.apply_offsets(0, absolute)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """Return the selected text, without the first column, which shows the cursor."""
+        """Return the selected text without the first column, which only marks the current line."""
         if selection.start is None or selection.end is None:
             return None
         texts = []
@@ -613,7 +622,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return "\n".join(texts), "\n"
 
     def text_select_all(self) -> None:
-        """Do nothing, because a double click should not select the whole document, which may be long."""
+        """Do nothing: a double click should not select the whole document, which may be long."""
 
     def selection_updated(self, selection: Selection | None) -> None:
         """Repaint to show the changed selection."""
@@ -632,7 +641,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Scroll down by `pages`, up if negative. A page is one line less than the height."""
+        """Scroll down by `pages`, or up if `pages` is negative. A page is the height minus one line."""
         height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
         self.viewport.scroll_and_move_cursor(lines if pages > 0 else -lines)
@@ -701,6 +710,6 @@ class DocumentOverlayScreen(StyledScreen):
         self.reader.focus()
 
     def action_confirm(self) -> None:
-        """Close with the result True."""
+        """Close the screen with the result True if it has a `confirm_label`."""
         if self._confirm_label:
             self.dismiss(True)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 SECTION_CHARACTERS = 6_000
-"""The target length of a section; a section with a single Markdown block may be twice as long."""
+"""The intended maximum of characters in a section; a section with one Markdown block may have twice as many."""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -41,8 +41,8 @@ _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 class TextSection:
     """A section of a text: the range of its characters, and the number of its first line.
 
-    `code` and `language` are set for a part of a fenced block that is too long for one section. `continued` says
-    whether the section continues the block of the previous section.
+    `code` is true, and `language` may be set, for a part of fenced code that is too long for one section.
+    `continued` says whether the section continues a block that the previous section began.
     """
 
     start: int
@@ -71,10 +71,10 @@ def split_source_text_into_sections(
 def split_markdown_into_sections(
     text: str, max_characters: int = SECTION_CHARACTERS
 ) -> Iterator[TextSection]:
-    """Split a Markdown text at blank lines, but not in fenced code, and in a list only if it is long.
+    """Split a Markdown text at blank lines, but not inside fenced code, and inside a list only if the list is long.
 
     Only visible sections are laid out, so short sections save time. A block that is too long for one section
-    is split into several, which are marked as code if it is fenced code.
+    is split into several sections; those of fenced code are marked with `code`.
     """
     if len(text) <= max_characters:
         if text.strip():
@@ -105,7 +105,7 @@ def _split_at_blank_lines(text: str, max_characters: int) -> Iterator[TextSectio
                     start, first_line, whole_fence = after, line + 1, False
         else:
             item = bool(_LIST_ITEM.match(row))
-            # A new block begins after a blank line, unless the line is indented (and so part of a
+            # A new block begins after a blank line, unless this line is indented (then it is part of a
             # list item) or is the next item of a list that is still short enough.
             new = (
                 blank
@@ -140,7 +140,7 @@ def _measure_fenced_code_length(text: str, start: int, fence: str) -> int:
 def _split_long_section(
     text: str, section: TextSection, max_characters: int
 ) -> Iterator[TextSection]:
-    """Split a section that holds one block; leave out the fences around code."""
+    """Split a section that contains one block; leave out the fences around code."""
     start, end, first_line, language = section.start, section.end, section.first_line, ""
     if section.code and (opening := _FENCE_LINE.match(text, start)):
         language = (opening[2].split() or [""])[0]
@@ -159,11 +159,11 @@ def _split_long_section(
 
 TAB_WIDTH = 4
 MAX_HIGHLIGHTED_CHARACTERS = 60_000
-"""The length above which a text is not highlighted, because highlighting would block the screen."""
+"""A text with more characters than this is not highlighted, because highlighting would block the screen."""
 
 
 def highlight_source_code(text: str, language: str | None) -> list[Spans]:
-    """Sanitize a text and return its lines as spans, highlighted if Pygments knows the language."""
+    """Sanitize a text and return its lines as spans, with syntax highlighting if Pygments knows the language."""
     text = sanitize(text).expandtabs(TAB_WIDTH)
     lexer = (
         _find_pygments_lexer(language)
@@ -173,7 +173,7 @@ def highlight_source_code(text: str, language: str | None) -> list[Spans]:
     if lexer is None:
         return [[(line, "")] if line else [] for line in text.split("\n")]
     lines: list[Spans] = [[]]
-    # The lexer of diffs does not know a last line without a line break.
+    # The lexer for diffs does not recognize a last line without a line break.
     for kind, value in lexer.get_tokens(f"{text}\n"):
         role = _find_style_role_of_token(kind)
         first, *others = value.split("\n")
@@ -234,7 +234,10 @@ def fit_column_widths(wanted: list[int], width: int) -> list[int]:
 def lay_out_table(
     rows: Sequence[list[Spans]], aligns: list[str], width: int, sources: list[int]
 ) -> list[StyledLine]:
-    """Lay out a table; `aligns` has "left", "right", "center" or "" per column, and `sources` the source line of each row."""
+    """Lay out a table whose first row contains the headings.
+
+    `aligns` has "left", "right", "center" or "" for each column, and `sources` the source line of each row.
+    """
     wanted = [max(1, *map(measure_cell_width, column)) for column in zip(*rows, strict=True)]
     widths = fit_column_widths(wanted, width)
     laid = [
@@ -264,14 +267,14 @@ def _align_table_cell(spans: Spans, width: int, align: str) -> Spans:
 
 
 SHORT_LINE = 45
-"""A line break after a line shorter than this counts as intended by the author."""
+"""A line break counts as intended by the author if the line before it has fewer characters than this."""
 
 _TASK = re.compile(r"\[([ xX])\] ")
 _LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MULTILINE)
 
 
 def find_link_definitions(text: str) -> dict[str, dict[str, str]]:
-    """Return the link definitions of a whole text; each of its sections may use any of them."""
+    """Return the link definitions of a text in the form that `parse_markdown` takes."""
     if "]:" not in text:
         return {}
     return {
@@ -290,9 +293,9 @@ def lay_out_markdown(
     first_line: int = 1,
     code_offset: int | None = None,
 ) -> list[StyledLine]:
-    """Lay out Markdown in `width` cells; show raw HTML as it is written, and fetch no images.
+    """Lay out Markdown in `width` cells; show raw HTML as text, and load no images.
 
-    `links` are link definitions from the rest of the document. `breaks` keeps the line breaks inside paragraphs.
+    `links` are the link definitions of the whole document. `breaks` keeps the line breaks inside paragraphs.
     `first_line` is the number of the text's first line in its file. See `wrap_code_line` for `code_offset`.
     """
     from markdown_it.tree import SyntaxTreeNode
@@ -303,7 +306,7 @@ def lay_out_markdown(
 
 
 def parse_markdown(text: str, links: dict[str, dict[str, str]] | None = None) -> list[Token]:
-    """Parse Markdown; `links` are link definitions from the rest of the document."""
+    """Parse Markdown; `links` are the link definitions of the whole document."""
     return _get_markdown_parser().parse(text, {"references": dict(links or {})})
 
 
@@ -484,7 +487,7 @@ def lay_out_code_panel(
 
 
 CharacterRange = tuple[int, int]
-"""The start and the end (exclusive) of a range of characters."""
+"""A range of characters: its start and its end (exclusive)."""
 
 _POSSIBLE_MARK = re.compile(r"[*_`~>#\[|]|---|^[ \t]*[-+] ", re.MULTILINE)
 _FENCE_MARK = re.compile(r"^ {0,3}(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
@@ -512,7 +515,7 @@ _INLINE_MARK = re.compile(
 _TABLE_BAR = re.compile(r"(?<!\\)\|")
 _NESTED_GROUPS = ("linked", "referred", "bold", "star", "low", "struck")
 _MAX_NESTING = 3
-"""How deeply inline marks may be nested, such as bold text in a link in italic text."""
+"""How many levels of nested inline marks are removed, such as bold text in a link in italic text."""
 
 
 def strip_markdown_marks(
@@ -520,8 +523,8 @@ def strip_markdown_marks(
 ) -> tuple[str, list[CharacterRange]]:
     """Remove Markdown marks from a text; return the text and the new positions of its matches.
 
-    Only unambiguous marks are removed; marks inside code and marks without a partner stay. List bullets and table
-    bars become dots, so that the text is readable on one line. A mark that overlaps a match stays. Only the first
+    Only unambiguous marks are removed: marks inside code, marks without a closing mark and marks that overlap a
+    match stay. List bullets and table bars become dots, so that the text is readable on one line. Only the first
     `reach` characters are searched for marks. `matches` must be in ascending order.
     """
     if not _POSSIBLE_MARK.search(text):
@@ -548,7 +551,10 @@ def strip_markdown_marks(
 
 
 def _find_markup_ranges(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
-    """Yield groups of ranges to remove together; add to `dots` the positions of characters that become dots."""
+    """Yield the ranges of marks; the ranges in one list belong together, such as an opening and a closing mark.
+
+    Add to `dots` the positions of the characters that become dots.
+    """
     position = 0
     opened = ""
     for fence in _FENCE_MARK.finditer(text, 0, reach):
@@ -576,7 +582,7 @@ def _find_prose_markup_ranges(
             first, *others = (
                 bar.start() for bar in _TABLE_BAR.finditer(text, line.start(), line.end())
             )
-            # One dot separates the row from the row above, and one dot follows each cell except the last.
+            # A row gets one dot at its start, and one dot after each cell except the last.
             dots += [first, *others[:-1]]
             if others:
                 yield [(others[-1], others[-1] + 1)]

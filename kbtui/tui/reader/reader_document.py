@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 MANY_BLOCKS = 4_000
-"""A document with more blocks than this is searched and freed in a thread."""
+"""A document with more blocks than this is searched and freed in a thread, so that no key is delayed."""
 
 
 @dataclass(eq=False)
@@ -27,8 +27,8 @@ class ReaderDocument:
     """The content of the reader: a sequence of blocks with a title and badges.
 
     `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page. `view` is
-    one of `views`. `ref` is the reference of the document; a page such as the help has none.
-    `record` is the subject or conversation that the document was built from.
+    the current one of the possible `views`. `ref` is the document's reference, or None for a page such as the
+    help. `record` is the subject or conversation that the document was built from.
     """
 
     key: str
@@ -44,26 +44,26 @@ class ReaderDocument:
     record: Any = None
     turns_total: int = 0
     rewound_turns: int = 0
-    """How many turns are rewound: the person went back to an earlier turn."""
+    """How many turns are rewound: the user left them behind by going back to an earlier turn."""
     lines_total: int = 0
     """The number of lines of the shown text; 0 if references cannot name its lines."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
-    """The indices, in ascending order, of the blocks where a "turn", "request" or "error" starts."""
+    """"turn", "request" or "error" -> the indices, in ascending order, of the blocks where one starts."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
-    """Names and values of the details that the user can show above the document."""
+    """The names and values of the document's details, which the user can show above it."""
     is_partial: bool = False
     """Whether the rest of the document is still loading."""
     is_missing: bool = False
     """Whether this page only says that the requested document does not exist."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
-    """The key of each fold -> its kind."""
+    """Fold key -> the kind of the fold."""
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
-    """The key of each fold -> the fold that contains it."""
+    """Fold key -> the key of the fold that contains the fold, or None."""
     is_compacted: bool = field(init=False)
     """Whether the user and the model see different blocks (`DocumentBlock.view`)."""
 
     def __post_init__(self) -> None:
-        # Build the index now, in the thread that builds the document, not when the event loop needs it.
+        # Build the index here, because this runs in a thread; building it later would delay keys.
         blocks = self.blocks
         self._indices = {block.key: index for index, block in enumerate(blocks)}
         self.fold_kinds = {b.key: b.kind for b in blocks if isinstance(b, FoldHeadingBlock)}
@@ -81,10 +81,10 @@ class ReaderDocument:
 
     @property
     def available_features(self) -> frozenset[str]:
-        """The features of the document that commands may need: "turns", "folds", "links", "views"."""
+        """The features of the document, for the `needs` of commands: "turns", "folds", "links", "views"."""
         features = {
             "turns": self.turns_total > 0,
-            # One command unfolds blocks and opens links.
+            # The command that needs "folds" also opens links.
             "folds": bool(self.fold_kinds) or self._has_links,
             "links": self._has_links and not self.fold_kinds,
             "views": len(self.views) > 1,
@@ -96,7 +96,7 @@ class ReaderDocument:
         return self._indices.get(key)
 
     def list_folds_of_block(self, block: int) -> list[str]:
-        """Return the folds that contain a block, innermost first."""
+        """Return the keys of the folds that contain a block, innermost first."""
         folds = []
         fold = self.blocks[block].fold
         while fold is not None:
@@ -127,9 +127,9 @@ class ReaderDocument:
     def find_pattern_matches(
         self, pattern: re.Pattern[str], model: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """Yield the block index of each match, and the index of the match within its block.
+        """Yield, for each match, the index of its block and its own index within the block.
 
-        With `model`, search the blocks that the model sees, otherwise those that the user sees.
+        If `model` is true, search the blocks that the model sees, otherwise those that the user sees.
         """
         hidden_view = "user" if model else "model"
         for index, block in enumerate(self.blocks):
@@ -151,7 +151,7 @@ def count_text_lines(text: str) -> int:
 
 
 def format_size(number: int, gap: str = "") -> str:
-    """Format a number of characters or bytes as 640, 3.4k or 1.2M, with `gap` before the unit."""
+    """Format a number of characters or bytes as 640, 3.4k or 1.2M; `gap` is put before the unit."""
     if number < 1000:
         return f"{number}{gap}"
     if number < 999_500:
@@ -184,10 +184,10 @@ def format_token_cost(number: int) -> str:
 def find_start_block_and_match(
     document: ReaderDocument, place: NavigationTarget
 ) -> tuple[int, int] | None:
-    """Return the index of the block to start at, and the index of the match in that block.
+    """Return the index of the block that a target names, and the index of a match within that block.
 
-    The second index is -1 if the target is not a match. A missing turn or line is
-    replaced by the nearest one. The result is None if the document starts at the top.
+    The second index is -1 if the target names no match. A missing turn or line is replaced by the nearest one.
+    Return None if the document should be shown from its top.
     """
     ref, blocks = place.ref, document.blocks
     if ref is None or not blocks:
@@ -215,7 +215,7 @@ def find_start_block_and_match(
 
 
 def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> str:
-    """Return a message if the document lacks the turn, tool call or line in a reference, else ""."""
+    """Return a message if the document lacks the turn, tool call or line that a reference names, else ""."""
     if ref is None:
         return ""
     if ref.turn is not None:
@@ -233,7 +233,7 @@ def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> 
 
 def describe_missing_line(document: ReaderDocument, line: int) -> str:
     """Return a message saying that the shown text has no line with this number."""
-    # The line numbers of the output of `learn` differ from those of the subject.
+    # The output of `learn` has other line numbers than the subject.
     what = "subject" if document.view in ("read", "source") else "text"
     return f"no line {line}: the {what} has {format_counted_noun(document.lines_total, 'line')}"
 
@@ -241,9 +241,10 @@ def describe_missing_line(document: ReaderDocument, line: int) -> str:
 def _find_best_matching_block(
     document: ReaderDocument, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
-    """Return the index of the best block in `span`, and the index of a match in it; None without a match.
+    """Return the index of the best block among `span`, and the index of a match within it; None without a match.
 
-    The best block contains the start of the passage or, if none does, the largest number of different matches.
+    A block with a match and the beginning of the passage is best; otherwise, the block with the most different
+    matches.
     """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0, None
@@ -261,7 +262,7 @@ def _find_best_matching_block(
 
 
 def _find_passage_block(document: ReaderDocument, passage: str) -> int:
-    """Find the first line of the passage that occurs in a block; return the index of this block, else 0."""
+    """Return the index of the block that contains the passage's first line, else its second, and so on; else 0."""
     texts = [
         (index, block.get_searchable_text())
         for index, block in enumerate(document.blocks)
@@ -278,7 +279,7 @@ def _compile_passage_start_pattern(passage: str) -> re.Pattern[str] | None:
 
 
 def has_loaded_start_block(document: ReaderDocument, place: NavigationTarget) -> bool:
-    """Return whether a partly loaded document already contains the position to start at."""
+    """Return whether a partly loaded document already contains the position that `place` names."""
     if place.mark is not None:
         return document.find_block_index(place.mark.key) is not None
     if place.ref is not None and place.ref.turn is not None:

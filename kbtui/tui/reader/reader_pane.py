@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 MAX_MATCHES = 100_000
-"""The maximum number of matches that a find counts."""
+"""A find stops counting after this many matches."""
 
 
 class ReaderHeader(TextLine):
@@ -57,7 +57,7 @@ class ReaderHeader(TextLine):
             self.text = text
 
     def render_line(self, y: int) -> Strip:
-        """Render the line; shorten its right side if there is not enough room."""
+        """Render the header; shorten its right side if there is not enough room."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
         forms = self._list_header_right_side_variants()
@@ -67,7 +67,10 @@ class ReaderHeader(TextLine):
         )
 
     def _list_header_right_side_variants(self) -> list[Spans]:
-        """Return variants of the right side: with the size, with only the tokens, and without a size."""
+        """Return the right side in three forms: with the size, with only the tokens, and without a size.
+
+        If the right side contains no size, return only the right side itself.
+        """
         for index, (text, role) in enumerate(self.right):
             if "≈" in text:
                 tokens = (text[text.find("≈") :], role)
@@ -92,7 +95,7 @@ class DocumentFactsBar(WrappedParagraphs):
     DEFAULT_CSS = "DocumentFactsBar { max-height: 75%; }"
 
     def set_document_facts(self, facts: list[tuple[str, Spans]]) -> None:
-        """Set the facts."""
+        """Set the facts and show the bar if there are any."""
         from kbtui.tui.reader.document_blocks import FactTableBlock
 
         self._block = FactTableBlock("facts", facts)
@@ -102,7 +105,7 @@ class DocumentFactsBar(WrappedParagraphs):
         return self._block.lay_out_whole_block(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:
-        """Render a line; the last visible line says how many lines do not fit."""
+        """Render a line; if not all lines fit, the last visible line says how many are missing."""
         width, height = self.content_size
         left = len(self._wrap_paragraphs(width)) - height
         if y == height - 1 and left > 0:
@@ -121,7 +124,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The cursor moved."""
 
     class FindEnded(Message):
-        """Find mode has ended, so the keys for the next match now go to the next turn."""
+        """The find has ended, so the keys for the next match now go to the next turn."""
 
     class StatusMessage(Message):
         """A message for the status line."""
@@ -152,7 +155,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
         self._new_event_count = 0
-        """How many events were added since the end of the document was last visible."""
+        """How many events have been added since the end of the document was last visible."""
 
     def compose(self) -> ComposeResult:
         """Yield the header, the document and the find bar."""
@@ -162,11 +165,11 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     @property
     def is_search_pending(self) -> bool:
-        """Whether a thread is still searching for matches or for the start position."""
+        """Whether a thread is still searching for matches, or for the position to show first."""
         return self._start_worker.has_pending_result or self._find_worker.has_pending_result
 
     def show_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
-        """Show a document, starting at the position that `place` names."""
+        """Show a document from the position that `place` names."""
         self.place = place
         self.end_find_mode()
         self.facts_bar.set_paragraphs([])
@@ -179,14 +182,14 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._update_pane_title()
 
     def go_to_place_in_document(self, place: NavigationTarget) -> None:
-        """Go to another position in the current document."""
+        """Go to the position that `place` names in the current document."""
         self.place = place
         self.end_find_mode()
         self.viewport.highlight_search_pattern(compile_search_pattern(place.words))
         self._find_and_go_to_start_position(self.viewport.document, place)
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document with its new version; keep the position, or stay at the end."""
+        """Replace the document with its new version; keep the position, or follow new text if the user is at the end."""
         before = self.viewport.document
         if not before.is_partial:
             self._new_event_count += max(
@@ -211,7 +214,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def _find_and_go_to_start_position(
         self, document: ReaderDocument, place: NavigationTarget
     ) -> None:
-        """Go to the position that `place` names; search for it in a thread if the document is large."""
+        """Go to the position that `place` names; in a large document, search for a match in a thread."""
         self._start_worker.discard_pending_results()
         if place.mark or not (document.has_many_blocks and place.words):
             self._go_to_start_position(
@@ -280,7 +283,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
     def _make_right_side_of_header(self) -> Spans:
-        """Return the match count during a find, else the count of new events, else the badges and the size."""
+        """Return the number of matches during a find, else the number of new events, else the badges and the size."""
         document = self.viewport.document
         if self.is_finding and not self.matches:
             return [("no match", "warning")]
@@ -327,7 +330,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.document_view.redraw_after_viewport_change()
 
     def action_toggle_folds_of_kind(self, kind: str, name: str) -> None:
-        """Open or close all folds of a kind, here and in documents opened later."""
+        """Open or close all folds of a kind in this document and in documents opened later.
+
+        `name` is the plural of the kind in a message.
+        """
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
             self._post_status_message(f"No {name} here.", "dim")
@@ -336,7 +342,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
-        """Go forward or back (`step` 1 or -1): to a match during a find, otherwise to a turn."""
+        """Go to the next (`step` 1) or previous (-1) match during a find, otherwise to the next or previous turn."""
         if self.is_finding:
             self.go_to_match_at_index(self.match_index + step)
         else:
@@ -349,7 +355,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message(f"No more {names[kind]} {'below' if step > 0 else 'above'}.")
 
     def _go_to_next_block_of_kind(self, kind: str, step: int) -> bool:
-        """Go to the next turn, request or error in the current view; return whether there is one."""
+        """Go to the next (`step` 1) or previous (-1) turn, request or error; return whether there is one."""
         viewport = self.viewport
         block_indices_by_kind = viewport.document.block_indices_by_kind.get(kind, [])
         here = viewport.cursor.block
@@ -365,10 +371,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         return True
 
     def go_to_turn_or_line_number(self, text: str) -> bool:
-        """Go to the turn, tool call ("3.2") or line of a subject that `text` names.
+        """Go to the turn ("3"), tool call ("3.2") or line that `text` names.
 
-        A negative number counts from the end. For a missing turn or line, go to the nearest one and show
-        a message. Return False if `text` is not such a number, or if the turn is still loading.
+        A negative number counts from the end. If the turn or line is missing, go to the nearest one and show a
+        message. Return False if `text` has another form, or if the turn is still loading.
         """
         document = self.viewport.document
         match = re.fullmatch(r"(-?\d{1,9})(?:\.(\d{1,9}))?", text.strip())
@@ -405,7 +411,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message(describe_missing_line(document, line))
 
     def action_go_to_end_and_follow(self) -> None:
-        """Go to the end; the reader then follows new text."""
+        """Go to the end of the document, where the reader follows new text."""
         self.document_view.action_bottom()
 
     def action_toggle_facts_bar(self) -> None:
@@ -418,7 +424,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message("This document has no details.", "dim")
 
     def action_toggle_model_view(self) -> None:
-        """Switch between the whole conversation and what the model sees after compaction."""
+        """Switch between the whole conversation and the part that the model sees after compaction."""
         viewport = self.viewport
         if not viewport.is_model_view and not viewport.document.is_compacted:
             self._post_status_message("Nothing is compacted, so the model sees everything.", "dim")
@@ -440,7 +446,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._post_status_message(said, "strong")
 
     def action_scroll_code_sideways(self, way: int) -> None:
-        """Scroll wide code by a third of the reader's width."""
+        """Scroll wide code by a third of the reader's width: right if `way` is 1, left if it is -1."""
         viewport, offset = self.viewport, self.viewport.code_offset
         if way < 0 and not offset:
             return
@@ -523,7 +529,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def end_find_mode(self) -> None:
-        """End the find, but keep the highlights."""
+        """End the find and hide its bar, but keep the highlights."""
         if self.is_finding:
             self.post_message(self.FindEnded())
         self.is_finding = False

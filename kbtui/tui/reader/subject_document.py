@@ -26,11 +26,11 @@ _PLAIN = {"", ".txt", ".text"}
 _LANGUAGES = dict.fromkeys(_PLAIN, "") | dict.fromkeys(_MARKDOWN, "markdown")
 _LANGUAGES |= {".rs": "rust", ".py": "python", ".js": "javascript", ".ts": "typescript"}
 _LANGUAGES |= {".yml": "yaml", ".sh": "bash"}
-"""Suffix -> Pygments' name of the language; any other suffix is used as the name."""
+"""Suffix of a file -> Pygments' name of the language; any other suffix is itself used as the name."""
 
 
 def make_subject_badges(subject: Subject) -> Spans:
-    """Return the state of a subject as badges: hidden, pre-loaded, disabled, shadowed."""
+    """Return badges for the state of a subject: hidden, pre-loaded, disabled, shadowed by another file."""
     badges = (
         (subject.hidden, "hidden", "dim"),
         (subject.learned, "pre-loaded", "accent"),
