@@ -1,4 +1,4 @@
-"""Notices: messages about an answer or about the index, as codes with typed values.
+"""Notices: messages about an answer, a hit or the index, as codes with typed values.
 
 Modules pass `Notice` objects. Front ends for people turn them into text with `format_notice`. For
 assistants, `kbtui/assistant/assistant_tools.py` words them without counts and paths.
@@ -24,6 +24,38 @@ NoticeCode = Literal[
     "search_not_logged",
     "unknown_filter",
 ]
+RankReasonCode = Literal[
+    "archived",
+    "below_best_passages",
+    "below_depth",
+    "below_limit",
+    "current_conversation",
+    "entry_error",
+    "excluded_word",
+    "field_differs",
+    "filter_excludes",
+    "hidden",
+    "leg_not_asked",
+    "missing_phrase",
+    "never_embedded",
+    "no_text",
+    "no_words",
+    "not_embedded_yet",
+    "not_indexed_yet",
+    "not_ranked",
+    "passage_gone",
+    "query_invalid",
+    "subject_disabled",
+    "text_changed",
+    "title_differs",
+    "too_new",
+    "too_old",
+    "topic_disabled",
+    "topic_has_no_text",
+    "unknown_subject",
+    "unknown_topic",
+]
+"""Why a passage is not a hit, or has no rank by keywords or by meaning."""
 Cause = Literal[
     "changes_pending",
     "comparing",
@@ -32,15 +64,63 @@ Cause = Literal[
     "index_replaced",
     "model_loading",
     "model_off",
+    "other_time_zone",
     "vectors_replaced",
 ]
 MODEL_CAUSES: dict[str, str] = {
     "index_replaced": "the index is being replaced",
     "model_loading": "the model is loading",
     "model_off": 'the model is switched off (setting model = "off")',
+    "other_time_zone": "the engine uses another time zone",
     "vectors_replaced": "the vectors are being rebuilt",
 }
 """Maps a cause to the text that says why semantic search is unavailable; other causes have a `detail`."""
+LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
+"""What people call the two rankings."""
+NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
+    "configuration_invalid": "topics may be missing: {detail}",
+    "filter_without_value": "{word} needs a value; it was searched for as a word",
+    "index_mended": "{detail}; the index was rebuilt",
+    "meaning_only": "no keyword hits; showing the closest in meaning",
+    "newest_first": "no words to search for; showing the newest hits first",
+    "other_directories": "conversations may be missing, because the engine was started with a different {variables} and cannot restart while other clients use it; `kbtui engine stop` stops it",
+    "nothing_to_look_for": "nothing to search for: add a word",
+    "passages_pending": "{total:,} passages are not searchable by meaning yet",
+    "query_cut": "the query was cut at {characters} characters",
+    "query_mistake": "{detail}",
+    "search_not_logged": "the search is not logged: {detail}",
+    "unknown_filter": "unknown filter {word}:; did you mean {suggestion}:?",
+    "archived": "it is archived; --archived searches archived conversations, too",
+    "below_best_passages": "{limit} better passages of the same entry are shown, which is the limit for one entry",
+    "below_depth": "by {leg} its rank is {rank}, and only the best {limit} count",
+    "below_limit": "its rank is {rank}, and {limit} hits are shown: raise --limit, or make the query more precise",
+    "current_conversation": "it is the current conversation",
+    "entry_error": "{detail}",
+    "excluded_word": "it contains “{word}”, which the query excludes",
+    "field_differs": "its {field} is {value}, not {wanted}",
+    "filter_excludes": "a filter of the query excludes it",
+    "hidden": "it is hidden; --hidden searches hidden subjects, too",
+    "leg_not_asked": "not asked",
+    "missing_phrase": "it does not contain “{word}”",
+    "never_embedded": "tool calls and their results have no vectors, only keywords",
+    "no_text": "none of its text is indexed",
+    "no_words": "it contains none of the words",
+    "not_embedded_yet": "not embedded yet: its keyword rank counts twice",
+    "not_indexed_yet": "it is not indexed yet; `kbtui index` brings the index up to date",
+    "not_ranked": "not among the best {limit}, or not embedded yet",
+    "passage_gone": "this passage no longer exists",
+    "query_invalid": "the query has a mistake: {detail}",
+    "subject_disabled": "the subject is disabled, so it is not searched",
+    "text_changed": "its file no longer has this text, or its subject was disabled",
+    "title_differs": "its title does not contain the words of the filter",
+    "too_new": "it is newer than the searched period",
+    "too_old": "it is older than the searched period",
+    "topic_disabled": "the topic {topic} is disabled",
+    "topic_has_no_text": "a topic has no text of its own: name one of its subjects",
+    "unknown_subject": "the topic {topic} has no subject {slug!r}",
+    "unknown_topic": "unknown topic {topic!r}",
+}
+"""The wording of the codes that need no more than their values."""
 
 
 class NoticeValues(TypedDict, total=False):
@@ -56,12 +136,21 @@ class NoticeValues(TypedDict, total=False):
     total: int
     characters: int
     is_complete: bool
+    variables: list[str]
+    leg: str
+    rank: int
+    limit: int
+    field: str
+    value: str | None
+    wanted: list[str]
+    topic: str
+    slug: str
 
 
 class Notice(NamedTuple):
-    """A message about an answer or an index: a code and its values."""
+    """A message about an answer, a hit or an index: a code and its values."""
 
-    code: NoticeCode
+    code: NoticeCode | RankReasonCode
     values: NoticeValues = {}  # noqa: RUF012  (nobody changes it)
 
 
@@ -86,44 +175,27 @@ def format_notice(notice: Notice) -> str:
     """Return the text of a notice for people."""
     values: Any = notice.values
     match notice.code:
-        case "configuration_invalid":
-            return f"topics may be missing: {values['detail']}"
-        case "filter_without_value":
-            return f"{values['word']} needs a value; it was searched for as a word"
         case "index_behind":
             return _format_index_behind(values)
-        case "index_mended":
-            return f"{values['detail']}; the index was rebuilt"
         case "keywords_only":
             reason = get_keywords_only_reason(notice)
             return f"keywords only: {reason}" if reason else "keywords only"
-        case "meaning_only":
-            return "no keyword hits; showing the closest in meaning"
-        case "newest_first":
-            return "no words to search for; showing the newest hits first"
-        case "other_directories":
-            return (
-                "conversations may be missing, because the engine was started with a different "
-                f"{values['detail']} and cannot restart while other clients use it; "
-                "`kbtui engine stop` stops it"
-            )
-        case "nothing_to_look_for":
-            return "nothing to search for: add a word"
-        case "passages_pending":
-            return f"{values['total']:,} passages are not searchable by meaning yet"
         case "private_index":
             state = "" if values["is_complete"] else ", still being built"
             if values.get("detail"):
                 state = f", out of date ({values['detail']})"
             return f"a temporary index{state}"
-        case "query_cut":
-            return f"the query was cut at {values['characters']} characters"
-        case "query_mistake":
-            return str(values["detail"])
-        case "search_not_logged":
-            return f"the search is not logged: {values['detail']}"
-        case "unknown_filter":
-            return f"unknown filter {values['word']}:; did you mean {values['suggestion']}:?"
+        case "other_directories":
+            values = {"variables": " and ".join(values["variables"])}
+        case "field_differs":
+            wanted = " or ".join(values["wanted"])
+            values = {**values, "value": values["value"] or "none", "wanted": wanted}
+        case "below_depth":
+            values = {**values, "leg": LEG_NAMES[values["leg"]]}
+        case _ if "leg" in values:
+            leg, text = LEG_NAMES[values["leg"]], NOTICE_TEXTS[notice.code]
+            return f"by {leg}: {text.format_map(values)}"
+    return NOTICE_TEXTS[notice.code].format_map(values)
 
 
 def _format_index_behind(values: Any) -> str:

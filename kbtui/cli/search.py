@@ -184,7 +184,6 @@ def _raise_first_query_mistake(answer: dict[str, Any]) -> None:
 CONTEXT_CHARACTERS, EXCERPT_CHARACTERS = 60, 240
 """How many characters of a hit are shown before its first match, and how many in all."""
 MAX_TERMS_SHOWN = 12
-LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
 
 
 def format_hits_with_explanations(answer: dict[str, Any], *, plain: bool) -> str:
@@ -264,8 +263,11 @@ def format_hit_explanation(explained: dict[str, Any]) -> str:
 def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
     if explained["rank"] is not None:
         yield f"    rank {explained['rank']}, score {explained['score']:.4f}"
+    from kbtui.notices import LEG_NAMES
+
     for leg, name in LEG_NAMES.items():
-        if explained["chunk_id"] is not None and explained[leg]["note"] != "not asked":
+        reason = explained[leg]["reason"] or {}
+        if explained["chunk_id"] is not None and reason.get("code") != "leg_not_asked":
             yield f"    {name}: {_format_leg_rank(explained[leg])}"
     matches = explained["matches"]
     terms = [

@@ -114,8 +114,8 @@ class IndexAccess:
     @property
     def other_directories_notices(self) -> list[Notice]:
         """A notice if the engine looks for agents' conversations in other directories, else an empty list."""
-        names = " and ".join(self._different_variables)
-        return [Notice("other_directories", {"detail": names})] if names else []
+        names = self._different_variables
+        return [Notice("other_directories", {"variables": names})] if names else []
 
     @property
     def is_index_unfinished(self) -> bool:

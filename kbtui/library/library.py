@@ -328,7 +328,7 @@ class Library(ReferenceReader):
             return make_keywords_only_notice("model_off")
         if self.index_behind_notice is not None:
             return make_keywords_only_notice("engine")
-        return make_keywords_only_notice("engine", "the engine uses another time zone")
+        return make_keywords_only_notice("other_time_zone")
 
     def _add_repair_notice(self, answered: SearchAnswer) -> SearchAnswer:
         """Add the notice of a repair to the first answer after it."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from kbtui.notices import Notice, NoticeValues
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer, score_leg_rank
 from kbtui.search.search_request_and_answer import (
@@ -75,7 +76,7 @@ class SearchExplainer:
             reason = explain_missing_entry(self._workspace, ref)
             return RankExplanation(str(ref), "", None, kept_out=[reason])
         if not chunks:
-            reason = entry.error or "none of its text is indexed"
+            reason = _make_error_notice(entry.error) if entry.error else Notice("no_text")
             return RankExplanation(str(ref), entry.title, None, kept_out=[reason])
         self._find_document_addresses_of_chunks([chunk.number for chunk in chunks])
         explained = [self._explain_chunk_rank(entry, chunk, str(ref)) for chunk in chunks]
@@ -97,9 +98,7 @@ class SearchExplainer:
             chunk_id=chunk.id,
             rank=self._ranks.get(number),
             score=round(run.scores.get(number, 0.0), 6),
-            lexical=self._find_chunk_rank_in_leg(
-                "lexical", number, "it contains none of the words"
-            ),
+            lexical=self._find_chunk_rank_in_leg("lexical", number, Notice("no_words")),
             semantic=self._find_chunk_rank_in_leg(
                 "semantic", number, self._explain_missing_vector(chunk)
             ),
@@ -116,16 +115,16 @@ class SearchExplainer:
 
     # the legs
 
-    def _find_chunk_rank_in_leg(self, leg: str, number: int, absent: str) -> SearchLegRank:
+    def _find_chunk_rank_in_leg(self, leg: str, number: int, absent: Notice) -> SearchLegRank:
         run = self._run
         if leg not in run.legs:
-            return SearchLegRank(note="not asked")
+            return SearchLegRank(reason=Notice("leg_not_asked"))
         ranks = self._leg_ranks[leg]
         part = round(self._find_chunk_score_in_leg(leg, number), 6)
         if number not in ranks:
             ranks = self._rank_many_chunks_in_leg(leg)
         if number not in ranks:
-            return SearchLegRank(gives=part, note=absent)
+            return SearchLegRank(gives=part, reason=absent)
         rank, score = ranks[number]
         return SearchLegRank(rank, round(score, 6), part)
 
@@ -158,14 +157,14 @@ class SearchExplainer:
             }
         return self._deep[leg]
 
-    def _explain_missing_vector(self, chunk: Chunk) -> str:
+    def _explain_missing_vector(self, chunk: Chunk) -> Notice:
         if not chunk.embed:
-            return "tool calls and their results have no vectors, only keywords"
+            return Notice("never_embedded")
         if chunk.number in self._run.pending:
-            return "not embedded yet: its keyword rank counts twice"
-        return f"not among the best {DEEP_RANKS}, or not embedded yet"
+            return Notice("not_embedded_yet")
+        return Notice("not_ranked", {"limit": DEEP_RANKS})
 
-    def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[str]:
+    def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[Notice]:
         """Explain why a chunk that nothing excludes ranks too low to be shown."""
         run = self._run
         others = [number for number in self._ranks if run.chunks_by_number[number][1] == entry.id]
@@ -173,22 +172,17 @@ class SearchExplainer:
         if len(others) >= most and explained.chunk_id not in {
             run.chunks_by_number[number][0].id for number in others[:most]
         }:
-            return [
-                f"{most} better passages of the same entry are shown, which is the limit for one entry"
-            ]
+            return [Notice("below_best_passages", {"limit": most})]
         if explained.rank is not None:
-            return [
-                f"its rank is {explained.rank}, and {len(self.answer.hits)} hits are shown: "
-                "raise --limit, or make the query more precise"
-            ]
+            shown = len(self.answer.hits)
+            return [Notice("below_limit", {"rank": explained.rank, "limit": shown})]
         reasons = []
-        for name, leg in (("keywords", explained.lexical), ("meaning", explained.semantic)):
+        for name, leg in (("lexical", explained.lexical), ("semantic", explained.semantic)):
             if leg.rank is not None:
-                reasons.append(
-                    f"by {name} its rank is {leg.rank}, and only the best {run.request.depth} count"
-                )
-            elif leg.note != "not asked":
-                reasons.append(f"by {name}: {leg.note}")
+                values: NoticeValues = {"leg": name, "rank": leg.rank, "limit": run.request.depth}
+                reasons.append(Notice("below_depth", values))
+            elif leg.reason is not None and leg.reason.code != "leg_not_asked":
+                reasons.append(leg.reason._replace(values={**leg.reason.values, "leg": name}))
         return reasons
 
     # the terms
@@ -280,69 +274,73 @@ def _make_rank_sort_key(explained: RankExplanation) -> tuple[bool, int, int, flo
     )
 
 
-def explain_missing_entry(workspace: Workspace, ref: Ref) -> str:
+def _make_error_notice(detail: str) -> Notice:
+    return Notice("entry_error", {"detail": detail})
+
+
+def explain_missing_entry(workspace: Workspace, ref: Ref) -> Notice:
     """Explain why the index has no entry for a reference."""
     from kbtui.errors import NothingFound
     from kbtui.knowledge import load_knowledge
 
     if ref.kind == "chunk":
-        return "this passage no longer exists"
+        return Notice("passage_gone")
     if ref.kind == "conversation":
         from kbtui.conversations.conversation_repository import find_conversation
 
         try:
             problem = find_conversation(workspace, ref.conversation or "").problem
         except NothingFound as error:
-            return error.message
-        return problem or "it is not indexed yet; `kbtui index` brings the index up to date"
+            return _make_error_notice(error.message)
+        return _make_error_notice(problem) if problem else Notice("not_indexed_yet")
     knowledge = load_knowledge(workspace)
     topic = knowledge.topics.get(ref.topic or "")
     if topic is None:
-        return f"unknown topic {ref.topic!r}"
+        return Notice("unknown_topic", {"topic": ref.topic or ""})
     if not topic.enable:
-        return f"the topic {topic.id} is disabled"
+        return Notice("topic_disabled", {"topic": topic.id})
     if ref.slug is None:
-        return "a topic has no text of its own: name one of its subjects"
+        return Notice("topic_has_no_text")
     subject = knowledge.find_subject(topic.id, ref.slug)
     if subject is None:
-        return f"the topic {topic.id} has no subject {ref.slug!r}"
+        return Notice("unknown_subject", {"topic": topic.id, "slug": ref.slug})
     if subject.disabled:
-        return "the subject is disabled, so it is not searched"
-    return "it is not indexed yet; `kbtui index` brings the index up to date"
+        return Notice("subject_disabled")
+    return Notice("not_indexed_yet")
 
 
 def list_reasons_for_exclusion(
     workspace: Workspace, reader: IndexReader, run: SearchRun, entry: CatalogEntry, chunk: Chunk
-) -> list[str]:
+) -> list[Notice]:
     """Return the reasons that exclude a chunk regardless of its rank."""
     if run.mistakes:
-        return [f"the query has a mistake: {run.mistakes[0]}"]
+        return [Notice("query_invalid", {"detail": str(run.mistakes[0])})]
     found = list(_explain_failed_filters(run.request, entry, chunk))
     if not run.narrowing.allows_chunk(entry, chunk):
-        found.append("a filter of the query excludes it")
+        found.append(Notice("filter_excludes"))
     says = run.keyword_search.make_phrase_matcher(f"{chunk.text}\n{entry.title}")
-    found += [f"it does not contain “{text}”" for text in run.query.phrases if not says(text)]
     found += [
-        f"it contains “{text}”, which the query excludes"
-        for text in run.query.excluded
-        if says(text)
+        Notice("missing_phrase", {"word": text}) for text in run.query.phrases if not says(text)
     ]
+    found += [Notice("excluded_word", {"word": text}) for text in run.query.excluded if says(text)]
     if (
         not found
         and HitFreshnessChecker(workspace, reader).check_hit_freshness(entry, chunk) is None
     ):
-        found.append("its file no longer has this text, or its subject was disabled")
+        found.append(Notice("text_changed"))
     return found
 
 
-def _explain_failed_filters(request: SearchRequest, entry: CatalogEntry, chunk: Chunk) -> list[str]:
+def _explain_failed_filters(
+    request: SearchRequest, entry: CatalogEntry, chunk: Chunk
+) -> list[Notice]:
     found = []
     if entry.hidden and not request.hidden:
-        found.append("it is hidden; --hidden searches hidden subjects, too")
+        found.append(Notice("hidden"))
     if entry.archived and not request.archived:
-        found.append("it is archived; --archived searches archived conversations, too")
+        found.append(Notice("archived"))
     if request.exclude is not None and entry.conversation == request.exclude:
-        found.append("it is the current conversation")
+        found.append(Notice("current_conversation"))
     for name, value, wanted in (
         ("kind", entry.kind, request.kinds),
         ("topic", entry.topic, request.topics),
@@ -352,12 +350,13 @@ def _explain_failed_filters(request: SearchRequest, entry: CatalogEntry, chunk: 
         ("agent", entry.agent, request.agents),
     ):
         if wanted and value not in wanted:
-            found.append(f"its {name} is {value or 'none'}, not {' or '.join(wanted)}")
+            values: NoticeValues = {"field": name, "value": value, "wanted": list(wanted)}
+            found.append(Notice("field_differs", values))
     if request.entries and entry.id not in request.entries:
-        found.append("its title does not contain the words of the filter")
+        found.append(Notice("title_differs"))
     time = chunk.timestamp or entry.changed
     if request.since and time < request.since.timestamp():
-        found.append("it is older than the searched period")
+        found.append(Notice("too_old"))
     if request.until and time >= request.until.timestamp():
-        found.append("it is newer than the searched period")
+        found.append(Notice("too_new"))
     return found

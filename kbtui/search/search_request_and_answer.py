@@ -10,7 +10,7 @@ from operator import index
 from typing import Any, Literal, NamedTuple, get_args
 
 from kbtui.errors import UsageError
-from kbtui.notices import Notice, NoticeCode, format_notices
+from kbtui.notices import Notice, NoticeCode, format_notice, format_notices
 from kbtui.refs import Ref, parse_ref
 
 Mode = Literal["hybrid", "lexical", "semantic"]
@@ -259,14 +259,26 @@ class SearchLegRank(NamedTuple):
     """The rank of a chunk in one leg.
 
     `rank` is counted from 1, and can exceed the number of hits that the leg fetches. `score` is the
-    score in this leg, BM25 or cosine. `gives` is what the leg adds to the fused score. `note` says why
-    there is no rank.
+    score in this leg, BM25 or cosine. `gives` is what the leg adds to the fused score. `reason` says
+    why there is no rank.
     """
 
     rank: int | None = None
     score: float | None = None
     gives: float = 0.0
-    note: str | None = None
+    reason: Notice | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON, and the text of `reason` as `note`."""
+        reason = self.reason
+        note = format_notice(reason) if reason else None
+        return self._asdict() | {"note": note, "reason": reason._asdict() if reason else None}
+
+    @classmethod
+    def from_json(cls, shape: dict[str, Any]) -> "SearchLegRank":
+        """Parse the JSON that `as_json` returns."""
+        reason = Notice(**shape["reason"]) if shape["reason"] else None
+        return cls(shape["rank"], shape["score"], shape["gives"], reason)
 
 
 class QueryTermMatch(NamedTuple):
@@ -315,13 +327,15 @@ class RankExplanation(NamedTuple):
     matches: Sequence[QueryTermMatch] = ()
     missing: Sequence[str] = ()
     embedded: EmbeddedChunkText | None = None
-    kept_out: Sequence[str] = ()
+    kept_out: Sequence[Notice] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields as JSON."""
+        """Return all fields as JSON: `kept_out` as texts, and `reasons` as their codes and values."""
         return self._asdict() | {
-            "lexical": self.lexical._asdict(),
-            "semantic": self.semantic._asdict(),
+            "lexical": self.lexical.as_json(),
+            "semantic": self.semantic.as_json(),
+            "kept_out": [format_notice(notice) for notice in self.kept_out],
+            "reasons": [notice._asdict() for notice in self.kept_out],
             "matches": [match._asdict() for match in self.matches],
             "embedded": self.embedded._asdict() if self.embedded else None,
         }
@@ -330,9 +344,10 @@ class RankExplanation(NamedTuple):
     def from_json(cls, shape: dict[str, Any]) -> "RankExplanation":
         """Parse the JSON that `as_json` returns."""
         embedded = shape["embedded"]
-        return cls(**shape | {
-            "lexical": SearchLegRank(**shape["lexical"]),
-            "semantic": SearchLegRank(**shape["semantic"]),
+        return cls(**{name: shape[name] for name in cls._fields} | {
+            "lexical": SearchLegRank.from_json(shape["lexical"]),
+            "semantic": SearchLegRank.from_json(shape["semantic"]),
+            "kept_out": [Notice(**notice) for notice in shape["reasons"]],
             "matches": [QueryTermMatch(**match) for match in shape["matches"]],
             "embedded": EmbeddedChunkText(**embedded) if embedded else None,
         })  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import format_relative_day
+from kbtui.notices import LEG_NAMES, format_notice
 from kbtui.text import describe_missing_words, one_line, sanitize
 from kbtui.tui.command_table import (
     SCOPES,
@@ -55,7 +56,6 @@ HOME_KEYS = (
 RECENT_CONVERSATIONS = 5
 MAX_TERMS = 20
 """The maximum number of matching terms that an explanation lists."""
-LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
 
 
 def _make_heading(key: str, text: str, note: str = "", above: int = 1) -> HeadingBlock:
@@ -282,7 +282,7 @@ def build_rank_explanation_document(explanation: RankExplanation, query: str) ->
         verdict: Spans = [(f"Rank {explanation.rank}", "strong"), (score, "dim")]
         blocks.append(ParagraphBlock("rank", verdict, above=1))
     for n, reason in enumerate(explanation.kept_out):
-        text = f"✕ {one_line(reason)}"
+        text = f"✕ {one_line(format_notice(reason))}"
         blocks.append(_make_paragraph(f"out:{n}", text, "warning", above=int(n == 0)))
     if explanation.chunk_id is not None:
         blocks += _make_search_leg_blocks(explanation)
@@ -296,7 +296,8 @@ def _make_search_leg_blocks(explanation: RankExplanation) -> list[DocumentBlock]
     for leg, name in LEG_NAMES.items():
         result: SearchLegRank = getattr(explanation, leg)
         if result.rank is None:
-            spans: Spans = [(result.note or "not found", "dim")]
+            note = format_notice(result.reason) if result.reason else "not found"
+            spans: Spans = [(note, "dim")]
         else:
             spans = [(f"rank {result.rank}", ""), (f", score {result.score:.4f}", "dim")]
         if result.gives:

@@ -1,5 +1,6 @@
 """Tests that filters in a query narrow both legs, never widen a search, and report mistakes."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,12 +10,13 @@ from support import Builder, asked, called, said
 
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.knowledge import load_knowledge
+from kbtui.notices import Notice, format_notice
 from kbtui.refs import parse_ref
 from kbtui.search import SearchAnswer, SearchRequest
 from kbtui.search.query_completion import list_query_completions
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_pipeline import SemanticRanker, search_index
-from kbtui.search.search_request_and_answer import SemanticRanking
+from kbtui.search.search_request_and_answer import RankExplanation, SemanticRanking
 from kbtui.search.similar_passages import find_similar_passages
 from kbtui.workspace import Settings
 
@@ -309,7 +311,9 @@ def test_what_was_not_found_says_what_kept_it_out(
     explained = SearchExplainer(
         builder.workspace, reader, SearchRequest(query, mode="lexical")
     ).explain_missing_hit(parse_ref(ref))
-    assert any(reason in one for one in explained.kept_out), explained.kept_out
+    assert any(reason in format_notice(one) for one in explained.kept_out), explained.kept_out
+    shape = json.loads(json.dumps(explained.as_json()))
+    assert RankExplanation.from_json(shape).kept_out == explained.kept_out
 
 
 def test_what_stands_below_the_limit_says_where(held: tuple[Builder, IndexReader]) -> None:
@@ -321,7 +325,7 @@ def test_what_stands_below_the_limit_says_where(held: tuple[Builder, IndexReader
     explained = explainer.explain_missing_hit(parse_ref(other))
     assert explained.rank
     assert explained.rank > 1
-    assert f"rank is {explained.rank}" in explained.kept_out[0]
+    assert explained.kept_out == [Notice("below_limit", {"rank": explained.rank, "limit": 1})]
 
 
 # more like this
