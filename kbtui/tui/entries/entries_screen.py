@@ -80,7 +80,7 @@ ACTIONS_WITHOUT_ENTRY = {
 }
 """The actions that do not depend on the selected entry."""
 READ_AHEAD_ROWS = 100
-"""More rows are read when fewer than this many rows are left below the selected row."""
+"""More rows are read when fewer than this many rows follow the selected row."""
 
 
 # the details of an entry
@@ -88,7 +88,7 @@ READ_AHEAD_ROWS = 100
 
 @dataclass(slots=True, eq=False)
 class FoldablePassageBlock(FoldHeadingBlock):
-    """A passage; while folded, only its first characters are shown."""
+    """A passage that the user can unfold; while it is folded, only its beginning is shown."""
 
     text: str = ""
 
@@ -154,9 +154,9 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
 
 
 def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
-    """Return the name of the source that fetched a subject, and a problem with its front matter.
+    """Return the name of the source that fetched a subject, and a problem with the subject's text.
 
-    Either may be None.
+    Both are None for a conversation, and each is None if there is no source or no problem.
     """
     subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     if subject is None:
@@ -192,7 +192,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
 
 
 def _describe_passage_origin(chunk: dict[str, object]) -> str:
-    """Return the lines or the turn that a passage comes from, as text."""
+    """Return a text that names the lines or the turn of a passage; "" if neither is known."""
     lines, turn = chunk["lines"], chunk["turn"]
     if isinstance(lines, list):
         first, last = lines
@@ -230,19 +230,19 @@ class EntriesScreen(ListDetailScreen):
         self._filter_timer: Timer | None = None
         self._go_to_end = False
         self._types: list[str] = []
-        """All types seen so far, so that the key for the next type also offers types that the filter excludes."""
+        """All types read so far. The key for the next type also offers those that the current filter excludes."""
         self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:
         return [self.filter, TextLine(id="columns"), self.list]
 
     def on_mount(self) -> None:
-        """Show the possible filters in the empty input, and reload regularly while entries are not embedded."""
+        """Show the possible filters in the empty input, and start the timer that looks for embedded entries."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
         self.set_interval(PENDING_RELOAD_SECONDS, self._reload_if_entries_pending)
 
     def _reload_if_entries_pending(self) -> None:
-        """Reload if some entries are not embedded yet; the engine sends no event when it has embedded them."""
+        """Reload if some entries are not embedded yet, because the engine sends no event when they are."""
         if self.loaded and self.loaded.page.by_status.get("pending"):
             self.action_reload()
 
@@ -271,9 +271,9 @@ class EntriesScreen(ListDetailScreen):
         return [one._replace(label=labels.get(one.id, one.label)) for one in commands]
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait until the list or the details of an entry are loaded."""
+        """Return whether a key must wait for the list or the details of an entry to load."""
         owner, action = self._find_key_action(key)
-        # No widget binds a letter typed into the filter, so the owner of that key is None.
+        # A letter typed into the filter is bound by no widget, so its `owner` is None.
         is_typing = self.focused is self.filter.input and owner in (None, self.filter.input)
         if is_typing or action in ACTIONS_WITHOUT_ENTRY:
             return False
@@ -290,9 +290,9 @@ class EntriesScreen(ListDetailScreen):
     # reading the list
 
     def action_reload(self) -> None:
-        """Reload the list; if the filter is unchanged, read at least as many rows as before."""
+        """Reload the list; with an unchanged filter, read at least as many rows as before."""
         before = self.loaded
-        # Read a page more than before, so that the selected row stays in the list if new rows appear above it.
+        # Read one page more than before, so that the list still contains the selected row if there are new rows above.
         known = len(before.rows) if before is not None and before.wanted == self._wanted else 0
         self._read_entries(None, PAGE_ROWS + known)
 
@@ -344,7 +344,7 @@ class EntriesScreen(ListDetailScreen):
         self.show_key_hints()
 
     def _describe_included_entries(self) -> list[str]:
-        """Return phrases that say which entries the list includes and leaves out."""
+        """Return phrases such as "with hidden" and "without archived and disabled" for the entries in the list."""
         shown = [name for name, is_shown in self._flags.items() if is_shown]
         # Disabled subjects are not in the index.
         *missing, last = [name for name in [*self._flags, "disabled"] if name not in shown]
@@ -367,7 +367,7 @@ class EntriesScreen(ListDetailScreen):
         self._show_entry_details_after_delay()
 
     def _show_entry_details_after_delay(self) -> None:
-        """Show the details of the selected entry when the selection has not changed for a moment."""
+        """Show the details of the selected entry if the selection does not change for `READ_DELAY_SECONDS`."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
         self._detail_timer = self.set_timer(READ_DELAY_SECONDS, self._show_entry_details)
@@ -414,7 +414,7 @@ class EntriesScreen(ListDetailScreen):
             self.show_message(f"copied {entry.ref}")
 
     def action_open_web_address(self) -> None:
-        """Open the web address that the entry was fetched from; without a browser, copy the address."""
+        """Open the web address that the entry was fetched from; if there is no browser, copy the address."""
         entry = self.list.selected_entry
         if entry is None or not entry.source_url:
             self.show_key_refusal("this entry was not fetched from a web address")
@@ -478,7 +478,7 @@ class EntriesScreen(ListDetailScreen):
             self.subject_actions.remove_subject(self._parse_entry_ref(entry))
 
     def _require_selected_subject(self) -> EntryRow | None:
-        """Return the selected entry; if it is a conversation, show a message and return None."""
+        """Return the selected subject; if a conversation is selected, show a message and return None."""
         entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":
             self.show_key_refusal("only subjects can be changed here, not conversations")
@@ -508,7 +508,7 @@ class EntriesScreen(ListDetailScreen):
 
 
 def replace_filter_value(text: str, key: str, value: str | None) -> str:
-    """Return the filter text with `key` set to `value`, or without `key` if `value` is None."""
+    """Return the filter text with the filter `key` set to `value`, or without it if `value` is None."""
     for part in reversed(parse_query(text, surface="entries").filters):
         if part.key == key:
             text = text[: part.start] + text[part.end :]
@@ -519,7 +519,7 @@ def replace_filter_value(text: str, key: str, value: str | None) -> str:
 
 
 def get_last_filter_value(text: str, key: str) -> str | None:
-    """Return the last value of `key` in a filter text, or None."""
+    """Return the last value of the filter `key` in a text, or None if the text has no such filter."""
     parts = parse_query(text, surface="entries").filters
     values = [part.values[-1] for part in parts if part.key == key]
     return values[-1] or None if values else None

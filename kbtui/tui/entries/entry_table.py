@@ -26,14 +26,14 @@ PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
 """The maximum number of rows in a page.
 
-Reading any page visits all entries, so a few large pages are faster than many small ones.
+Reading a page visits all entries of the index, so a few large pages are faster than many small ones.
 """
 ALL_ROWS = 10**9
 STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
 
 
 class LoadedEntryRows(NamedTuple):
-    """The rows read so far; `page` is the last page read, which contains the totals."""
+    """The rows read so far for the filter `wanted`; `page` is the last page read, which has the totals."""
 
     wanted: EntryFilter
     rows: list[EntryRow]
@@ -41,16 +41,16 @@ class LoadedEntryRows(NamedTuple):
 
     @property
     def has_more_rows(self) -> bool:
-        """Whether there are more rows to read."""
+        """Whether some rows have not been read yet."""
         return self.page.cursor is not None
 
 
 def read_entry_pages(
     library: Library, wanted: EntryFilter, before: LoadedEntryRows | None, least: int, now: datetime
 ) -> LoadedEntryRows:
-    """Read at least `least` more rows after those in `before`, or all rows if fewer are left.
+    """Return the rows in `before` with at least `least` more rows, or with all rows if fewer are left.
 
-    Called in a background thread.
+    `wanted` is the filter, and `now` the time for counting recent citations. Called in a background thread.
     """
     call = get_current_cancellation()
     rows = list(before.rows) if before else []
@@ -77,7 +77,7 @@ def read_entry_pages(
 class EntryTableColumn(NamedTuple):
     """A column to the right of the titles, shown if the table is at least `min_width` cells wide.
 
-    The minimum widths leave at least 48 cells for the titles.
+    The values of `min_width` leave at least 48 cells for the titles.
     """
 
     name: str

@@ -54,7 +54,7 @@ class SubjectFileActions:
         return format_error_on_one_line(error, self._library.workspace.root)
 
     def create_subject_file(self, title: str = "", topic: str | None = None) -> None:
-        """Ask for the title, topic, type and tags, then open the editor for the text."""
+        """Ask for the title, topic, type, tags and file name, then open the editor for the text."""
         open_form = partial(self._open_new_subject_form, title, topic)
         self._worker.submit_call(self._library.load_knowledge, open_form, self._show_error)
 
@@ -82,7 +82,9 @@ class SubjectFileActions:
         self._screen.app.push_screen(form, self._write_planned_subject)
 
     def _plan_new_subject(self, values: FormValues) -> PlannedSubject:
-        """Check the form before the user types the text of the subject.
+        """Check the values of the form, and return what is needed to write the subject.
+
+        This happens before the user writes the text, so that no text is lost.
 
         Called in a background thread.
         """
@@ -124,7 +126,7 @@ class SubjectFileActions:
         self._worker.submit_call(find_subject, self._edit_subject_and_report, self._show_error)
 
     def _find_subject_to_edit(self, ref: Ref) -> tuple[Subject, str | None]:
-        """Return the subject, and the name of the source that fetched it, if any.
+        """Return the subject, and the name of the source that fetched it (None if there is none).
 
         Called in a background thread.
         """
@@ -134,7 +136,7 @@ class SubjectFileActions:
         try:
             return subject, split_front_matter(self._library.read_subject_text(subject)).source_name
         except KbtuiError:
-            return subject, None  # the user may want to repair the file in the editor
+            return subject, None  # The user may want to repair the file in the editor.
 
     def _edit_subject_and_report(self, prepared: tuple[Subject, str | None]) -> None:
 
@@ -174,7 +176,7 @@ class SubjectFileActions:
             on_done(result)
 
     def remove_subject(self, ref: Ref) -> None:
-        """Move a subject's file to the trash after asking; if there is no trash, offer to delete the file."""
+        """Ask before moving a subject's file to the trash; if this fails, offer to delete the file."""
         find_subject = partial(self._library.find_subject, ref)
         self._worker.submit_call(find_subject, self._ask_to_trash_subject, self._show_error)
 

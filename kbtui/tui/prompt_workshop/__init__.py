@@ -1,1 +1,1 @@
-"""The prompt workshop: show the knowledge that an assistant gets in its prompt, and change it."""
+"""The prompt workshop: show and change the knowledge that an assistant gets in its prompt."""

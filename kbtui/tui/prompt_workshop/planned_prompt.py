@@ -1,4 +1,4 @@
-"""The prompt as it will be once the planned marks are written, and the costs of its texts."""
+"""The prompt that results from the user's unwritten marks, and the costs of its texts."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 
 MAX_COUNTED_BYTES = 1_000_000
-"""The cost of a subject above this size in bytes is estimated instead of counted."""
+"""If a subject has more bytes than this, its cost is estimated instead of counted."""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""The total size in bytes of the subjects that are counted; the costs of the others are estimated."""
+"""The subjects whose cost is counted have at most this many bytes in total; other costs are estimated."""
 SUBJECTS_PER_REPORT = 400
 """How many subjects are counted between two progress reports."""
 
 
 class PromptCost(NamedTuple):
-    """How many characters and tokens a text has, or an estimate from the size of its file."""
+    """The number of characters and tokens of a text, or an estimate of both from the size of its file."""
 
     characters: int = 0
     tokens: int = 0
     is_estimate: bool = False
 
     def format_cost_without_units(self, *, exact: bool = True) -> str:
-        """Format as `1,204 ≈ 301` if `exact` is true, else as `1.2k ≈ 301` in aligned columns.
+        """Format the cost as `1,204 ≈ 301` if `exact` is true, else as `1.2k ≈ 301` with a fixed width.
 
         `~` marks an estimate.
         """
@@ -47,7 +47,7 @@ class PromptCost(NamedTuple):
         return f"{sign + format_size(self.characters):>5} ≈ {format_size(self.tokens):<5}"
 
     def format_cost_with_units(self) -> str:
-        """Format as `1,204 characters ≈ 301 tokens`."""
+        """Format the cost as `1,204 characters ≈ 301 tokens`; "about" marks an estimate."""
         about = "about " if self.is_estimate else ""
         return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
 
@@ -56,24 +56,24 @@ NO_COST = PromptCost()
 
 
 def measure_text_cost(text: str | None) -> PromptCost:
-    """Return the cost of a text."""
+    """Return the cost of a text, or `NO_COST` for None."""
     return PromptCost(len(text), estimate_token_count(text)) if text else NO_COST
 
 
 def format_cost_growth(before: PromptCost, after: PromptCost, *, units: bool = True) -> str:
-    """Format a change as `+3,120 characters ≈ 780 tokens`, or without units; "" if nothing changed."""
+    """Format a change of cost as `+3,120 characters ≈ 780 tokens`, or without units; "" if there is none."""
     characters = after.characters - before.characters
     tokens = after.tokens - before.tokens
     if not characters and not tokens:
         return ""
-    # A text with fewer characters can have more tokens; only then do the tokens get a sign.
+    # A text with fewer characters can have more tokens. Only in this case, the tokens have their own sign.
     token_growth = f"{abs(tokens):,}" if characters * tokens >= 0 else f"{tokens:+,}"
     pattern = "{} characters ≈ {} tokens" if units else "{} ≈ {}"
     return pattern.format(f"{characters:+,}", token_growth).replace("-", "−")
 
 
 class SubjectCosts:
-    """The known costs of subjects, and why some of them cannot be read.
+    """The costs of subjects measured so far, and the reasons why some subjects cannot be read.
 
     One thread writes while other threads read, so values are replaced, never modified.
     """
@@ -92,7 +92,10 @@ class SubjectCosts:
         return self._costs.get((topic, slug))
 
     def sum_subject_costs(self, subjects: Collection[tuple[str, str]]) -> PromptCost:
-        """Return the total cost of subjects (pairs of topic and slug); an estimate unless all are counted."""
+        """Return the total cost of subjects, given as pairs of topic and slug.
+
+        The total is an estimate unless all costs are counted.
+        """
         costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
         characters = sum(cost.characters for cost in costs)
         tokens = sum(cost.tokens for cost in costs)
@@ -102,10 +105,10 @@ class SubjectCosts:
     def measure_subject_costs(
         self, knowledge: KnowledgeBase, is_wanted: Callable[[], bool]
     ) -> Iterator[int]:
-        """Measure the cost of every subject; from time to time, yield how many are left.
+        """Measure the costs of all subjects; from time to time, yield how many subjects are left.
 
-        Estimate all new and changed subjects first. Do not read a file again if its size and
-        modification time are unchanged. End early if `is_wanted` returns False. Called in a background thread.
+        First, the costs of all new and changed subjects are estimated. A file is not read again if its size and
+        modification time are unchanged. If `is_wanted` returns False, end early. Called in a background thread.
         """
         todo: list[Subject] = []
         # Use a copy and delete it, because a `KnowledgeBase` keeps all subjects that it lists in memory.
@@ -142,7 +145,7 @@ class SubjectCosts:
 
 
 class FolderCostSums:
-    """The costs of subjects as running sums, so that the cost of a folder takes only two lookups."""
+    """The running sums of subjects' costs in the order of the slugs, so that a folder's cost is quick to get."""
 
     def __init__(self, slugs: list[str], costs: Iterable[PromptCost | None]) -> None:
         self._slugs = slugs
@@ -158,14 +161,14 @@ class FolderCostSums:
 
 
 def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
-    """Return the range of slugs with this prefix in a sorted list, as start and end (exclusive)."""
+    """Return the start and end (exclusive) of the slugs with this prefix in a sorted list."""
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 
 def make_folder_cost_sums(
     knowledge: KnowledgeBase, costs: SubjectCosts
 ) -> dict[str, FolderCostSums]:
-    """Return the running sums over the visible subjects of each topic."""
+    """Return the running sums of the costs of each topic's visible subjects."""
     visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
     return {
         topic: FolderCostSums(slugs, (costs.get_subject_cost(topic, slug) for slug in slugs))
@@ -178,18 +181,18 @@ MarkState = Literal["learned", "disabled", "plain", "on", "off"]
 
 
 class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
-    """The marks that are not written yet, by topic and slug, in the order in which the user set them.
+    """(Topic, slug) -> the user's mark that is not written to `kb.toml` yet, in the order of setting.
 
-    The slug is None for the mark of a whole topic.
+    A mark changes the state of a subject, or of a whole topic if the slug is None.
     """
 
     @property
     def unwritten_marks(self) -> tuple[PreloadOrDisableMark, ...]:
-        """The marks in the form that `KnowledgeBase.copy_with_marks` takes."""
+        """The marks without their keys, as `KnowledgeBase.copy_with_marks` takes them."""
         return tuple(self.values())
 
     def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:
-        """Return the state of a subject, or of a topic if `slug` is None, with its mark applied.
+        """Return the state that a subject, or a topic if `slug` is None, has with its mark.
 
         `written` is the knowledge as the files define it.
         """
@@ -197,7 +200,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
-        """Set a mark, or remove it if it is set already.
+        """Set a mark; if the subject or topic has this state already, undo the state instead.
 
         `knowledge` is the knowledge as the files define it.
         """
@@ -205,14 +208,14 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)
         wanted: MarkState = mark.state
         if current == wanted:
-            # A mark cannot remove a state that the files define, so mark the subject as "plain" instead.
+            # If the files define the state, removing a mark is not enough, so mark the subject as "plain".
             wanted = "plain" if written == wanted else written
         self.pop((mark.topic, mark.slug), None)
         if wanted != written:
             self[mark.topic, mark.slug] = replace(mark, state=wanted)
 
     def remove_mark(self, mark: PreloadOrDisableMark) -> None:
-        """Remove this mark, but keep a newer mark of the same subject."""
+        """Remove this mark, but keep a newer mark of the same subject or topic."""
         if self.get((mark.topic, mark.slug)) == mark:
             del self[mark.topic, mark.slug]
 
@@ -231,7 +234,7 @@ def find_subject_or_topic_state(
 
 @dataclass(frozen=True)
 class PlannedPrompt:
-    """The prompt with and without the marks; immutable, because threads build and read it.
+    """The prompt with and without the user's marks; immutable, because several threads use it.
 
     `written` is the knowledge as the files define it, and `knowledge` is the knowledge with the
     `marks` applied. `prompt` is the `<knowledge>` section with the marks, `cost` its cost, and
@@ -269,7 +272,7 @@ def read_planned_prompt(
 def apply_preload_marks(
     before: PlannedPrompt, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...]
 ) -> PlannedPrompt:
-    """Replace the marks of a planned prompt; marks that cannot be set become its `refusals`."""
+    """Return a planned prompt with other marks; marks that cannot be set are in its `refusals`."""
     knowledge, applied = before.written, []
     if marks[: len(before.marks)] == before.marks:  # only new marks were added
         knowledge, applied = before.knowledge, list(before.marks)

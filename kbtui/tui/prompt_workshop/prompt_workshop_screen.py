@@ -71,14 +71,14 @@ if TYPE_CHECKING:
 PREVIEW_DELAY = 0.06
 """How many seconds a row must stay selected before its preview is built."""
 MAX_UNFOLDED_SUBJECTS = 40
-"""All topics are unfolded at first if they have at most this many subjects."""
+"""All topics are unfolded at first if they have at most this many subjects in total."""
 
 
 class PromptWorkshopScreen(ListDetailScreen):
-    """A tree of topics and subjects with their costs, a preview, and an input to try patterns.
+    """A screen with a tree of topics and subjects, a preview, and an input to try patterns.
 
-    The result of the screen is whether it wrote anything. `reference` is the entry to select at first.
-    `written` is the list of changes written in this session; the screen appends to it.
+    Its result is True if it wrote anything. `reference` is the entry to select at first. `written` are the
+    changes that the workshop has written since the start of kbtui; the screen updates this list.
     """
 
     HEADING = "Prompt workshop"
@@ -112,13 +112,13 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.view = "learn"
         self.preview: WorkshopPreview | None = None
         self._pattern_topic: str | None = None
-        """The topic for a pattern that contains no topic."""
+        """The topic for a pattern that names no topic."""
         self._has_match_rows = False
         self._initial_reference: str | None = reference or ""
         self._key_to_select: str | None = WHOLE_PROMPT_KEY
         self._preview_timer: Timer | None = None
         self._shown_change: TomlFileChange | None = None
-        """The change that is shown for review; no preview may replace it."""
+        """The change of `kb.toml` that is shown for review; no preview may replace it on the screen."""
         self._written_changes = written
         self._is_writing = False
         self._has_written = False
@@ -126,7 +126,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._write_worker = LatestOnlyWorker(self)
         self._mark_worker = LatestOnlyWorker(self)
         self._row_worker = LatestOnlyWorker(self)
-        # Build two previews at a time, so that a very long text does not delay the preview of the next row.
+        # Build up to two previews at a time, so that a very long text does not delay the next preview.
         self._preview_worker = LatestOnlyWorker(self, limit=2)
         self.pattern_worker = LatestOnlyWorker(self)
         self.count_worker = LatestOnlyWorker(self, cancellation=CallCancellation)
@@ -182,7 +182,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._reload_knowledge_files()
 
     def _reload_knowledge_files(self, written: tuple[PreloadOrDisableMark, ...] = ()) -> None:
-        """Read the files again; keep all marks except `written`, which have just been written."""
+        """Read the files again; keep the marks except `written`, which the file now contains."""
         marks = tuple(mark for mark in self.marks.unwritten_marks if mark not in written)
 
         def show_reloaded_prompt(planned_prompt: PlannedPrompt) -> None:
@@ -202,7 +202,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         )
 
     def _apply_marks_to_prompt(self) -> None:
-        """Apply the marks to the prompt that was read from the files."""
+        """Apply the current marks to the prompt that was read from the files."""
         planned_prompt, marks = self.planned_prompt, self.marks.unwritten_marks
         if planned_prompt is None:
             return
@@ -243,7 +243,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._key_to_select = f"topic:{topic}"
         options.opened.add(self._key_to_select)
         scan = topics[topic].scan
-        slug = slug if slug in scan else slug.rpartition(":")[0]  # without line numbers
+        slug = slug if slug in scan else slug.rpartition(":")[0]  # Remove line numbers.
         if slug and slug in scan:
             options.hidden = options.hidden or slug in scan.hidden
             self._key_to_select = f"{topic}/{slug}"
@@ -252,7 +252,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                     options.opened.add(make_folder_row_key(topic, slug[:end]))
 
     def _measure_subjects_with_progress(self, planned_prompt: PlannedPrompt) -> None:
-        """In a background thread, count the characters of every subject and show the progress."""
+        """Measure the cost of every subject in a background thread, and show the progress."""
 
         def measure_in_thread() -> None:
             call, written = get_current_cancellation(), planned_prompt.written
@@ -280,7 +280,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # rows and patterns
 
     def _rebuild_tree_rows(self) -> None:
-        """Build the rows of the tree, or list the matches again if the user has typed a pattern."""
+        """Build the rows of the tree again, or the list of matches if the user has typed a pattern."""
         if self.pattern_result.text.strip():
             self._show_matches_of_pattern(self.pattern_result.text)
         elif (planned_prompt := self.planned_prompt) is not None:
@@ -292,7 +292,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Show new rows; the selected row stays selected."""
         has_pattern = bool(self.pattern_result.text)
         if has_pattern and not self._has_match_rows and len(rows) > 1:
-            self._key_to_select = rows[1].key  # the first match
+            self._key_to_select = rows[1].key  # Select the first match.
         self._has_match_rows = has_pattern
         empty = "No matches." if has_pattern else "Nothing to show."
         self.list.set_rows(rows, [(empty, "dim")], select=self._key_to_select)
@@ -300,7 +300,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_selected_row_details()
 
     def _show_matches_of_pattern(self, text: str) -> None:
-        """Parse a pattern and list its matches; an empty pattern shows the tree again."""
+        """Parse a pattern and list its matches; for an empty pattern, show the tree again."""
         if not text.strip():
             self.pattern_worker.discard_pending_results()
             self._set_pattern_result(PatternMatchResult(""))
@@ -417,7 +417,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_selected_row_details()
 
     def action_open_row_or_write(self) -> None:
-        """Write a shown change; else toggle the fold of a topic or folder; else focus the preview."""
+        """Write the change under review; else fold or unfold the selected topic or folder; else focus the preview."""
         if self._shown_change is not None:
             self.action_review_or_write_marks()
         elif key := self.list.selected_tree_node.foldable_row_key:
@@ -432,7 +432,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._rebuild_tree_rows()
 
     def action_fold_row(self) -> None:
-        """Fold the selected topic or folder; if it is not unfolded, select the parent row."""
+        """Fold the selected topic or folder; if the selected row is not unfolded, select its parent row."""
         node = self.list.selected_tree_node
         if node.foldable_row_key in self.options.opened:
             self.options.opened.remove(node.foldable_row_key)
@@ -489,7 +489,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # writing
 
     def action_review_or_write_marks(self) -> None:
-        """Show the change for review; if it is shown already, write it."""
+        """Show the change of `kb.toml` for review; if it is shown already, write it."""
         change, marks = self._shown_change, self.marks.unwritten_marks
         if change is not None:
             self._shown_change = None
@@ -514,7 +514,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             )
 
     def action_undo_written_change(self) -> None:
-        """Undo the change written last in this session."""
+        """Undo the last change that the workshop has written since the start of kbtui."""
         if not self._written_changes:
             self.show_key_refusal("nothing to undo")
             return
@@ -572,7 +572,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # leaving
 
     def action_back(self) -> None:
-        """Close the question, review, pattern or filter; if none is open, leave the preview or the screen."""
+        """Close the question, review, pattern or filter; if none is open, leave the preview, then the screen."""
         if self._is_asking_to_leave:
             self.show_message()
         elif self._shown_change is not None:
@@ -594,7 +594,10 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.dismiss(self._has_written)
 
     def can_close_screen(self) -> bool:
-        """Return True if no mark would be lost or the user was asked already; otherwise ask, and return False."""
+        """Return True if no mark would be lost, or if the user has been asked already.
+
+        Otherwise, ask the user and return False.
+        """
         if self._is_writing:
             file = self.library.workspace.format_config_path(TOPICS_FILE)
             self.show_key_refusal(f"{file} is being written; try again in a moment")

@@ -1,4 +1,4 @@
-"""The pattern bar: an input for `TOPIC/GLOB` or `-k TOPIC/GLOB`, and what the pattern matches and costs."""
+"""The pattern bar: an input for `TOPIC/GLOB` or `-k TOPIC/GLOB`, and the number and cost of the matches."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PatternInputWord(NamedTuple):
 
 
 class PatternProblem(NamedTuple):
-    """An error in the input, or a warning about it; `at` is the index of the character in question."""
+    """An error in the input, or a warning about the input; `at` is the index of the wrong character."""
 
     message: str
     at: int
@@ -53,10 +53,10 @@ class PatternProblem(NamedTuple):
 
 @dataclass(frozen=True)
 class PatternMatchResult:
-    """The subjects that a pattern matches: `learn` would return them, or `-k` would pre-load them.
+    """The subjects that a pattern matches, for the command `learn` or the option `-k`.
 
-    `topic` and `patterns` are the arguments of `learn`; `preloads` are the values of `-k`.
-    `matches` are pairs of topic and slug, and `cost` is their total cost.
+    `topic` and `patterns` are the arguments of `learn`; `preloads` are the values of `-k`, which pre-loads
+    subjects. `matches` are pairs of topic and slug, and `cost` is their total cost.
     """
 
     text: str
@@ -69,12 +69,12 @@ class PatternMatchResult:
 
     @property
     def is_valid_pattern(self) -> bool:
-        """Whether the pattern could be parsed, so that there is a result to show."""
+        """Whether the pattern could be parsed; otherwise, there is only a `problem`."""
         return bool(self.topic or self.preloads)
 
     @property
     def shell_arguments(self) -> str:
-        """The arguments with which `kbtui` prints this result, quoted for a shell."""
+        """The arguments of the command `kbtui` that print this result, quoted for a shell."""
         if self.preloads:
             return "prompt " + " ".join(f"-k {quote(value)}" for value in self.preloads)
         return " ".join(["learn", *map(quote, [self.topic or "", *self.patterns])])
@@ -83,7 +83,7 @@ class PatternMatchResult:
 def find_pattern_matches(
     text: str, knowledge: KnowledgeBase, costs: SubjectCosts, selected: str | None
 ) -> PatternMatchResult:
-    """Parse the input and find its matches; `selected` is the topic for a pattern without a topic."""
+    """Parse the input and find its matches; `selected` is the topic for a pattern that names no topic."""
     try:
         words = list(_split_pattern_words(text))
         if not words:
@@ -112,7 +112,7 @@ class _PatternError(Exception):
 
 
 _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
-"""A word, which may contain quoted parts, or the start of an unclosed quote."""
+"""A word, which may contain quoted parts, or the quotation mark of an unclosed quote."""
 
 
 def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
@@ -156,7 +156,7 @@ def _split_topic_from_patterns(
     return found.id, patterns
 
 
-# what -k would pre-load
+# patterns of the option -k
 
 
 def _match_preload_patterns(
@@ -208,7 +208,7 @@ def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[Patt
 def _find_pattern_problem(
     knowledge: KnowledgeBase, topic: str, patterns: list[PatternInputWord]
 ) -> PatternProblem | None:
-    """Return the first problem: a pattern that is too long, matches nothing, or has an unclosed `[`."""
+    """Return the first problem, or None: a pattern that is too long, matches nothing, or has an unclosed `[`."""
     resolved = knowledge.get_topic_slugs(topic)
     for word in patterns:
         pattern = word.text
@@ -230,13 +230,13 @@ def _find_pattern_problem(
 
 
 class SubjectPatternInput(PaneInput):
-    """The input for a pattern; while it has the focus, the arrow keys move in the list."""
+    """The input for a pattern; the arrow keys move in the list while the input has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = make_list_bindings("screen.move_in_list")
 
 
 class SubjectPatternBar(Vertical):
-    """The input, and a line below it with the result, or with a problem and a `^` that points at it."""
+    """The input, and a line below it with the result, or with a problem and a `^` below the wrong character."""
 
     def __init__(self) -> None:
         super().__init__(id="trying")
@@ -245,7 +245,7 @@ class SubjectPatternBar(Vertical):
         )
         self._result_line = TextLine(id="problem")
         self._label_cells = 4
-        """The width in cells of the label before the input."""
+        """The width of the label before the input, in cells."""
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="pattern-line"):
@@ -259,9 +259,9 @@ class SubjectPatternBar(Vertical):
         yield self._result_line
 
     def show_pattern_result(self, result: PatternMatchResult, outcome: str) -> None:
-        """Show the command or the problem on the left, and the number of matches on the right.
+        """Show the command or the problem on the left, and the number of matches and `outcome` on the right.
 
-        `outcome` follows the number; it is the cost of the matches, or how they change the prompt.
+        `outcome` is a text with the cost of the matches, or with the change of the prompt that they cause.
         """
         self._result_line.display = bool(result.text.strip())
         if not self._result_line.display:
@@ -281,7 +281,7 @@ class SubjectPatternBar(Vertical):
 
 
 def _format_problem_with_caret(problem: PatternProblem, column: int, width: int) -> Spans:
-    """Return a line with `^` in the given column, and the problem before or after it, where there is room."""
+    """Return a line with `^` in a column, and the problem after the `^`, or before it if there is no room."""
     text = one_line(problem.message + (f"; {problem.hint}" if problem.hint else ""))
     role = "error" if problem.is_error else "warning"
     size = measure_text_width(text)

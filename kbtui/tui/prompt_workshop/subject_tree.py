@@ -1,4 +1,4 @@
-"""The workshop's list: topics, folders and subjects as a tree, with marks and costs."""
+"""The list of the prompt workshop: topics, folders and subjects as a tree, with marks and costs."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ NodeKind = Literal["whole", "topic", "folder", "subject", "problem", "fragment",
 WHOLE_PROMPT_KEY = "whole"
 """The key of the row for the whole `<knowledge>` section."""
 UNWRITTEN_SIGN = "*"
-"""The sign after a subject or topic whose mark is not written yet."""
+"""The sign of a subject or topic whose mark is not written to `kb.toml` yet."""
 LEARNED_SIGN = ENTRY_MARKS["pre-loaded"][0].strip()
 EXACT_COST_CELLS = 52
-"""A list of at least this width in cells shows exact costs; a narrower one shows rounded costs."""
+"""If the list is at least this many cells wide, it shows exact costs, otherwise rounded costs."""
 
 
 class SubjectTreeNode(NamedTuple):
-    """The content of a row.
+    """The data of a row.
 
-    `name` is the path of a folder with a `/` at its end, the slug of a subject, or the text of any
-    other row. `number` is the index of one of JP's prompt fragments. If `shows_path` is true, the row
-    shows the whole slug instead of its last part.
+    `name` is the slug of a subject, the path of a folder with a `/` at its end, or the text of another row.
+    `number` is the index of a prompt fragment of JP. If `shows_path` is true, the row shows the whole slug
+    instead of its last part.
     """
 
     kind: NodeKind
@@ -70,7 +70,7 @@ WHOLE_PROMPT_NODE = SubjectTreeNode("whole")
 
 @dataclass
 class SubjectTreeOptions:
-    """What the list shows: the keys of unfolded rows, whether hidden subjects are listed, and filter words."""
+    """The user's choices for the list: the keys of unfolded rows, whether to list hidden subjects, filter words."""
 
     opened: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -137,7 +137,10 @@ def _contains_all_words(text: str, words: list[str]) -> bool:
 
 
 def _make_nested_subject_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[ListRow]:
-    """Yield a row for each slug, and a row for each folder before its first slug; `slugs` are sorted."""
+    """Yield a row for each slug, preceded by rows for the folders that begin there; `slugs` must be sorted.
+
+    The content of folders whose keys are not in `opened` is left out.
+    """
     shown: list[str] = []
     closed = ""
     for slug in slugs:
@@ -181,9 +184,10 @@ def _make_heading_row(key: str, text: str) -> ListRow:
 
 
 class SubjectTreeList(RowList):
-    """The list of the workshop, which may have tens of thousands of rows; each row has one line.
+    """The list of the workshop; each row has one line.
 
-    Rows are formatted when they are drawn, with the newest state of the prompt, marks and costs.
+    There may be tens of thousands of rows, so each row is formatted when it is drawn, with the current
+    prompt, marks and costs.
     """
 
     def __init__(
@@ -197,7 +201,7 @@ class SubjectTreeList(RowList):
 
     @property
     def selected_tree_node(self) -> SubjectTreeNode:
-        """The node of the selected row; while no row is selected, the node of the whole prompt section."""
+        """The node of the selected row; if no row is selected, the node of the whole prompt section."""
         row = self.selected_row
         return row.data if row is not None else WHOLE_PROMPT_NODE
 
@@ -262,7 +266,10 @@ class SubjectTreeList(RowList):
     def _format_topic_or_folder_row(
         self, prompt: PlannedPrompt, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
-        """Format a topic or folder: its name, its pre-loaded and total subject counts, its cost."""
+        """Return the left and right part of a topic's or folder's row.
+
+        The right part has the number of pre-loaded subjects, the number of all subjects, and the cost.
+        """
         topic, prefix = node.topic, node.name
         is_opened = node.foldable_row_key in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]
@@ -292,7 +299,7 @@ class SubjectTreeList(RowList):
 def format_prompt_totals(
     prompt: PlannedPrompt | None, marks: int, width: int
 ) -> tuple[Spans, Spans]:
-    """Return the left side (the cost, and how the marks change it) and the right (the number of marks)."""
+    """Return the line of totals: its left part (the cost and its change) and its right part (the number of marks)."""
     if prompt is None:
         return [("reading the workspace …", "dim")], []
     right: Spans = [(format_counted_noun(marks, "unwritten change"), "warning")] if marks else []
@@ -310,7 +317,7 @@ def format_prompt_totals(
 
 
 def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
-    """Return the line below the list: the counts, costs or path of the selected row."""
+    """Return the text below the list: the counts, costs or path of the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]
         slugs = (prompt.knowledge.get_topic_slugs(topic.id) for topic in topics)

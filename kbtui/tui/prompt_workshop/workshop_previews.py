@@ -37,9 +37,9 @@ NO_KNOWLEDGE_SECTION = (
 
 @dataclass(frozen=True)
 class WorkshopPreview:
-    """A document, the cost of its text (None if it is not for an assistant), and the line to start at.
+    """A document for the right pane; `cost` is the cost of its text, or None if the text is not for an assistant.
 
-    `line` is 1-based; None means the top.
+    `line` is the 1-based number of the line to show first, or None for the top.
     """
 
     document: ReaderDocument
@@ -53,7 +53,7 @@ def make_workshop_preview(
     view: str,
     result: PatternMatchResult | None,
 ) -> WorkshopPreview:
-    """Return a preview of the selected row or the tried pattern; on failure, one that shows the error.
+    """Return the preview of the selected row or of the tried pattern; if it cannot be built, a preview of the error.
 
     Called in a background thread.
     """

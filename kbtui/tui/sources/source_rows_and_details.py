@@ -41,7 +41,7 @@ PROGRESS_CELLS = 10
 
 @dataclass(slots=True, eq=False)
 class BulletItemBlock(ParagraphBlock):
-    """A paragraph with a bullet or other sign before its first line."""
+    """A paragraph with a sign, such as a bullet, before its first line."""
 
     sign: Span = ("• ", "marker")
 
@@ -54,8 +54,8 @@ class BulletItemBlock(ParagraphBlock):
 class SourceStatus(NamedTuple):
     """A source with its last run, the time of its approval, and the time of its next run.
 
-    Times are Unix seconds, or None without an approval or a schedule. `folder` is the directory of its
-    documents and `file` the file with its declaration, both relative to the workspace.
+    Times are Unix seconds; they are None if the source has no approval or no schedule. `folder` is the
+    directory of its documents, and `file` the file that declares it, both relative to the workspace.
     """
 
     source: SourceDefinition
@@ -98,8 +98,8 @@ def make_source_rows(
 ) -> list[ListRow]:
     """Return a row of two lines for each source, followed by a row for each problem.
 
-    `running` maps each running source to its progress, or to None before the first report. `review_key` is
-    the label of the key that shows what a source would do.
+    `running` maps the names of running sources to their progress, which is None before the first report.
+    `review_key` is the label of the key that shows what a source would do.
     """
     rows = []
     for state in states.sources:
@@ -252,7 +252,7 @@ def make_source_approval_details(
 
 
 def describe_source_actions(state: SourceStatus) -> list[str]:
-    """Return what the source does once it is approved, one line for each action."""
+    """Return texts that say what the source may do after its approval, one for each action."""
     from kbtui.sources.url_policy import CrawlUrlPrefixes
 
     source = state.source

@@ -1,4 +1,4 @@
-"""The sources screen: a list of sources, details of one, and a form to add or change a source."""
+"""The sources screen: a list, the details of the selected source, and a form to add or change a source."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RELOAD_SECONDS = 5.0
-"""How often, in seconds, the screen looks for runs that were started elsewhere."""
+"""The interval in seconds at which the screen looks for runs that another process started."""
 NO_SOURCES = "No sources yet. Press {} to add web pages, files or an MCP server."
 KINDS = ("url_crawl", "file_upload", "mcp")
 LIST_KEYS = {"prefixes", "allow_hosts", "env"}
@@ -59,7 +59,7 @@ LIST_KEYS = {"prefixes", "allow_hosts", "env"}
 def make_source_form_fields(
     topics: Sequence[str], source: SourceDefinition | None = None
 ) -> list[FormField]:
-    """Return the fields of the form that adds a source, or that changes `source`."""
+    """Return the fields of the form for a new source, or for changing `source` if it is given."""
     if source and source.topic not in topics:
         topics = [source.topic, *topics]
     block: dict[str, Any] = dict(source.block) if source else {}
@@ -93,7 +93,7 @@ def make_source_form_fields(
 
 
 def make_source_toml_table(values: FormValues, kind: str) -> dict[str, Any]:
-    """Convert the values of the form to a table for the sources file, without empty values.
+    """Convert the values of the form, except empty ones, to a TOML table for the sources file.
 
     Raises `UsageError` if a value is invalid.
     """
@@ -109,7 +109,7 @@ def make_source_toml_table(values: FormValues, kind: str) -> dict[str, Any]:
 
 
 def add_source_from_form(library: Library, values: FormValues) -> SourceDefinition:
-    """Add a source to the file, and approve it, because the user wrote it in the form.
+    """Add a source to the sources file, and approve it: the user has just entered its declaration.
 
     Raises `KbtuiError` if the source is invalid or cannot be written.
     """
@@ -126,10 +126,10 @@ def add_source_from_form(library: Library, values: FormValues) -> SourceDefiniti
 def change_source_from_form(
     library: Library, before: SourceDefinition, values: FormValues
 ) -> tuple[SourceDefinition, bool]:
-    """Change a source; return the changed source, and whether it is approved.
+    """Change the source `before`; return the changed source, and whether it is approved.
 
     An approved source stays approved, because the user made the change. Raises `KbtuiError` if the
-    change fails, or if the source in the file is no longer equal to `before`.
+    change fails, or if the source in the file was changed after `before` was read.
     """
     workspace, userdata = library.workspace, UserData(library.workspace)
     current = load_source_definitions(workspace).find_source(before.name)
@@ -177,13 +177,13 @@ class SourcesScreen(ListDetailScreen):
         self.runs: dict[str, ActiveSourceRun] = {}
         self.states: SourceStatuses | None = None
         self.approving: SourceStatus | None = None
-        """The source that is shown for approval; exactly this declaration is approved, even if the file changes."""
+        """The source shown for approval. Only this declaration is approved, even if the file changes meanwhile."""
         self._clock = clock
         self._reload_worker = LatestOnlyWorker(self)
         self._key_to_select: str | None = None
 
     def on_mount(self) -> None:
-        """Look regularly for runs that were started elsewhere."""
+        """Start the timer that looks for runs that another process started."""
         self.set_interval(RELOAD_SECONDS, self.action_reload)
 
     def on_unmount(self) -> None:
@@ -311,7 +311,7 @@ class SourcesScreen(ListDetailScreen):
         self.action_reload()
 
     def action_review_source(self) -> None:
-        """Show exactly what the selected source would do, and offer to approve it."""
+        """Show what the selected source would do, and offer to approve it."""
         state = self.selected_source
         if state is None:
             return
@@ -409,7 +409,7 @@ class SourcesScreen(ListDetailScreen):
         try:
             return count_source_documents(self.library.workspace, source)
         except KbtuiError:
-            return 0  # a message after the removal says why the documents stay
+            return 0  # A message after the removal says why the documents stay.
 
     def _ask_to_remove_source(self, name: str, count: int) -> None:
         from kbtui.sources.source_runner import remove_source_and_documents
@@ -445,7 +445,7 @@ class SourcesScreen(ListDetailScreen):
             self.action_leave()
 
     def can_close_screen(self) -> bool:
-        """Return True if no source is running; otherwise ask whether to stop the runs and leave."""
+        """Return True if no run is active; otherwise ask whether to stop the runs and leave, and return False."""
         if not self.runs:
             return True
 
