@@ -7,7 +7,7 @@ term in a field of the index, with a weight. The terms are kept for rank explana
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tantivy import FieldType, Occur, Query
@@ -261,8 +261,9 @@ class KeywordSearch:
         others. If the query has only filters, the newest chunks come first.
         """
         per_entry = per_entry or self._request.per_entry
-        found = [row for side in self.sides for row in side.rank_chunks_of_index(limit, per_entry)]
-        found = sort_ranked_chunks(found, tolerance=self.sides[0].tolerance)
+        found, *more = (side.rank_chunks_of_index(limit, per_entry) for side in self.sides)
+        for rows in more:
+            found = sort_ranked_chunks([*found, *rows], tolerance=self.sides[0].tolerance)
         return [(row.number, row.score) for row in found[:limit]]
 
 
@@ -307,12 +308,16 @@ class _KeywordIndexQuery:
             last = fetched >= MAX_FETCHED_CHUNKS
             rows, all_found = self.fetch_best_chunks(fetched, without=filled, whole_ties=not last)
             seen: dict[object, list[RankedChunk]] = {}
+            kept = []
             for row in rows:
                 if len(held := seen.setdefault(row.owner, [])) < per_entry:
                     held.append(row)
-            kept = [row for held in (*filled.values(), *seen.values()) for row in held]
+                    kept.append(row)
+            if filled:
+                kept = [*chain.from_iterable(filled.values()), *kept]
+                kept = sort_ranked_chunks(kept, tolerance=self.tolerance)
             if len(kept) >= limit or all_found or last:
-                return sort_ranked_chunks(kept, tolerance=self.tolerance)[:limit]
+                return kept[:limit]
             # Entries with many chunks crowded out others, so fetch again without these entries.
             filled |= {owner: held for owner, held in seen.items() if len(held) >= per_entry}
             fetched *= 2
@@ -346,8 +351,8 @@ class _KeywordIndexQuery:
         if not more:
             return found, all_found
         paired = [
-            row._replace(score=row.score + more[row.number]) if row.number in more else row
-            for row in found
+            RankedChunk(number, score + more.get(number, 0.0), owner, tie)
+            for number, score, owner, tie in found
         ]
         return sort_ranked_chunks(paired, tolerance=self.tolerance), all_found
 
