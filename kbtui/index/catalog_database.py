@@ -91,10 +91,15 @@ class WrittenEntryChunks(NamedTuple):
 def parse_catalog_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
     """Convert a row of the table `entries` to an entry."""
     values = list(row[:-1])
-    values[9] = json.loads(values[9])
+    values[9] = _parse_json_list(values[9])
     values[14], values[15] = bool(values[14]), bool(values[15])
-    values[20] = json.loads(values[20])
+    values[20] = _parse_json_list(values[20])
     return CatalogEntry(*values)
+
+
+def _parse_json_list(text: str) -> list[Any]:
+    # Nearly all lists are empty, and a search reads hundreds of them.
+    return [] if text == "[]" else json.loads(text)
 
 
 def parse_catalog_chunk_row(row: tuple[Any, ...]) -> Chunk:
@@ -504,6 +509,21 @@ class CatalogDatabase:
         query = f"SELECT * FROM chunks WHERE number IN ({_make_sql_placeholders(numbers)})"
         rows = self._db.execute(query, list(numbers))
         return {row[0]: (parse_catalog_chunk_row(row), row[2]) for row in rows}
+
+    def get_visible_chunk_ids(
+        self, numbers: Collection[int], *, hidden: bool, archived: bool
+    ) -> dict[int, tuple[str, str]]:
+        """Map the numbers of visible chunks to `(chunk id, entry id)`; other numbers are left out.
+
+        Chunks of hidden or archived entries are visible only with `hidden` or `archived`.
+        """
+        rows = self._db.execute(
+            "SELECT chunks.number, chunks.id, entry_id FROM chunks JOIN entries ON entries.id = entry_id "
+            f"WHERE chunks.number IN ({_make_sql_placeholders(numbers)}) "
+            "AND hidden <= ? AND archived <= ?",
+            [*numbers, hidden, archived],
+        )
+        return {number: (chunk_id, entry_id) for number, chunk_id, entry_id in rows}
 
     def get_chunk_by_id(self, chunk_id: str) -> tuple[Chunk, str] | None:
         """Return the chunk with this id, and the id of its entry; None if the chunk does not exist."""

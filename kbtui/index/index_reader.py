@@ -127,6 +127,7 @@ class IndexReader:
             )
 
     get_chunks_by_number = _delegate_to_catalog(CatalogDatabase.get_chunks_by_number)
+    get_visible_chunk_ids = _delegate_to_catalog(CatalogDatabase.get_visible_chunk_ids)
     list_entry_chunks = _delegate_to_catalog(CatalogDatabase.list_entry_chunks)
     get_chunk_by_id = _delegate_to_catalog(CatalogDatabase.get_chunk_by_id)
     get_entries_by_id = _delegate_to_catalog(CatalogDatabase.get_entries_by_id)

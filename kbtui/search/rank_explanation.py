@@ -45,7 +45,7 @@ class SearchExplainer:
         self._workspace, self._reader, self._semantic = workspace, reader, semantic
         self._run = SearchRun(workspace, reader, request)
         self.answer: SearchAnswer = run_search_and_build_answer(self._run, semantic)
-        order = enumerate(self._run.sort_visible_chunks(), 1)
+        order = enumerate(self._run.visible_chunks, 1)
         self._ranks = {number: rank for rank, number in order}
         self._leg_ranks = {
             leg: {number: (rank, score) for rank, (number, score) in enumerate(ranked, 1)}
@@ -56,15 +56,14 @@ class SearchExplainer:
 
     def explain_hits(self) -> list[RankExplanation]:
         """Explain each hit of the answer, in the order of the hits."""
-        numbers = {chunk.id: number for number, (chunk, _) in self._run.chunks_by_number.items()}
-        self._find_document_addresses_of_chunks([numbers[hit.chunk_id] for hit in self.answer.hits])
-        explained = []
-        for hit in self.answer.hits:
-            chunk, entry_id = self._run.chunks_by_number[numbers[hit.chunk_id]]
-            explained.append(
-                self._explain_chunk_rank(self._run.entries_by_id[entry_id], chunk, hit.ref)
-            )
-        return explained
+        numbers = {chunk_id: number for number, (chunk_id, _) in self._run.visible_chunks.items()}
+        shown = [numbers[hit.chunk_id] for hit in self.answer.hits]
+        self._find_document_addresses_of_chunks(shown)
+        return [
+            self._explain_chunk_rank(*loaded, hit.ref)
+            for number, hit in zip(shown, self.answer.hits, strict=True)
+            if (loaded := self._run.load_entry_and_chunk(number))
+        ]
 
     def explain_missing_hit(self, ref: Ref) -> RankExplanation:
         """Explain why a subject, turn or chunk is not a hit.
@@ -167,10 +166,10 @@ class SearchExplainer:
     def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[Notice]:
         """Explain why a chunk that nothing excludes ranks too low to be shown."""
         run = self._run
-        others = [number for number in self._ranks if run.chunks_by_number[number][1] == entry.id]
+        others = [number for number in self._ranks if run.visible_chunks[number][1] == entry.id]
         most = run.request.per_entry
         if len(others) >= most and explained.chunk_id not in {
-            run.chunks_by_number[number][0].id for number in others[:most]
+            run.visible_chunks[number][0] for number in others[:most]
         }:
             return [Notice("below_best_passages", {"limit": most})]
         if explained.rank is not None:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
+CHUNKS_LOADED_AT_ONCE = 25
+"""How many ranked chunks are loaded from the catalog at once. Most ranked chunks are never shown."""
+
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
 """Ranks chunks by their vectors; the arguments are the request and the name of the generation."""
 SemanticLeg = Callable[[str], SemanticRanker]
@@ -107,6 +110,8 @@ class SearchRun:
         self.coverage = 1.0
         self.pending: frozenset[int] = frozenset()
         self.scores: dict[int, float] = {}
+        self.entries_by_id: dict[str, CatalogEntry] = {}
+        self._chunks: dict[int, tuple[Chunk, str]] = {}
 
     @cached_property
     def keyword_search(self) -> KeywordSearch:
@@ -116,41 +121,34 @@ class SearchRun:
         return KeywordSearch(self.reader, self.query, self.request, self.narrowing)
 
     @cached_property
-    def chunks_by_number(self) -> dict[int, tuple[Chunk, str]]:
-        """Each ranked chunk with the id of its entry, by chunk number."""
-        return self.reader.get_chunks_by_number(self.scores)
+    def visible_chunks(self) -> dict[int, tuple[str, str]]:
+        """The chunk id and the entry id of each visible ranked chunk, by chunk number, best first.
 
-    @cached_property
-    def entries_by_id(self) -> dict[str, CatalogEntry]:
-        """The entries of the ranked chunks by id."""
-        return self.reader.get_entries_by_id(
-            {entry_id for _, entry_id in self.chunks_by_number.values()}
-        )
-
-    @cached_property
-    def parents_by_id(self) -> dict[str, CatalogEntry]:
-        """The conversations to which those of the ranked chunks belong, by id."""
-        ids = {entry.parent for entry in self.entries_by_id.values() if entry.parent}
-        return self.reader.get_entries_by_id(ids) if ids else {}
-
-    def sort_visible_chunks(self) -> list[int]:
-        """Return the numbers of the ranked chunks, best first; equal scores are sorted by chunk id.
-
-        The vectors may be older than the catalog. This therefore drops chunks that the catalog no
-        longer has, and chunks whose entries have been hidden or archived.
+        Equal scores are sorted by chunk id. The vectors may be older than the catalog, so chunks that
+        the catalog no longer has, and chunks of entries that are hidden or archived now, are left out.
         """
-        visible = {
-            entry.id
-            for entry in self.entries_by_id.values()
-            if (self.request.hidden or not entry.hidden)
-            and (self.request.archived or not entry.archived)
-        }
-        known = [
-            number for number, (_, entry_id) in self.chunks_by_number.items() if entry_id in visible
-        ]
-        return sorted(
-            known, key=lambda number: (-self.scores[number], self.chunks_by_number[number][0].id)
+        found = self.reader.get_visible_chunk_ids(
+            self.scores, hidden=self.request.hidden, archived=self.request.archived
         )
+        return dict(sorted(found.items(), key=lambda item: (-self.scores[item[0]], item[1])))
+
+    def load_entry_and_chunk(self, number: int) -> tuple[CatalogEntry, Chunk] | None:
+        """Return a visible chunk with its entry; None if the chunk has just been deleted.
+
+        The chunks that follow in the ranking are loaded in the same query, and the conversations to
+        which the entries belong are added to `entries_by_id`.
+        """
+        if number not in self._chunks:
+            order = list(self.visible_chunks)
+            at = order.index(number)
+            chunks = self.reader.get_chunks_by_number(order[at : at + CHUNKS_LOADED_AT_ONCE])
+            entries = self.reader.get_entries_by_id({entry_id for _, entry_id in chunks.values()})
+            parents = {entry.parent for entry in entries.values() if entry.parent}
+            self._chunks |= chunks
+            self.entries_by_id |= entries | self.reader.get_entries_by_id(parents)
+        chunk, entry_id = self._chunks.get(number, (None, ""))
+        entry = self.entries_by_id.get(entry_id)
+        return None if chunk is None or entry is None else (entry, chunk)
 
     def run_search_legs(self, semantic: SemanticLeg | None) -> None:
         """Run the legs of the request's mode, and set `legs`, `scores` and `notices`."""
@@ -229,17 +227,17 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
     hits: list[Hit] = []
     total = omitted = 0
     per_entry: Counter[str] = Counter()
-    for number in run.sort_visible_chunks():
-        chunk, entry_id = run.chunks_by_number[number]
+    for number, (_, entry_id) in run.visible_chunks.items():
         if per_entry[entry_id] >= request.per_entry:
             continue
         if len(hits) < limit:
-            entry = run.entries_by_id[entry_id]
-            state = freshness.check_hit_freshness(entry, chunk)
-            if state is None:
+            loaded = run.load_entry_and_chunk(number)
+            state = freshness.check_hit_freshness(*loaded) if loaded else None
+            if loaded is None or state is None:
                 omitted += 1
                 continue
-            hit = _make_search_hit(entry, chunk, state, run.parents_by_id)._replace(
+            entry, chunk = loaded
+            hit = _make_search_hit(entry, chunk, state, run.entries_by_id)._replace(
                 score=round(run.scores[number], 6),
                 matches=finder.find_matches(chunk.text),
                 legs={name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")},
@@ -254,10 +252,10 @@ def _make_search_hit(
     entry: CatalogEntry,
     chunk: Chunk,
     state: HitFreshnessAndLines,
-    parents: Mapping[str, CatalogEntry],
+    entries_by_id: Mapping[str, CatalogEntry],
 ) -> Hit:
     freshness, lines = state
-    parent = parents.get(entry.parent or "")
+    parent = entries_by_id.get(entry.parent or "")
     if entry.kind == "subject":
         ref = make_subject_ref(entry.topic or "", entry.slug or "", lines)
     else:
@@ -414,7 +412,7 @@ def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
     text = f"{best.title}\n{best.text}"
     if not rare or QueryMatchFinder(rare, (), run.keyword_search.language).find_matches(text):
         return False
-    number = next(n for n, (chunk, _) in run.chunks_by_number.items() if chunk.id == best.chunk_id)
+    number = next(n for n, (id_, _) in run.visible_chunks.items() if id_ == best.chunk_id)
     return dict(run.legs.get("semantic", ())).get(number, 0.0) < MIN_SIMILARITY
 
 
