@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 def declare_search_command_arguments(parser: CommandParser) -> None:
+    # argparse would otherwise format the usage of all options, even if nobody asks for help.
+    parser.usage = "%(prog)s [-h] [-w PATH] [OPTION ...] QUERY ..."
     parser.hint = (
         "write words that begin with a dash after `--`; "
         "`kbtui search --help` explains the arguments"
