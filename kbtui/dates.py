@@ -164,7 +164,7 @@ def format_time_or_date(when: datetime, present: datetime) -> str:
 
 
 def format_time_with_date(when: datetime, present: datetime) -> str:
-    """Format a time of today as `14:05`, any other time as a date and the time."""
+    """Format a time of today as `14:05`, any other time as date and time."""
     local = when.astimezone(present.tzinfo)
     is_today = local.date() == present.date()
     day = "" if is_today else f"{format_date(local.date(), present.date())} "

@@ -20,7 +20,7 @@ RefKind = Literal["topic", "subject", "conversation", "chunk"]
 _ID = r"(\d{1,18})(?:-([0-9a-z]+))?"
 _CONVERSATION = rf"(?:jp-c)?{_ID}(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
 _LINK = rf"(?s)jp://(?:jp-c)?{_ID}(?:\?(.*))?"
-# The ids of formats from other packages begin with `x-`. A digit tells an id from a topic's name.
+# The ids of formats from other packages begin with `x-`. A digit distinguishes an id from a topic's name.
 _AGENT = r"(?:claude|codex|gemini|opencode|aider|llm|x-[a-z0-9]+)"
 _OTHER_ID = rf"{_AGENT}-(?=[^:]*[0-9_])[0-9A-Za-z][0-9A-Za-z_~-]{{7,}}"
 CONVERSATION_ID = rf"(?:jp-c\d+|{_OTHER_ID})"
@@ -73,7 +73,7 @@ class Ref(NamedTuple):
 
     @property
     def jp_link(self) -> str | None:
-        """JP's `jp://` link to one of its conversations or turns; None for everything else."""
+        """The `jp://` link to a JP conversation or turn; None for any other reference."""
         if self.conversation is None or not self.conversation.startswith(JP_ID_PREFIX):
             return None
         turn = f"?select=*:{self.turn}" if self.turn is not None else ""
@@ -173,8 +173,8 @@ _MIN_ID_CHARACTERS = 8
 def parse_typed_conversation_id(text: str) -> Ref | None:
     """Parse a text that begins like the id of another agent's conversation; return None for other texts.
 
-    Unlike `parse_ref`, it accepts an id without a digit, so the text can also be the name of a topic.
-    Raises `UsageError` if the id is too short.
+    Unlike `parse_ref`, this function accepts an id without a digit, so the text can also be the name of
+    a topic. Raises `UsageError` if the id is too short.
     """
     pattern = rf"(({_AGENT}-)([0-9A-Za-z_~-]+))(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
     match = re.fullmatch(pattern, text.strip())

@@ -101,7 +101,7 @@ def strip_escape_sequences(text: str) -> str:
 
 
 def strip_escape_sequences_before_cutting(text: str) -> str:
-    """Remove escape sequences that a cut could split; `sanitize` would not recognize the parts."""
+    """Remove escape sequences before a text is cut, because `sanitize` would not recognize a cut sequence."""
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
 
@@ -152,7 +152,7 @@ def one_line(text: str, policy: Policy | None = None) -> str:
 
 
 def format_parent_of_title(parent: str | None, policy: Policy | None = None) -> str:
-    """Return the text that names a conversation's parent after its title; "" without a parent."""
+    """Return an addition to a conversation's title that names the parent; "" without a parent."""
     return f" (part of “{one_line(parent, policy)}”)" if parent else ""
 
 

@@ -71,7 +71,7 @@ class EmbeddingPausePolicy:
         if self._pause in {"battery", "either"} and self._on_battery():
             return "the computer runs on battery"
         if self._pause in {"load", "either"}:
-            # While embedding runs, it adds to the measured load.
+            # Running embedding adds to the measured load.
             most = self._cores * (BUSY_LOAD if self._pause_reason else BUSY_LOAD + OWN_LOAD)
             if self._load() > most:
                 return "the computer is busy"
@@ -252,7 +252,7 @@ class EmbeddingWorker:
     ) -> None:
         """Create the worker.
 
-        It calls `on_change` when `keywords_only_notice`, `left` or `is_asleep` may have changed.
+        `on_change` is called when `keywords_only_notice`, `left` or `is_asleep` may have changed.
         """
         self._settings, self._cache_dir = settings, cache_dir
         self._on_progress, self._on_change, self._log = on_progress, on_change, log

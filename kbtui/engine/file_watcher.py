@@ -315,7 +315,8 @@ class FileWatcher:
     def _read_agent_file_states(self) -> list[tuple[int, int, int] | None]:
         """Return inode, size and modification time of each agent's file that is watched without its directory.
 
-        Watching its directory would report events of all other files in it. A missing file has None.
+        Watching its directory would report events of all other files there. The state of a missing file
+        is None.
         """
         states: list[tuple[int, int, int] | None] = []
         for path in list_agent_files(self._workspace):

@@ -40,7 +40,7 @@ COMPACT_AT_ONCE_MAX = 2000
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
 """The time in seconds to compact one passage, and the share of a core that compacting may use.
 
-A larger index than `COMPACT_AT_ONCE_MAX` is compacted after a pause that is long enough for this share.
+An index larger than `COMPACT_AT_ONCE_MAX` is compacted after a pause that is long enough for this share.
 """
 CLOSE_INDEX_SECONDS = 5.0
 """How many seconds after the last change the index is closed.

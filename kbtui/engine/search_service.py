@@ -40,7 +40,7 @@ def answer_search_request(
     question: SearchRequest,
     semantic: SemanticLeg | None = None,
 ) -> SearchAnswer:
-    """Answer a request for a search, for similar passages, or for explanations.
+    """Answer a search request, which can also ask for similar passages or explain the hits of a search.
 
     Raises `NothingFound` if the entry or passage that `like` names is not indexed, and `UsageError`
     for an invalid reference.
@@ -78,7 +78,7 @@ def _parse_typed_reference(workspace: Workspace, text: str) -> Ref:
 
 
 def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
-    """Return a semantic leg that finds nothing; `notice` is the reason."""
+    """Return a semantic leg that finds nothing; `notice` says why."""
     return lambda text: lambda question, generation: SemanticRanking(None, notice)
 
 

@@ -290,7 +290,7 @@ def load_knowledge(
 
 
 def find_superseded_file_problems(workspace: Workspace, name: str) -> list[KnowledgeProblem]:
-    """Return a problem for the file `name` in `.kbtui` if it is ignored because `.jp` exists, else []."""
+    """Return a problem if kbtui ignores the file `name` in `.kbtui` because `.jp` exists, else []."""
     path = workspace.find_superseded_config_file(name)
     if path is None:
         return []
@@ -364,7 +364,7 @@ class KnowledgeBase:
         return (subject for subject in records if subject.inode)
 
     def find_subject(self, topic: str, slug: str) -> Subject | None:
-        """Return the subject with exactly this slug, even if it is hidden or disabled, or None."""
+        """Return the subject with exactly this slug, even a hidden or disabled one; None if there is none."""
         if topic not in self.topics or slug not in self.get_topic_slugs(topic).scan:
             return None
         subject = self._get_subject_of_slug(topic, slug)
@@ -462,7 +462,7 @@ class KnowledgeBase:
         return self._copy_with_topics(topics)
 
     def copy_with_preload_options(self, values: Iterable[str]) -> KnowledgeBase:
-        """Return a copy with `-k` values applied; raises `UsageError`."""
+        """Return a copy to which the values of the option `-k` are applied; raises `UsageError`."""
         topics = dict(self.topics)
         for value in values:
             apply_preload_option(topics, value)

@@ -55,7 +55,7 @@ class LearnToolCaller(NamedTuple):
         return sorted(learned.union(resolved.available))
 
     def mask_secrets_if_requested(self, text: str) -> str:
-        """Return a text, with its secrets masked if the caller asks for that."""
+        """Return a text; mask its secrets if `masked` is set."""
         if not self.masked:
             return text
         from kbtui import secret_detection
@@ -216,7 +216,7 @@ def _parse_exact_pattern(
 def _format_subject_range(
     subject: Subject, part: SubjectLineRange, caller: LearnToolCaller, room: int | None
 ) -> str:
-    """Return a subject, or some of its lines, in `room` characters. If it is cut, a note says where."""
+    """Return a subject, or some of its lines, in at most `room` characters; a note says where it was cut."""
     text = read_subject_text(subject)
     starts = [0, *(newline.end() for newline in re.finditer(r"\n(?!\Z)", text)), len(text)]
     count = len(starts) - 1

@@ -104,7 +104,10 @@ class PromptFragment:
 
 @dataclass(frozen=True)
 class PreloadOrDisableMark:
-    """The new state of a subject, or of a topic if `slug` is None; `plain` is neither learned nor disabled."""
+    """The new state of a subject, or of a topic if `slug` is None.
+
+    `learned` means pre-loaded; `plain` means neither pre-loaded nor disabled.
+    """
 
     topic: str
     slug: str | None

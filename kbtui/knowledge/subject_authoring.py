@@ -38,7 +38,7 @@ _TERMINAL_EDITORS = """
 
 
 class MissingTitle(UsageError):
-    """A new entry has no title."""
+    """A new subject has no title."""
 
 
 class TrashUnavailable(KbtuiError):

@@ -194,7 +194,7 @@ def resolve_topic_slugs(
         try:
             scan = scan_topic_directory(root, real)
         except OSError:
-            # The directory changed since the check: check again for the right message.
+            # The directory has changed since the check. Check again to get the right message.
             _, problem = find_topic_directory(root, topic)
     problems = [problem] if problem else []
     for message, path in scan.mistakes:

@@ -68,7 +68,7 @@ def edit_toml_tables(
 def _find_lost_comments(
     old: str, new: str, edits: dict[str, dict[str, Any] | None]
 ) -> Counter[str]:
-    """Count the comments that an edit loses; an edit that removes a table or a key may lose comments."""
+    """Count the comments that an edit loses. For an edit that removes a table or a key, the result is empty."""
     if any(values is None or None in values.values() for values in edits.values()):
         return Counter()
     return _count_toml_comments(old) - _count_toml_comments(new)
@@ -77,7 +77,10 @@ def _find_lost_comments(
 def _edit_toml_document(
     old: str, parents: list[str], edits: dict[str, dict[str, Any] | None], *, careful: bool
 ) -> str:
-    """Return the edited text; unless `careful`, rewrite arrays with their comments above the items."""
+    """Return the edited text.
+
+    If `careful` is false, rewrite each edited array with its comments above its items.
+    """
     import tomlkit
 
     document = tomlkit.parse(old)
@@ -125,7 +128,7 @@ def _insert_toml_key(table: Any, key: str, value: Any) -> None:
 
 
 def _edit_toml_array(array: Any, wanted: list[str]) -> None:
-    """Make an array contain the wanted strings; keep a removed item's comment on a line of its own."""
+    """Change an array to contain the wanted strings; keep a removed item's comment on a line of its own."""
     before = _count_toml_comments(array.as_string())
     for position in range(len(array) - 1, -1, -1):
         if array[position] not in wanted:
@@ -169,7 +172,7 @@ def _count_toml_comments(text: str) -> Counter[str]:
 
 @dataclass(frozen=True)
 class TomlFileChange:
-    """A change to a TOML file: its text before and after, or None for a file that does not exist."""
+    """A change to a TOML file: the text before and after; None means that the file does not exist."""
 
     path: Path
     old: str | None

@@ -56,7 +56,7 @@ class KnowledgeClient:
         wait: float = 10.0,
         caller: str | None = None,
     ) -> list[KnowledgeHit]:
-        """Return the best passages; arguments and order are those of `MemoryClient.search`."""
+        """Return the best passages for a query; `Library.search` explains the arguments."""
         answered = await self._memory.search(
             query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
         )

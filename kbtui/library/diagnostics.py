@@ -312,7 +312,7 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
 def _diagnose_texts_of_conversations(
     library: Library, infos: list[ConversationInfo]
 ) -> Iterator[FindingWithoutArea]:
-    """Read conversations for at most `READING_SECONDS`; report the errors that the index has of the others.
+    """Read conversations for `READING_SECONDS`; for the others, report the errors that the index knows.
 
     Conversations that are not indexed, or that the index describes as damaged, are read first.
     """

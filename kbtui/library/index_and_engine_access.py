@@ -37,7 +37,7 @@ def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeVal
 
 
 class CallCancellation:
-    """Lets another thread cancel calls inside `with cancellation:`; they raise `Cancelled`."""
+    """Lets another thread cancel the calls inside `with cancellation:`; a cancelled call raises `Cancelled`."""
 
     _of_thread = threading.local()
 
@@ -180,7 +180,7 @@ class IndexAccess:
         raise AssertionError("unreachable: the second try returns or raises")
 
     def _open_engine_connection(self) -> EngineClient:
-        """Connect to the engine; if it recently failed to answer, raise that error at once."""
+        """Connect to the engine; if the engine recently failed to answer, raise the same error at once."""
         from kbtui.engine.engine_client import UnresponsiveEngine
 
         with self._lock:
@@ -313,7 +313,7 @@ class PrivateIndex:
 
     @property
     def index_notices(self) -> list[Notice]:
-        """The notices that say that the index is temporary, why it is, and what may be missing from it."""
+        """The notices that say that the index is temporary, for what reason, and what may be missing."""
         notices = [
             Notice("private_index", {"is_complete": self.is_complete, "detail": self._error or ""}),
             Notice("keywords_only", make_engine_unavailable_notice_values(self._cause)),

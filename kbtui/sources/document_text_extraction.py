@@ -352,7 +352,7 @@ def extract_document_text(
 
 
 def decode_document_text(content: bytes, charset: str | None) -> str:
-    """Decode text. Try `charset`, UTF-8 and the declared character set, then detect it."""
+    """Decode a text with `charset`, UTF-8, the declared encoding or a detected one; the first that works."""
     own = _DECLARED_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:

@@ -76,7 +76,7 @@ async def import_source_files(
 
 
 def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
-    """Return the prefix of the documents' URLs: a path without the user's home directory."""
+    """Return the path with which the documents' URLs begin; it never contains the user's home directory."""
     if not file.startswith(("/", "~")):
         return file
     real, top = base.resolve(), root.resolve()

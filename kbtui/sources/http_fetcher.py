@@ -39,7 +39,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 class SourceLimits:
     """The limits of a run, with times in seconds and sizes in bytes.
 
-    `seconds` is for one document, including redirects. `delay` is the time between two requests to
+    `seconds` limits one document, including redirects. `delay` is the time between two requests to
     one host; robots.txt can increase it to at most `max_delay`.
     """
 
@@ -243,7 +243,7 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the HTTP client of a host. A shared client would not check each host's certificate."""
+        """Return the HTTP client of one host. A client for several hosts would not check every certificate."""
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(

@@ -58,7 +58,7 @@ class FetchedDocument:
 
 @dataclass
 class StoredDocument:
-    """A document's file, the digest of what was fetched, and whether the user has edited the file since."""
+    """A document's file, the digest of the fetched document, and whether the user has edited the file."""
 
     path: Path
     url: str
@@ -298,7 +298,7 @@ class SourceRunContext:
 
 
 def make_document_name_from_url(url: str, base: str) -> str:
-    """Return the name of a URL's file, relative to the directory of `base` and without extension."""
+    """Return the path of a URL's document, without extension, relative to the directory of `base`."""
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")
     common = unquote(start.path, errors="replace").rpartition("/")[0] + "/"

@@ -184,7 +184,7 @@ def _format_parse_error(error: Exception) -> str:
 
 
 def _list_layer_paths_without_extension(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
-    """Yield the paths of JP's layers without their extensions, in order."""
+    """Yield the paths of JP's layers without their extensions, in the order of merging."""
     yield Path(get_jp_config_home(), "config")
     yield workspace.jp_directory / "config"
     yield workspace.root / ".jp"

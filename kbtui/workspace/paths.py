@@ -1,7 +1,7 @@
 """Finds the workspace and the directories that kbtui and JP use; paths are strings.
 
-`kbtui search` must start fast and imports this module. The module imports `pathlib` and
-`kbtui.errors` only where they are needed, because importing them takes longer than its own work.
+`kbtui search` imports this module and must start fast. So the module imports `pathlib` and
+`kbtui.errors`, which take long to import, only where it needs them.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def get_time_zone_variable() -> str:
 
 def make_search_environment_fingerprint() -> str:
     """Return a text that changes with the settings and environment variables that affect answers."""
-    # It contains everything that affects an answer, except the query and kbtui's version.
+    # The fingerprint contains everything that affects an answer, except the query and kbtui's version.
     settings = get_config_home() + "/config.toml"
     try:
         status = os.stat(settings)  # noqa: PTH116
@@ -244,7 +244,7 @@ def make_search_environment_fingerprint() -> str:
 
 
 def read_agent_directory_variables() -> dict[str, str]:
-    """Return the variables that say where other agents keep their conversations, with their values."""
+    """Return the values of the variables that say where other agents keep their conversations."""
     return {
         name: convert_path_to_utf8(os.environ.get(name, "")) for name in AGENT_DIRECTORY_VARIABLES
     }
@@ -290,9 +290,8 @@ def make_runtime_directory() -> Path:
 def find_jp_user_directory(root: Path, workspace_id: str | None) -> Path | None:
     """Return JP's user-local directory of a workspace, or None if there is none.
 
-    The name of the directory is the workspace's id, usually after the name of the root and `-`. Of
-    several directories with this id, one with exactly the root's name is preferred, then the most
-    recently modified directory, then the last by name.
+    The directory's name is `NAME-ID` or `ID`. Of several directories with the workspace's id, the
+    function chooses the one with the name of the root or, if there is none, the last modified one.
     """
     if not workspace_id:
         return None

@@ -1,4 +1,4 @@
-"""One workspace: its root, and the directories that belong to it; how it is found."""
+"""Finds a workspace; gives its root, its directories and its id."""
 
 import os
 import re
