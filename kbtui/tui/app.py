@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 DOUBLE_PRESS_SECONDS = 2.0
-"""If ctrl+c is pressed twice within this time, kbtui quits."""
+"""If the user presses ctrl+c twice within this many seconds, kbtui quits."""
 
 
 class TuiStartOptions(NamedTuple):
@@ -60,7 +60,7 @@ class TuiStartOptions(NamedTuple):
 
     `first` is the reference to open if there is no saved session; with `fresh`, a saved session is
     ignored. `plain` selects the layout for screen readers. `dark` says whether the terminal's
-    background is dark (None if unknown). `typed` is what the user typed at startup.
+    background is dark (None if unknown). `typed` is the text that the user typed during startup.
     """
 
     first: Ref | None = None
@@ -93,7 +93,7 @@ class KbtuiApp(App[None]):
         """Error messages about the user's keys and themes, shown on the home page."""
         self._own_themes = {theme.name: theme for theme in THEMES}
         self._variables: dict[str, dict[str, str]] = {}
-        """Theme name -> its CSS variables."""
+        """Theme name -> the CSS variables of the theme."""
         self._has_theme_ansi_colors: dict[str, bool] = {}
         # Set the theme before `super().__init__`, so that Textual computes styles only once.
         self.set_reactive(App.theme, self._load_themes_and_choose_one())
@@ -133,7 +133,7 @@ class KbtuiApp(App[None]):
         return self._own_themes.get(theme_name) or super().get_theme(theme_name)
 
     def get_css_variables(self) -> dict[str, str]:
-        """Return the colours of the current theme, with the `kb-…` colours derived from them."""
+        """Return the CSS variables of the current theme, including the derived `kb-…` colours."""
         if self.theme not in self._variables:
             variables = super().get_css_variables()
             self._variables[self.theme] = {**derive_readable_colors(variables), **variables}
@@ -141,7 +141,7 @@ class KbtuiApp(App[None]):
         return self.theme_variables
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return the line filters; the one for the terminal's colours only if the theme has such colours."""
+        """Return Textual's line filters, without the filter for ANSI colours unless the theme uses such colours."""
         filters = super().get_line_filters()
         if self.theme not in self._has_theme_ansi_colors:
             values = self.get_css_variables().values()
@@ -160,7 +160,7 @@ class KbtuiApp(App[None]):
         return screen
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle an event; queue a key while the previous key is still being handled (`KeyPressQueue`)."""
+        """Handle an event, or queue it if it is a key and the previous key is still being handled."""
         if isinstance(event, InputEvent):
             self._idle_collector.record_user_activity()
             own_keys = ",".join(self.keys.values()).split(",")
@@ -185,7 +185,7 @@ class KbtuiApp(App[None]):
         return closed
 
     def on_ready(self) -> None:
-        """Set up garbage collection and a SIGTERM handler, and handle keys that were typed before the TUI started."""
+        """Set up garbage collection and a SIGTERM handler, and handle the keys that the user typed during startup."""
         configure_garbage_collector()
         exit_on_sigterm(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:
@@ -193,7 +193,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit. If a screen has unsaved changes, return to that screen, so that it can ask about them."""
+        """Quit, unless a screen cannot close; in this case, return to this screen, which asks the user."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:
@@ -202,7 +202,7 @@ class KbtuiApp(App[None]):
         await super().action_quit()
 
     def action_help_quit(self) -> None:
-        """Quit if ctrl+c was pressed twice. With text selected, ctrl+c copies instead."""
+        """Quit if the user has pressed ctrl+c twice; Textual calls this only if no text is selected."""
         if monotonic() - self._last_quit < DOUBLE_PRESS_SECONDS:
             self.call_later(self.action_quit)
             return
@@ -216,7 +216,7 @@ class KbtuiApp(App[None]):
         self.theme = get_light_or_dark_counterpart(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:
-        """Log the stack, and exit. Leave out local variables, which may contain the user's texts."""
+        """Log the traceback, without local variables (they may contain the user's texts), and exit."""
         from traceback import format_exc
 
         # Write to descriptor 2, which is the log file; `print` and `sys.stderr` would write to the screen.
@@ -229,7 +229,7 @@ class KbtuiApp(App[None]):
         """Suspend the TUI, and give the terminal and standard error to another program."""
         redirect, failure = self._stderr_redirect, None
         with super().suspend():
-            # Textual resumes only if its block ends without an exception, so raise the exception later.
+            # Textual resumes only if its `with` block ends without an exception, so raise the exception later.
             try:
                 with redirect.restore_stderr_temporarily() if redirect else nullcontext():
                     yield
@@ -247,7 +247,7 @@ def run_tui(
     Raises `KbtuiError` if the TUI crashed.
     """
     if library.settings.terminal_text != "strip":
-        # "off" is only for the output of commands: escape sequences would garble the screen.
+        # The value "off" applies only to the output of commands: escape sequences would garble the screen.
         set_sanitize_policy("visualize")
     start = start or TuiStartOptions()
     if not library.settings.theme:

@@ -1,4 +1,4 @@
-"""The citations pane: what the current turn cites, and which turns cite the open document."""
+"""The citations pane: the citations of the current turn, and the turns that cite the open document."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LOOKUP_TOOLS = {
 }
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
-"""How long the cursor must stay on a turn before the pane shows the turn's citations."""
+"""How many seconds the cursor must stay on a turn before the pane shows the turn's citations."""
 
 
 class CitationsPane(BorderOnlyPane, Vertical):
@@ -57,7 +57,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("citations")]
 
     class CopyRequested(Message):
-        """The user asks to copy a text; the status line shows `name` for it."""
+        """The user asks to copy a text; the status line then shows `name` instead of the text."""
 
         def __init__(self, text: str, name: str) -> None:
             super().__init__()
@@ -74,22 +74,22 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._used_worker = LatestOnlyWorker(self)
         self._using_worker = LatestOnlyWorker(self)
         self._target: Ref | None = None
-        """The reference of the open document, or None if a document of its kind cannot be cited."""
+        """The reference of the open subject or conversation, or None if another document is open."""
         self._conversation: Conversation | None = None
         """The open conversation, or None if the open document is not a conversation."""
         self._used: dict[int, list[Citation]] | None = None
-        """The number of a turn -> its citations; None until they are loaded."""
+        """Turn number -> the citations of the turn; None until they are loaded."""
         self._short_refs: dict[str, str] = {}
-        """The short forms of the targets in `_used`."""
+        """The target of a citation in `_used` -> its short form."""
         self._using: list[Citation] = []
-        """The citations of the open document, from all conversations."""
+        """The citations of the open document in all conversations."""
         self._why_not_used = ""
         self._turn: int | None = None
         """The number of the turn at the cursor."""
         self._turn_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """Yield the list."""
+        """Yield the list of citations."""
         yield self.list
 
     @property
@@ -101,7 +101,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return self._target is not None and (unknown or self._why_not_used == WAITING)
 
     def show_citations_of_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
-        """Show the citations of a document; after a reload, keep the old ones until the new ones are loaded."""
+        """Show the citations of a document; after a reload, show the old citations until the new ones are loaded."""
         before, known = self._target, self._conversation
         ref, record = place.ref, document.record
         self._target = self._conversation = None
@@ -124,7 +124,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._update_citation_rows()
 
     def load_citing_turns(self) -> None:
-        """Look up in the index which turns used the open document."""
+        """Look up in the index which turns cite the open document."""
         target = self._target
         if target is None:
             return
@@ -207,7 +207,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self.list.set_rows(rows)
 
     def _number_cited_tool_calls(self, turn: int, used: list[Citation]) -> None:
-        """In the reader, show the number of each citation next to its tool call."""
+        """Show the number of each citation next to its tool call in the reader."""
         numbers = {
             f"call:{turn}.{cite.call}": number
             for number, cite in reversed(list(enumerate(used, 1)))
@@ -250,7 +250,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return ListRow(f"using:{number}:{cite.source}", name, below=[below], data=place)
 
     def action_copy_citations_as(self, form: str) -> None:
-        """Copy the citations in both lists as `markdown` or `json`."""
+        """Copy the citations in both lists in the format `form` ("markdown" or "json")."""
         from kbtui.citations.citation_export import format_citations_json, format_citations_markdown
 
         if self._target is not None:
@@ -264,14 +264,14 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     @on(RowList.RowClicked)
     def action_open_selected_row(self) -> None:
-        """Open the selected citation."""
+        """Open the target of the selected citation, or the selected citing turn."""
         row = self.list.selected_row
         if row and isinstance(row.data, NavigationTarget):
             self.post_message(OpenTargetRequested(row.data))
 
 
 def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:
-    """Return a phrase of the quote for the reader to find, as a tuple; () if no phrase is suitable."""
+    """Return a phrase of the quote to highlight in the reader, as a tuple; () if no phrase is suitable."""
     for pattern in (r"\w+(?: \w+){2,7}", r"\w{5,20}"):
         for line in quote.split("\n"):
             # Skip headings, because the same heading often occurs several times.
@@ -289,7 +289,7 @@ def _find_citation_target(cite: Citation) -> NavigationTarget | None:
             ref = parse_ref(cite.target)
             if ref.kind != "chunk":
                 return make_navigation_target(ref)
-    # The reader cannot open the target itself, so open the tool call that read it.
+    # The reader cannot open a file or a passage by its id, so open the tool call that read it.
     return make_navigation_target(make_conversation_ref(cite.conversation, cite.turn, cite.call))
 
 

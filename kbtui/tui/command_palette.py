@@ -58,7 +58,7 @@ class CommandPaletteItem(NamedTuple):
 def list_palette_commands(
     scopes: Iterable[str], keymap: Mapping[str, str] | None = None
 ) -> list[CommandPaletteItem]:
-    """Return the commands of the given scopes, followed by those that work everywhere."""
+    """Return the palette's items for the commands of the given scopes, and for those that work everywhere."""
     here = {*scopes, "everywhere"}
     return [
         _make_command_item(_describe_command(command), command)
@@ -74,7 +74,7 @@ def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
 
 
 def _describe_command(command: TuiCommand) -> str:
-    """Return a command's help text, preceded by its label unless the text contains all words of the label."""
+    """Return a command's help text, preceded by the command's label if the text lacks a word of the label."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
         return text
@@ -82,7 +82,7 @@ def _describe_command(command: TuiCommand) -> str:
 
 
 def list_palette_themes(themes: Iterable[str]) -> list[CommandPaletteItem]:
-    """Return the themes: first those of kbtui and of the user, then Textual's."""
+    """Return an item for each theme: first the themes of kbtui and of the user, then Textual's."""
     return [
         CommandPaletteItem(f"Theme: {name}", "theme", name, penalty=0.5 * is_builtin)
         for is_builtin, name in sorted((name in BUILTIN_THEMES, name) for name in themes)
@@ -92,7 +92,7 @@ def list_palette_themes(themes: Iterable[str]) -> list[CommandPaletteItem]:
 def list_palette_topics_and_entries(
     contents: LibrarySnapshot | None, hidden: bool
 ) -> list[CommandPaletteItem]:
-    """Return an item for each topic, subject (hidden ones only with `hidden`) and conversation."""
+    """Return an item for each topic, subject and conversation; hidden subjects only if `hidden` is true."""
     if contents is None:
         return []
     items: list[CommandPaletteItem] = []
@@ -116,7 +116,7 @@ def list_palette_topics_and_entries(
 def _score_name_match(text: str, words: list[str]) -> float | None:
     """Return the score of a match (lower is better), or None if the text does not match.
 
-    The text must contain each word, or at least the word's letters in the same order. Matches at the
+    The text must contain each word of `words`, or at least its letters in the same order. Matches at the
     beginning of a word score best.
     """
     folded = text.casefold()
@@ -141,8 +141,8 @@ def find_command_palette_items(
 ) -> list[CommandPaletteItem]:
     """Return the items that match `text`, best first.
 
-    If `text` starts with `id:`, search the commands of all screens by their ids in the settings. If
-    no item matches and `text` may be a reference, return an item for this reference.
+    If `text` starts with `id:`, search the ids of the commands of all screens. If no item matches and
+    `text` may be a reference, return an item for this reference.
     """
     words = text.casefold().split()
     if not words:
@@ -168,9 +168,9 @@ def find_command_palette_items(
 class CommandPaletteScreen(StyledScreen):
     """A screen with an input and a list of matching items; its result is the chosen item.
 
-    The result is a `TuiCommand`, the name of a theme, an `EnteredReference`, or a `NavigationTarget`
-    for everything else. `find_targets` lists everything that can be opened; it is called in a
-    background thread.
+    The result is a `TuiCommand`, the name of a theme, an `EnteredReference`, or the `NavigationTarget` of
+    a topic, subject or conversation. `find_targets` returns the items for the latter three; it is called in
+    a background thread.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -226,7 +226,7 @@ class CommandPaletteScreen(StyledScreen):
         self.list.set_rows(rows, [("No match.", "dim")], rows[0].key if rows else None)
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait, because it acts on the list and the list is not up to date yet."""
+        """Return whether a key acts on the list and must wait because the list is not up to date yet."""
         needs_list = key in {"enter", "down", "up", "pagedown", "pageup", "ctrl+n"}
         is_loading = bool(self.input.value) and self._targets_worker.has_pending_result
         return needs_list and (is_loading or self._search_worker.has_pending_result)

@@ -1,4 +1,4 @@
-"""The table of all commands: key, hint, palette entry, help text and id of each."""
+"""The table of all commands, each with its keys, key hint, palette entry, help text and id."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCOPES: dict[Scope, str] = {
     "moving": "Moving inside a pane",
     "everywhere": "Everywhere",
 }
-"""The scopes of the main screen and their headings, in the order of the help page."""
+"""Scope of the main screen -> its heading on the help page, in the order of that page."""
 
 
 def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
@@ -147,7 +147,7 @@ SCREENS: dict[Scope, str] = {
     "sources": "In the sources",
     "insights": "In the insights",
 }
-"""The scopes of the secondary screens, with their headings in the help.
+"""Scope of a secondary screen -> its heading on the help page.
 
 A secondary screen has its own commands and those of "moving", but not those of "everywhere".
 """
@@ -243,7 +243,7 @@ COMMANDS_BY_ID = {command.id: command for command in ALL_COMMANDS}
 def list_commands_of_scopes(
     *scopes: Scope, keymap: Mapping[str, str] | None = None
 ) -> list[TuiCommand]:
-    """Return the commands of the given scopes in table order, with the keys of a keymap."""
+    """Return the commands of the given scopes in the order of the table, with the keys of a keymap."""
     return apply_keymap_to_commands(
         (command for command in ALL_COMMANDS if command.scope in scopes), keymap
     )
@@ -261,7 +261,7 @@ def find_key_label_of_command(name: str, keymap: Mapping[str, str]) -> str:
 
 
 NO_KEY = "no-key"
-"""The name of a key that does not exist; in a Textual keymap, it stands for "no key"."""
+"""The name of a key that does not exist, for commands without a key in Textual's keymap."""
 RESERVED_KEYS = {"ctrl+q": "quits kbtui on every screen", "ctrl+c": "copies the selected text"}
 
 _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}
@@ -272,7 +272,7 @@ _KEY_NAMES |= {f"f{number}": f"f{number}" for number in range(1, 25)} | {"return
 
 
 class Keymap:
-    """The keys from the settings, and the mistakes in those settings."""
+    """The keys from the settings, and the problems with these settings."""
 
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}
@@ -286,7 +286,7 @@ class Keymap:
 
 
 def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
-    """Read the `keys` table of the settings; list mistakes in `problems` instead of raising an error."""
+    """Read the table `keys` of the settings; mistakes become messages in `Keymap.problems`."""
     from difflib import get_close_matches
 
     keymap = Keymap()
@@ -308,7 +308,10 @@ def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
 
 
 def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield command ids and values; TOML parses an unquoted `reader.find = "x"` as nested tables."""
+    """Yield the id and value of each command.
+
+    The table may be nested, because TOML reads `reader.find = "x"` as a table in a table.
+    """
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flatten_keymap_table(value, f"{prefix}{name}.")
@@ -347,7 +350,7 @@ def _parse_key_name(text: str) -> str:
 
 
 def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[TuiCommand]]:
-    """Map each scope and key to the commands that have this key in this scope."""
+    """Return the commands for each pair of a scope and a key."""
     commands: dict[tuple[str, str], list[TuiCommand]] = {}
     for command in ALL_COMMANDS:
         for key in keymap.keys.get(command.id, command.keys).split(","):
@@ -357,7 +360,7 @@ def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[TuiComma
 
 
 def _drop_conflicting_keys(keymap: Keymap) -> None:
-    """Drop user-defined keys that another command of the same scope already has, and report them."""
+    """Remove keys of the user that another command of the same scope already has, and report them."""
     while True:
         conflicts = (
             (key, commands, [command for command in commands if command.id in keymap.keys])
@@ -376,7 +379,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
 
 
 def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
-    """Describe user-defined keys that another command overrides in some pane."""
+    """Return a message for each key in the settings that runs another command in some pane."""
     by_key = _map_keys_to_commands(keymap)
     problems = []
     for (scope, key), commands in by_key.items():

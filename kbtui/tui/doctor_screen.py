@@ -26,7 +26,7 @@ STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": 
 
 @dataclass(slots=True, eq=False)
 class DoctorFindingBlock(ParagraphBlock):
-    """A finding: a sign for its state, and its text."""
+    """A finding of a check: a sign for its state, followed by its text."""
 
     state: FindingState
 
@@ -42,7 +42,7 @@ class DoctorFindingBlock(ParagraphBlock):
 def build_doctor_document(
     findings: list[DiagnosticFinding], checking: str | None
 ) -> ReaderDocument:
-    """Return a page with the findings of each area.
+    """Return a page with a section for each area that has findings or is being checked.
 
     `checking` is the area being checked, or None when all checks are done.
     """
@@ -65,7 +65,7 @@ def build_doctor_document(
 
 
 def _count_wrong_findings_and_notes(findings: list[DiagnosticFinding]) -> tuple[str, str]:
-    """Return such texts as "2 wrong" and "1 note"; each is empty if there are none."""
+    """Return two texts such as "2 wrong" and "1 note", each "" if the number is 0."""
     states = [finding.state for finding in findings]
     wrong, notes = states.count("wrong"), states.count("note")
     return (
@@ -97,7 +97,7 @@ class DoctorScreen(SecondaryScreen):
         self._run += 1
 
     def handle_files_changed(self, event: Mapping[str, Any]) -> None:
-        """Do nothing: the checks run again only when the user asks for it."""
+        """Do nothing: the checks run again only when the user reloads the screen."""
 
     def action_reload(self) -> None:
         self._run += 1
@@ -122,7 +122,7 @@ class DoctorScreen(SecondaryScreen):
                     area, next_count = finding.area, 0
                 findings.append(finding)
                 # Show the first finding of an area at once, because the next check may take seconds. Show
-                # later findings in batches of doubling size, because each batch lays out the page again.
+                # later findings in ever larger batches, because the page is laid out again for each batch.
                 if len(findings) >= next_count:
                     next_count = 2 * len(findings)
                     show_findings_so_far(area)

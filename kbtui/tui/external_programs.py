@@ -19,7 +19,7 @@ _EDITORS = {
     "PATH:LINE": "hx helix subl sublime_text zed",
     "--goto PATH:LINE": "code code-insiders codium cursor",
 }
-"""The arguments that open a file at a line -> the editors that accept these arguments."""
+"""Arguments that open a file at a line -> the editors that accept these arguments."""
 
 
 def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
@@ -54,7 +54,7 @@ def open_web_address_in_browser(app: App[None], url: str) -> bool:
     if not url.startswith(("https://", "http://")) or any(map(str.isspace, url)):
         return False
     if app.is_web:
-        # In a terminal, `open_url` may start a text browser, which would draw over the TUI.
+        # Use `open_url` only here: in a terminal, it may start a text browser, which would draw over the TUI.
         app.open_url(url)
         return True
     has_desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")

@@ -52,10 +52,10 @@ HOME_KEYS = (
     ("library.open", "open the selected item"),
     ("help", "help for the current pane"),
 )
-"""The id and a description of each command that the home page shows."""
+"""The commands that the home page shows, each as (id, description)."""
 RECENT_CONVERSATIONS = 5
 MAX_TERMS = 20
-"""The maximum number of matching terms that an explanation lists."""
+"""An explanation of a rank lists at most this many matching terms."""
 
 
 def _make_heading(key: str, text: str, note: str = "", above: int = 1) -> HeadingBlock:
@@ -76,8 +76,8 @@ def build_home_document(
 ) -> ReaderDocument:
     """Return the home page: the main keys, the topics, recent conversations, and problems.
 
-    `contents` is None while the library is being read. `notices` are problems with the settings.
-    `note` says why this page is shown instead of another.
+    `contents` is None while the library is being read. `notices` are problems with the settings. `note` says
+    why the home page is shown instead of the requested page; "" if it was requested.
     """
     blocks: list[DocumentBlock] = [ParagraphBlock("name", [(one_line(name), "h1")])]
     if note:
@@ -104,7 +104,7 @@ def build_home_document(
 
 
 def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
-    """Return a sentence that says what is shown of a project that is no JP workspace."""
+    """Return a sentence that says what kbtui shows of a project without a JP workspace."""
     shown = "No JP workspace here. kbtui shows the topics that you declare"
     if not contents.agents:
         return f"{shown}."
@@ -112,7 +112,7 @@ def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """Return id and description of the command that creates a first topic or entry; [] if not needed."""
+    """Return the command that creates the first topic or entry, as (id, description); [] if none is missing."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:
@@ -191,7 +191,7 @@ def _make_problem_blocks(problems: Iterable[object]) -> list[DocumentBlock]:
 
 
 def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderDocument:
-    """Return the page of a topic: a table of facts, followed by what `learn` returns for it."""
+    """Return the page of a topic: a table of facts, followed by the output of `learn` for the topic."""
     topic, subjects = listing.topic, listing.subjects
     counts = {
         "hidden": sum(subject.hidden for subject in subjects),
@@ -226,7 +226,7 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderD
 def build_problem_document(
     key: str, title: str, message: str, where: str | None = None, hint: str | None = None
 ) -> ReaderDocument:
-    """Return the page shown instead of an unreadable document."""
+    """Return the page that is shown instead of a document that cannot be read."""
     spans: Spans = [(f"! {sanitize(message)}", "error")]
     return ReaderDocument(key, one_line(title), make_message_blocks(spans, where, hint))
 
@@ -255,7 +255,7 @@ def build_main_help_document(
 def build_screen_help_document(
     scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[DocumentBlock]
 ) -> ReaderDocument:
-    """Return the help page of a secondary screen: its keys, the blocks in `more`, and the notes."""
+    """Return the help page of a secondary screen: its keys, the blocks in `more`, then `notes`."""
     heading = _make_heading("head", SCREENS[scope], above=0)
     keys = _make_key_table("keys", scope, keymap)
     last = [_make_paragraph(f"note:{n}", note, "dim", above=1) for n, note in enumerate(notes)]
@@ -271,7 +271,7 @@ def _make_key_table(key: str, scope: Scope, keymap: Mapping[str, str]) -> FactTa
 
 
 def build_rank_explanation_document(explanation: RankExplanation, query: str) -> ReaderDocument:
-    """Return the page that explains the rank of a passage, or why the search did not find it."""
+    """Return a page that explains the rank of a passage, or the reason why the search did not find it."""
     what: Facts = [("Passage", [(explanation.ref, "")]), ("Query", [(one_line(query), "")])]
     blocks: list[DocumentBlock] = [
         ParagraphBlock("title", [(one_line(explanation.title) or explanation.ref, "h1")]),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 PERIODS = (30, 90, 7)
-"""The lengths of the periods in days, in the order in which the `days` command cycles through them."""
+"""The periods that the user can choose, in days; the command `days` switches to the next one."""
 LIST_LIMIT = 15
 """The maximum number of rows in each list."""
 ORIGIN_LABELS = {
@@ -39,19 +39,19 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The key of a gap's block is this prefix, followed by the query."""
+"""The prefix of the keys of gaps' blocks; the query follows it."""
 
 
 @dataclass(slots=True, eq=False)
 class DailyActivityChartBlock(DocumentBlock):
-    """A chart of daily searches and citations, as wide as the page."""
+    """A chart of the searches and citations of each day."""
 
     insights: UsageStatistics
 
     def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
-        # The two bars of a line share the width that is left beside the date and the numbers.
+        # A line has a date and numbers (28 cells), and two bars that share the other cells.
         bar_width = max(4, min(36, (width - 28) // 2))
         return [
             StyledLine([(line, "")]) for line in draw_daily_usage_chart(self.insights, bar_width)
@@ -64,7 +64,7 @@ class DailyActivityChartBlock(DocumentBlock):
 def build_insights_document(found: UsageStatistics, create_key: str) -> ReaderDocument:
     """Return a page with a section for each list, followed by the chart.
 
-    `create_key` is the label of the key that creates an entry for a query.
+    `create_key` is the label of the key that creates an entry for a gap, or "" if there is no key.
     """
     searches, days = found.searches, format_counted_noun(found.days, "day")
     create: Span = ("create an entry", "link")
@@ -93,7 +93,7 @@ def build_insights_document(found: UsageStatistics, create_key: str) -> ReaderDo
 def _make_insights_section(
     name: str, heading: str, rows: list[DocumentBlock], total: int | None = None, hint: str = ""
 ) -> list[DocumentBlock]:
-    """Return a heading with the total or a hint on its right, followed by the rows of a list."""
+    """Return a heading, with the total or a hint on its right, and the rows below it."""
     total = len(rows) if total is None else total
     right: Spans = [(hint, "key") if hint else (f"{total:,}", "dim")] if rows else []
     above = int(name != "top")
@@ -129,7 +129,7 @@ def _make_entry_citation_blocks(
 
 
 def _make_token_sections(tokens: TokenStatistics) -> list[DocumentBlock]:
-    """Return a section for each list of tokens that is not empty."""
+    """Return a section for each list of token counts that is not empty."""
     blocks: list[DocumentBlock] = []
     for name, heading, counts in (
         ("days", "Tokens by day", tokens.by_day),
@@ -159,7 +159,7 @@ def _make_token_block(section: str, count: TokenCount) -> DocumentBlock:
 
 
 class InsightsScreen(SecondaryScreen):
-    """A screen with the insights of a workspace; its result is the reference to open, or None."""
+    """A screen with statistics of searches, citations and tokens; its result is the reference to open, or None."""
 
     HEADING = "Insights"
     SCOPE = "insights"
@@ -191,7 +191,7 @@ class InsightsScreen(SecondaryScreen):
         self.run_in_thread(self._read_insights, self._show_insights)
 
     def _read_insights(self) -> tuple[UsageStatistics, ReaderDocument]:
-        """Collect the insights and build their page. Called in a background thread."""
+        """Collect the statistics and build their page. Called in a background thread."""
         from kbtui.conversations.model_prices import ModelPrices
 
         library = self.library
@@ -235,7 +235,7 @@ class InsightsScreen(SecondaryScreen):
         self.action_reload()
 
     def action_open_or_create_entry(self) -> None:
-        """Open the entry on the current line; on a query without a good match, create an entry."""
+        """Open the entry on the current line; if the line is a query without a good match, create an entry."""
         block = self.cursor_block
         if block is None:
             return

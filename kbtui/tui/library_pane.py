@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class FilterCondition(NamedTuple):
-    """A condition on conversations: one of `values` must match; if `excluded`, none of them may match."""
+    """A condition on conversations: at least one of `values` must match, or none if `excluded` is true."""
 
     filter: FilterDefinition
     values: tuple[Any, ...]
@@ -59,7 +59,7 @@ class FilterCondition(NamedTuple):
     def matches_conversation(
         self, info: ConversationInfo, summary: ConversationToolsAndModels | None
     ) -> bool:
-        """Return whether a conversation matches; False if this depends on a summary that is missing."""
+        """Return whether a conversation matches; False if the condition needs a summary and there is none."""
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
             return False
@@ -68,9 +68,9 @@ class FilterCondition(NamedTuple):
 
 
 class LibraryFilter(NamedTuple):
-    """A parsed filter: a title or slug must contain all `words` and none of `without`.
+    """A parsed filter: a title or slug must contain all `words` and none of the words in `without`.
 
-    `parts` are conditions on conversations. `errors` are the invalid parts of the text; the filter ignores them.
+    `parts` are conditions on conversations. `errors` are the invalid parts of the text, which have no effect.
     """
 
     words: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class LibraryFilter(NamedTuple):
 
     @property
     def needs_conversation_summaries(self) -> bool:
-        """Whether a condition needs summaries; to make them, all conversations must be read."""
+        """Whether a condition needs the summaries of conversations, for which all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
     def matches_title(self, text: str) -> bool:
@@ -102,9 +102,9 @@ class LibraryFilter(NamedTuple):
 
 
 def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> LibraryFilter:
-    """Parse the text of the filter line; list mistakes in `errors` instead of raising an error.
+    """Parse the text of the filter line; mistakes are listed in `LibraryFilter.errors`.
 
-    With `partial`, the user is still typing, so an incomplete last word is not a mistake.
+    If `partial` is true, the user is still typing, so an incomplete last word is not a mistake.
     """
     query = parse_query(text, partial=partial, surface="library")
     parts: list[FilterCondition] = []
@@ -158,18 +158,18 @@ ENTRY_MARKS = {
     "workspace only": ("⇣ ", "dim"),
     "held in another worktree": ("⎇ ", "dim"),
 }
-"""The state of an entry, in the words of the help page -> the mark for it and the mark's style role."""
+"""Name of an entry's state, as on the help page -> the mark for this state and its style role."""
 
 WORKTREE_WIDTH = 12
-"""The maximum width of the name of a worktree in a row."""
+"""The maximum width of a worktree's name in a row, in cells."""
 
 SORTS = ("activity", "created", "updated", "title", "turns")
-"""The sort orders of conversations: titles ascending, times and turns descending."""
+"""The sort orders of conversations: titles ascending, times and numbers of turns descending."""
 
 
 @dataclass
 class LibraryPaneState:
-    """The user's choices: the keys of unfolded rows, the visibility of hidden subjects, filter, sort order."""
+    """The user's choices: the keys of unfolded rows, whether to show hidden subjects, filter, sort order."""
 
     expanded: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -177,7 +177,7 @@ class LibraryPaneState:
     sort: str = "activity"
 
     def is_row_unfolded(self, key: str) -> bool:
-        """Return whether the row with this key is unfolded; with a filter, all rows are unfolded."""
+        """Return whether the row with this key is unfolded; all rows are unfolded while there is a filter."""
         return key in self.expanded or bool(self.filter)
 
 
@@ -204,7 +204,7 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
     for number, line in enumerate(failures):
         yield _make_problem_row(f"kb:{number}", line)
     for number, problem in enumerate(contents.problems, len(failures)):
-        # Put the message before the key, because a narrow pane cuts the end of the line.
+        # Show the key of the configuration on its own line, because a narrow pane cuts the end of a line.
         text = problem.message if problem.key else str(problem)
         row = _make_problem_row(f"kb:{number}", text, whole=str(problem))
         if problem.key:
@@ -220,7 +220,7 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
 
 
 def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
-    """Return the row of a problem. If the user opens it, the reader shows the complete message `whole`."""
+    """Return the row of a problem; if the user opens the row, the reader shows `whole` instead of `text`."""
     place = NavigationTarget(f"problem:{key}", text=whole or one_line(text))
     spans: Spans = [(f"{indent}! ", "error"), (one_line(text), "error")]
     return ListRow(f"problem:{key}", spans, data=place)
@@ -252,7 +252,7 @@ def _make_topic_rows(
 def _make_folder_and_subject_rows(
     topic: str, subjects: list[Subject], contents: LibrarySnapshot, state: LibraryPaneState
 ) -> Iterator[ListRow]:
-    """Yield the rows of subjects and of the directories that contain them."""
+    """Yield the rows of a topic's subjects and of the directories that contain them."""
     shown: set[str] = set()
     for subject in sorted(subjects, key=_get_subject_sort_key):
         *folders, name = subject.slug.split("/")
@@ -277,12 +277,12 @@ def _get_subject_sort_key(subject: Subject) -> list[tuple[bool, str]]:
 
 
 def _choose_entry_mark(states: dict[str, bool], default: str) -> tuple[str, str]:
-    """Return the mark of the last state that applies; if none does, return `default`."""
+    """Return the mark of the last state that is true; if none is true, return `default` as the mark."""
     return next((ENTRY_MARKS[name] for name in reversed(states) if states[name]), (default, ""))
 
 
 def _make_subject_row(subject: Subject, name: str, depth: int, reason: str | None) -> ListRow:
-    """Return the row of a subject; `reason` says why it cannot be read, or is None."""
+    """Return the row of a subject; `reason` says why the subject cannot be read, or is None."""
     states = {
         "pre-loaded": subject.learned,
         "hidden": subject.hidden,
@@ -337,7 +337,7 @@ def _make_conversation_section(
 def _get_conversation_sort_key(
     info: ConversationInfo, sort: str, contents: LibrarySnapshot
 ) -> tuple[Any, ...]:
-    """Return the key that sorts by `sort`; among equal values, the newest conversation comes first."""
+    """Return a sort key for the order `sort`; of equal conversations, the newest comes first."""
     newest_first = (-info.created_at.timestamp(), info.id)
     if sort == "title":
         return (info.title is None, info.name.casefold(), *newest_first)
@@ -347,7 +347,7 @@ def _get_conversation_sort_key(
 
 
 def _get_conversation_sort_time(info: ConversationInfo, sort: str) -> datetime:
-    """Return the time by which a conversation is sorted; its row shows the same time."""
+    """Return the time by which a conversation is sorted; the row of the conversation shows the same time."""
     if sort == "created":
         return info.created_at
     if sort == "updated":
@@ -366,7 +366,7 @@ def _make_conversation_sort_label(
 
 
 class _ConversationRowMaker:
-    """Makes the rows of conversations. A conversation that is part of another one is folded under it."""
+    """Makes the rows of conversations; the parts of a conversation are rows below it that can be folded."""
 
     def __init__(
         self, contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
@@ -375,14 +375,14 @@ class _ConversationRowMaker:
         self._parts = contents.parts_by_conversation
         names = (info.short_agent_name for info in contents.conversations)
         self._agent_width = max(map(len, names)) if contents.has_several_agents else 0
-        """How wide the column with the agents is; 0 if all conversations are with the same one."""
+        """The width of the column with the agents, or 0 if there is only one agent."""
         self._marks_presence = any(
             info.presence not in {"external", None} for info in contents.conversations
         )
-        """Whether conversations are stored in different places; otherwise, no row has a mark for its place."""
+        """Whether any conversation is stored locally; if none is, the mark "workspace only" is left out."""
 
     def is_shown(self, info: ConversationInfo) -> bool:
-        """Return whether the filter matches a conversation or a part of it."""
+        """Return whether the filter matches a conversation or one of its parts."""
         summary = self._contents.summaries.get(info.id)
         return self._state.filter.matches_conversation(info, summary) or any(
             map(self.is_shown, self._parts.get(info.id, ()))
@@ -391,11 +391,14 @@ class _ConversationRowMaker:
     def make_conversation_rows(
         self, infos: list[ConversationInfo], depth: int = 0, before: str = ""
     ) -> Iterator[ListRow]:
-        """Yield the rows of conversations, each with its parts if it is unfolded."""
+        """Yield the rows of conversations, each followed by its parts if it is unfolded.
+
+        `before` is the label of the row above, which is not repeated.
+        """
         sort = self._state.sort
         for info in infos:
             label = _make_conversation_sort_label(info, sort, self._contents, self._present)
-            # Of adjacent rows with the same age, only the first shows it.
+            # If several rows in succession have the same age, only the first of them shows it.
             is_repeated = sort not in ("title", "turns") and label == before
             before = label
             parts = [part for part in self._parts.get(info.id, ()) if self.is_shown(part)]
@@ -435,13 +438,13 @@ class _ConversationRowMaker:
 ROWS_AT_ONCE = 1_000
 """If there are more subjects and conversations than this, a background thread makes the rows."""
 UPDATE_SECONDS = 10.0
-"""How often, in seconds, to check whether ages such as `5 min` must be updated."""
+"""The interval in seconds at which the pane checks whether ages such as `5 min` must be updated."""
 
 
 def list_library_filter_completions(
     text: str, cursor: int, contents: LibrarySnapshot
 ) -> list[QueryCompletion]:
-    """Return completions of the filter text, with the agents, labels, tools and models that occur."""
+    """Return completions of the filter text; values are the agents, labels, tools and models in `contents`."""
     from kbtui.search.query_completion import list_filter_completions, list_general_filter_values
 
     def list_values(row: FilterDefinition, _: str) -> list[tuple[str, str]]:
@@ -490,7 +493,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.set_interval(UPDATE_SECONDS, self.update_age_labels)
 
     def show_library_snapshot(self, contents: LibrarySnapshot) -> None:
-        """Show a snapshot; keep the selected row and the unfolded rows."""
+        """Show a snapshot of the library; keep the selected row and the unfolded rows."""
         must_expand = self.contents is None and not self._is_restored
         self.contents = contents
         if must_expand:
@@ -510,11 +513,11 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     @property
     def needs_conversation_summaries(self) -> bool:
-        """Whether the filter or the sort order depends on summaries."""
+        """Whether the filter or the sort order depends on the summaries of conversations."""
         return self.state.filter.needs_conversation_summaries or self.state.sort == "turns"
 
     def _unfold_topics_that_fit(self, contents: LibrarySnapshot) -> None:
-        """Unfold each topic whose subjects still fit into the pane without scrolling."""
+        """Unfold the topics whose subjects fit into the pane without scrolling."""
         room = self.list.scrollable_content_region.height
         if len(contents.main_conversations) >= room:
             return
@@ -526,7 +529,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
                     self.state.expanded.discard(key)
 
     def update_library_rows(self, select: str | None = None) -> None:
-        """Rebuild the rows; if there are many, in a background thread."""
+        """Rebuild the rows, in a background thread if there are many, and select the row with the key `select`."""
         contents = self.contents
         if contents is None:
             return
@@ -544,7 +547,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         )
 
     def update_age_labels(self) -> None:
-        """Rebuild the rows if a minute has passed, because they show ages such as `5 min`."""
+        """Rebuild the rows if a minute has passed, because their ages, such as `5 min`, have changed."""
         before = self._shown_at
         if before is not None and self._clock().replace(second=0, microsecond=0) > before:
             self.update_library_rows()
@@ -565,7 +568,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.list.select_row(place.key)
 
     def _list_parents(self, conversation: str) -> list[str]:
-        """Return the ids of the conversations that a conversation is part of, innermost first."""
+        """Return the ids of the conversations that contain a conversation as a part, innermost first."""
         parents: list[str] = []
         while self.contents and (info := self.contents.find_conversation(conversation)):
             if info.parent is None or info.parent in (info.id, *parents):
@@ -576,7 +579,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     @on(RowList.RowClicked)
     def action_open_selected_row(self) -> None:
-        """Open the selected row; also fold or unfold it if it contains rows."""
+        """Open the selected row; also fold or unfold it if it contains other rows."""
         row = self.list.selected_row
         self.action_toggle_selected_fold()
         if row and isinstance(row.data, NavigationTarget):
@@ -641,7 +644,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.screen.set_focus(self.list)
 
     def _apply_filter_text(self, text: str, *, typing: bool) -> None:
-        """Show the rows that match the filter `text`, and the mistakes in it."""
+        """Show the rows that match the filter `text`, and the mistakes in the filter."""
         found = parse_library_filter(text, self._clock(), partial=typing)
         self._errors.spans = [(error.start, error.end) for error in found.errors]
         self.filter.input.refresh()

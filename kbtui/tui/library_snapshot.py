@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""How long details are read between two updates of the lists on the screen."""
+"""For how many seconds details are read before the lists on the screen are updated."""
 
 
 def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:
-    """Return a key that sorts by activity and then by creation, latest first."""
+    """Return a sort key: conversations with the latest activity come first, then those created last."""
     return (-info.last_activity_at.timestamp(), -info.created_at.timestamp(), info.id)
 
 
 class TopicWithSubjects(NamedTuple):
-    """A topic with its subjects and with the problems found in its files."""
+    """A topic with its subjects, and with the problems in its declaration and files."""
 
     topic: Topic
     subjects: list[Subject]
@@ -45,10 +45,10 @@ class TopicWithSubjects(NamedTuple):
 
 @dataclass(frozen=True)
 class LibrarySnapshot:
-    """All topics and conversations, and what could not be read.
+    """All topics and conversations at one moment, and the problems with reading them.
 
-    `problems` are problems that belong to no topic. `failures` says why the topics or the
-    conversations could not be read at all; its messages begin with `topics` or `conversations`.
+    `problems` are problems that belong to no topic. `failures` are messages that say why the topics or the
+    conversations could not be read at all; they begin with `topics` or `conversations`.
     """
 
     listings: list[TopicWithSubjects] = field(default_factory=list)
@@ -71,7 +71,7 @@ class LibrarySnapshot:
 
     @property
     def has_unread_details(self) -> bool:
-        """Whether details must still be read."""
+        """Whether some details have not been read yet."""
         return bool(self.unread or self.unchecked)
 
     @property
@@ -81,7 +81,7 @@ class LibrarySnapshot:
 
     @cached_property
     def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
-        """The id of a conversation -> the conversations that are part of it, such as those of its subagents."""
+        """Conversation id -> the conversations that are its parts, such as those of its subagents."""
         ids = {info.id for info in self.conversations}
         parts: dict[str, list[ConversationInfo]] = {}
         for info in self.conversations:
@@ -91,7 +91,7 @@ class LibrarySnapshot:
 
     @property
     def main_conversations(self) -> list[ConversationInfo]:
-        """The conversations that are not part of another one."""
+        """The conversations that are not part of another conversation."""
         parts = {info.id for parts in self.parts_by_conversation.values() for info in parts}
         return [info for info in self.conversations if info.id not in parts]
 
@@ -102,13 +102,13 @@ class LibrarySnapshot:
         return shorten_conversation_ids(info.id for info in self.conversations)
 
     def shorten_reference(self, reference: str) -> str:
-        """Return a reference with the beginning of its conversation's id that is enough to name it."""
+        """Return a reference with its conversation id cut to the shortest beginning that is unique."""
         from kbtui.conversations.shortened_ids import shorten_reference
 
         return shorten_reference(reference, self._short_ids)
 
     def map_titles_of_related_conversations(self, info: ConversationInfo) -> dict[str, str]:
-        """Return the titles of a conversation's parent and of all other parts of it, by id."""
+        """Return the titles, by id, of a conversation's parent, the parent's parts and its own parts."""
         parent = self.find_conversation(info.parent) if info.parent is not None else None
         related = [parent] if parent else []
         for one in (info.id, info.parent or ""):
@@ -141,24 +141,24 @@ class LibrarySnapshot:
 
 
 class LibrarySnapshotReader:
-    """Reads snapshots: first the lists, then, in small steps, details from the contents of files.
+    """Reads snapshots of the library: first the lists, then, in small steps, details from the files.
 
-    The details are the summaries of conversations, and the reasons why subjects cannot be read.
-    Each detail is kept until its file changes. Call the methods in a background thread, one at a time.
+    Details are the summaries of conversations, and the reasons why subjects cannot be read. A detail is
+    read again only if its file has changed. Call the methods in a background thread, one at a time.
     """
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._summaries: dict[str, tuple[str, ConversationToolsAndModels]] = {}
-        """Conversation id -> the signature of the conversation when it was last read, and its summary."""
+        """Conversation id -> the conversation's signature when it was last read, and its summary."""
         self._infos: dict[str, ConversationInfo] = {}
         self._checked: dict[str, int] = {}
-        """The file of a subject -> the stamp of the file (`_make_subject_file_stamp`) when it was last read."""
+        """File of a subject -> the file's stamp (`_make_subject_file_stamp`) when it was last read."""
         self._reasons: dict[str, str] = {}
-        """The file of an unreadable subject -> why it cannot be read."""
+        """File of an unreadable subject -> the reason why it cannot be read."""
 
     def read_snapshot(self) -> LibrarySnapshot:
-        """Read the lists; errors become messages in `failures`."""
+        """Read the lists of topics, subjects and conversations; errors become messages in `failures`."""
         failures: list[str] = []
         listings: list[TopicWithSubjects] = []
         problems: list[KnowledgeProblem] = []
@@ -191,7 +191,7 @@ class LibrarySnapshotReader:
         return self._add_known_details(snapshot)
 
     def read_snapshot_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
-        """Return the snapshot with more details, as many as can be read in `READ_SECONDS`."""
+        """Return the snapshot with as many further details as can be read in `READ_SECONDS`."""
         end = monotonic() + READ_SECONDS
         self._find_unreadable_subjects(contents, end)
         for info in contents.conversations:
@@ -218,7 +218,7 @@ class LibrarySnapshotReader:
                 return
 
     def _add_known_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
-        """Return the snapshot with all details read so far that are still current."""
+        """Return the snapshot with all details read so far, except those whose files have changed since."""
         unreadable: dict[tuple[str, str], str] = {}
         unchecked = 0
         for subject in contents.subjects:

@@ -23,15 +23,15 @@ class EnteredReference(NamedTuple):
 
 
 def looks_like_reference(text: str) -> bool:
-    """Return whether all of `text` looks like a reference; a topic id alone does not count as one."""
+    """Return whether the whole `text` looks like a reference; a topic id alone does not count as a reference."""
     return bool(_REFERENCE.fullmatch(text)) or is_other_agents_conversation_ref(text)
 
 
 class ScrollAnchor(NamedTuple):
     """A position in a document that stays valid after a resize or a reload.
 
-    `key` and `block` are the key and the index of a block, `line` is a line of that block, and
-    `letters` is the number of letters and digits in the block before that line.
+    `key` and `block` are the key and the index of a block. `line` is the index of a line in this block, and
+    `letters` is the number of letters and digits in the block before this line.
     """
 
     key: str
@@ -44,9 +44,9 @@ class NavigationTarget(NamedTuple):
     """A document to open in the reader, and a position in it.
 
     `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug` or the id of a
-    conversation. `ref` is its reference, which may also name lines, a turn or a call. `text` is a
-    passage to go to, and `words` are highlighted in it. `mark` is the position at which the user
-    stopped reading.
+    conversation. `ref` is its reference, which may also name lines, a turn or a call. `text` is the
+    text of a passage to go to, and `words` are words to highlight. `mark` is the position at which the
+    user stopped reading.
     """
 
     key: str
@@ -62,7 +62,7 @@ class NavigationTarget(NamedTuple):
 
 
 class OpenTargetRequested(Message):
-    """The user asks a pane to open a target in the reader."""
+    """The user asks, in a pane, to open a target in the reader."""
 
     def __init__(self, target: NavigationTarget) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ PROMPT = NavigationTarget("prompt", "prompt")
 
 
 def make_navigation_target(ref: Ref) -> NavigationTarget:
-    """Return the target for a reference; the caller must have resolved a chunk reference to its entry."""
+    """Return the target for a reference, which must not be a reference to a chunk."""
     if ref.kind == "topic":
         return NavigationTarget(f"topic:{ref.topic}", ref=ref)
     if ref.kind == "subject":
@@ -83,6 +83,6 @@ def make_navigation_target(ref: Ref) -> NavigationTarget:
 
 
 def make_hit_target(hit: Hit) -> NavigationTarget:
-    """Return the target for a search hit, with its matches as the words to highlight."""
+    """Return the target for a search hit; the words to highlight are the hit's matches."""
     words = tuple(dict.fromkeys(hit.text[start:end] for start, end in hit.matches))
     return make_navigation_target(hit.target)._replace(words=words, text=hit.text)

@@ -48,12 +48,12 @@ PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
 
 
 class SearchInput(CompletingInput):
-    """The search input. It keeps the focus while the arrow keys select hits in the results."""
+    """The search input, whose arrow keys select hits in the results while the input keeps the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_list_bindings("move_in_results")]
 
     recalled = ""
-    """The earlier query that the user recalled last, or ""."""
+    """The earlier query that the user recalled last, or "" if there is none."""
 
     def show_recalled_query(self, text: str) -> None:
         """Put an earlier query into the input."""
@@ -62,7 +62,10 @@ class SearchInput(CompletingInput):
         self.action_end()
 
     async def action_move_in_results(self, move: str, *pages: float) -> None:
-        """Select another hit; on the first hit, "up" recalls an earlier query unless the user has typed one."""
+        """Select another hit; if the first hit is selected, "up" recalls an earlier query.
+
+        No query is recalled if the user has typed or changed the query in the input.
+        """
         results = self.screen.query_one("#results", SearchResultsPane).list
         if move == "up" and self.value == self.recalled and results.index <= 0:
             await self.screen.run_action("recall_earlier_query")
@@ -78,7 +81,7 @@ class SearchBar(Horizontal):
         self._workspace = workspace
 
     def compose(self) -> ComposeResult:
-        """Yield the key that starts a search, the input, and the workspace's name."""
+        """Yield the label of the key that starts a search, the input, and the workspace's name."""
         sign = TextLine(id="search-sign")
         sign.left = [(find_key_label_of_command("search", get_configured_keys(self)) or "/", "key")]
         sign.styles.width = 3 + measure_cell_width(sign.left)
@@ -96,7 +99,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("results")]
 
     class HitOpened(Message):
-        """The user opened a hit or, with `preview`, only selected it."""
+        """The user opened a hit or, if `preview` is true, only selected it."""
 
         def __init__(self, hit: Hit, preview: bool) -> None:
             super().__init__()
@@ -113,7 +116,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice = WrappedParagraphs(self.list)
         self.answer: SearchAnswer | None = None
         self._is_refining = False
-        """Whether hits by meaning will still be added to the answer."""
+        """Whether the search by meaning is still running and may add hits to the answer."""
 
     def compose(self) -> ComposeResult:
         """Yield the summary and the list."""
@@ -121,7 +124,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         yield self.list
 
     def on_mount(self) -> None:
-        """Request more hits when the user scrolls."""
+        """Watch the scroll position, to request more hits near the end of the list."""
         self.watch(self.list, "scroll_y", self._request_more_hits_at_end, init=False)
 
     def show_text_instead_of_hits(self, reason: str) -> None:
@@ -133,10 +136,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice.set_paragraphs([])
 
     def show_search_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
-        """Show hits; for the same query, keep the hit that the user selected.
+        """Show the hits of an answer; if it belongs to the same query, keep the hit that the user selected.
 
-        If the user selected none, select the new first hit: the search by meaning may have added
-        better hits at the top.
+        If the user has selected no hit, select the first one, because the search by meaning may have added
+        better hits at the top. `refining` says whether this search is still running.
         """
         self.answer, self._is_refining = answer, refining
         self.border_title = "Results"
@@ -162,17 +165,17 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self._request_more_hits_at_end()
 
     def _request_more_hits_at_end(self) -> None:
-        """Ask the screen for more hits if the user is close to the end of the list."""
+        """Post `MoreHitsRequested` if the user is close to the end of the list and the search has more hits."""
         if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_list_end:
             self.post_message(self.MoreHitsRequested())
 
     def show_search_wait_reason(self, reason: str) -> None:
-        """If there are no hits, show `reason`, which says what the search is waiting for."""
+        """Show `reason`, which says what the search is waiting for, if there are no hits."""
         if reason and not self.list.rows:
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 
     def show_similar_passages(self, reference: str, answer: SearchAnswer) -> None:
-        """Show passages similar to the item with this reference."""
+        """Show an answer with the passages that are similar to the item `reference`."""
         self.answer, self._is_refining = answer, False
         self.border_title = make_label_without_markup(f"More like {reference}")
         self._notice.set_paragraphs([])
@@ -246,10 +249,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
 
 def make_hit_excerpt(hit: Hit, width: int, lines: int) -> list[Spans]:
-    """Return up to `lines` lines around the first match, with highlighted matches and without Markdown."""
+    """Return at most `lines` lines of text around the first match, without Markdown and with highlighted matches."""
     text, matches = sanitize_text_and_move_ranges(hit.text, sorted(hit.matches))
     if hit.role not in ("tool-call", "tool-result"):
-        # Removing Markdown from a long text is slow, so stop soon after the excerpt.
+        # Removing Markdown marks from a long text is slow, so stop soon after the end of the excerpt.
         reach = min((end for _, end in matches), default=0) + width * (lines + 4) + 300
         from kbtui.tui.reader.markdown_layout import strip_markdown_marks
 

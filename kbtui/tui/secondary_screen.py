@@ -1,4 +1,4 @@
-"""Base classes of all screens except the main screen."""
+"""Base classes of the secondary screens, which are all screens except the main screen."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ T = TypeVar("T")
 class SecondaryScreen(StyledScreen):
     """A screen with panes, and lines for totals, a message and key hints.
 
-    `SCOPE` selects the commands and their keys. The screen reads its data after the first paint. Its
-    result is the reference of an entry to open, or None.
+    `SCOPE` selects the screen's commands. The screen reads its data after the first paint. Its result is
+    the reference of an entry to open, or None.
     """
 
     HEADING: ClassVar[str]
@@ -83,7 +83,7 @@ class SecondaryScreen(StyledScreen):
             yield self.reader
 
     def make_widgets_below_panes(self) -> Iterable[Widget]:
-        """Return widgets between the panes and the totals."""
+        """Return the widgets between the panes and the line of totals."""
         return ()
 
     def compose(self) -> ComposeResult:
@@ -95,7 +95,7 @@ class SecondaryScreen(StyledScreen):
         yield TextLine(id="keys")
 
     def on_mount(self) -> None:
-        """Start reading after the first paint."""
+        """Read the data after the first paint."""
         self.call_after_refresh(self.action_reload)
 
     def on_resize(self) -> None:
@@ -103,7 +103,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def has_loaded_content(self) -> bool:
-        """Whether the screen has loaded its data, which most keys need."""
+        """Whether the screen has loaded its data; until then, most keys wait."""
         return True
 
     def should_key_wait(self, key: str) -> bool:
@@ -119,7 +119,7 @@ class SecondaryScreen(StyledScreen):
         on_done: Callable[[T], Any],
         worker: LatestOnlyWorker | None = None,
     ) -> None:
-        """Run `work` in a thread, then call `on_done` with its result, or show the error."""
+        """Run `work` in a thread, then call `on_done` with its result; if `work` fails, show the error."""
         (worker or self.worker).submit_call(work, on_done, self.show_error)
 
     @abstractmethod
@@ -132,11 +132,11 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def met_command_needs(self) -> dict[str, bool]:
-        """Each need that a command declares (`TuiCommand.needs`) -> whether the screen meets it now."""
+        """A need of the screen's commands (`TuiCommand.needs`) -> whether it is met now."""
         return {}
 
     def get_key_label(self, name: str) -> str:
-        """Return the label of a command's first key for a message; `name` is its id without the scope."""
+        """Return the label of the first key of a command; `name` is the command's id without the scope."""
         return find_key_label_of_command(f"{self.SCOPE}.{name}", self.configured_keys) or "no key"
 
     def list_hinted_commands(self) -> list[TuiCommand]:
@@ -144,7 +144,7 @@ class SecondaryScreen(StyledScreen):
         return list_commands_of_scopes(self.SCOPE, keymap=self.configured_keys)
 
     def show_key_hints(self) -> None:
-        """Show hints for the keys that work now, or for the keys of the focused input."""
+        """Show hints for the keys that work now; while an input has the focus, for its keys."""
         bar = self.query_one("#keys", TextLine)
         if isinstance(self.focused, Input):
             bar.set_edge_texts(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))
@@ -167,7 +167,7 @@ class SecondaryScreen(StyledScreen):
         self.app.push_screen(DocumentOverlayScreen("Help", page))
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message until the next message replaces it."""
+        """Show a message until another message replaces it."""
         self.message_line.set_message(text, role)
         self._is_refusal = False
 
@@ -177,7 +177,7 @@ class SecondaryScreen(StyledScreen):
         self._is_refusal = True
 
     def clear_refused_key_message(self) -> None:
-        """Remove the message of `show_key_refusal` if it is still shown."""
+        """Remove the message that `show_key_refusal` has shown, if it is still there."""
         if self._is_refusal:
             self.show_message()
 
@@ -207,7 +207,10 @@ class SecondaryScreen(StyledScreen):
     def go_to_next_block(
         self, step: int, is_wanted: Callable[[DocumentBlock], bool], lead: int | None = None
     ) -> None:
-        """Go to the next block for which `is_wanted` is true; if `step` is negative, to the previous one."""
+        """Go to the next (`step` 1) or previous (-1) block for which `is_wanted` returns True.
+
+        `lead` is the number of lines to show above the block.
+        """
         port = self.reader.viewport
         here, blocks = port.cursor.block, port.document.blocks
         beyond = range(here + 1, len(blocks)) if step > 0 else range(here - 1, -1, -1)
@@ -250,7 +253,7 @@ class ListDetailScreen(SecondaryScreen):
 
     @abstractmethod
     def action_back(self) -> None:
-        """Close what is open inside the screen, such as a filter, or else leave the screen."""
+        """Close a part of the screen that is open, such as the filter; if there is none, leave the screen."""
 
     def compose_panes(self) -> ComposeResult:
         """Yield the list pane and the detail pane."""
@@ -284,7 +287,7 @@ class ListDetailScreen(SecondaryScreen):
         self.show_key_hints()
 
     def focus_list_pane(self, widget: Widget | None = None) -> None:
-        """Focus the list or another widget of the left pane; in a narrow terminal, also show the pane."""
+        """Focus the list, or the given widget of the left pane; in a narrow terminal, also show the left pane."""
         self.remove_class("detailed")
         self.set_focus(widget or self.list)
         self.show_key_hints()

@@ -19,25 +19,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_LOG_BYTES = 1_000_000
-"""At start, a larger log is emptied; a smaller one is kept, because it may say why the last run ended."""
-ANSWER_SECONDS = 0.3
-"""How long to wait for the answer of a local terminal."""
-REMOTE_ANSWER_SECONDS = 1.0
-"""How long to wait for the answer of a terminal over ssh."""
-SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
-"""The values of TERM for terminals that would print the query as text or never answer it."""
+"""A log with more bytes than this is emptied at the start of the TUI.
 
-# OSC 11 asks for the background colour. The request for device attributes after it is answered by every
-# terminal, so reading can stop even if the terminal ignores OSC 11.
+A smaller log is kept, because it may say why the previous TUI ended.
+"""
+ANSWER_SECONDS = 0.3
+"""How many seconds to wait for the answer of a local terminal."""
+REMOTE_ANSWER_SECONDS = 1.0
+"""How many seconds to wait for the answer of a terminal over ssh."""
+SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
+"""The values of TERM for terminals that would print the query as text, or would never answer it."""
+
+# OSC 11 asks for the background colour. A request for device attributes follows, which every terminal
+# answers, so that reading can stop even if the terminal ignores OSC 11.
 _QUERY = b"\x1b]11;?\x1b\\\x1b[c"
 _COLOR_ANSWER = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F/]+)(?:\x07|\x1b\\)")
 _ATTRIBUTES_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 
 class StderrRedirect:
-    """Sends standard error to a log file, and lets Textual draw on a copy of the original descriptor.
+    """Redirects standard error to a log file; Textual draws on a copy of the original descriptor.
 
-    Native libraries write to file descriptor 2 directly, which would garble the screen.
+    Otherwise, native libraries, which write to descriptor 2 directly, would garble the screen.
     """
 
     def __init__(self, log: Path) -> None:
@@ -89,7 +92,7 @@ class StderrRedirect:
 
 
 def exit_on_sigterm(leave: Callable[[], object]) -> None:
-    """When SIGTERM arrives, call `leave` in the running event loop, so that the app restores the terminal."""
+    """Call `leave` in the running event loop when SIGTERM arrives, so that the app restores the terminal."""
     import asyncio
 
     with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
@@ -97,7 +100,7 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 
 
 def exit_when_terminal_closes() -> None:
-    """End the process when the terminal is closed, even without SIGHUP; otherwise, Textual would run forever."""
+    """End the process when the terminal is closed. Without this, Textual would run forever if no SIGHUP arrives."""
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
         threading.Thread(target=_exit_after_terminal_hangup, args=(terminal,), daemon=True).start()
@@ -114,9 +117,9 @@ def _exit_after_terminal_hangup(terminal: int) -> None:
 
 
 def detect_terminal_background() -> tuple[bool | None, str]:
-    """Return whether the terminal's background is dark (None if unknown), and what the user typed meanwhile.
+    """Return whether the terminal's background is dark (None if unknown), and the text typed meanwhile.
 
-    If the terminal does not answer the query (OSC 11), the variable `COLORFGBG` decides.
+    If the terminal does not answer the query (OSC 11), the environment variable `COLORFGBG` decides.
     """
     answer = b""
     if os.environ.get("TERM", "") not in SILENT_TERMINALS:
@@ -132,7 +135,7 @@ def detect_terminal_background() -> tuple[bool | None, str]:
 
 
 def _query_background_color() -> bytes:
-    """Ask for the background colour; return the terminal's answers, mixed with what the user typed."""
+    """Ask the terminal for its background colour; return the answers, mixed with text that the user typed."""
     import termios
     import tty
 

@@ -92,7 +92,7 @@ def get_light_or_dark_counterpart(name: str, dark: bool) -> str:
 
 
 def derive_readable_colors(variables: dict[str, str]) -> dict[str, str]:
-    """Return the `kb-…` colours: a theme's colours, adjusted so that all text is readable.
+    """Return the `kb-…` colours: the colours of a theme, adjusted so that all text is readable.
 
     `kb-cursor` and `kb-cursor-off` are the backgrounds of the current line in the focused pane and in
     other panes; `kb-found` is the background of matches. Text colours are moved towards black or white
