@@ -55,7 +55,7 @@ RankReasonCode = Literal[
     "unknown_subject",
     "unknown_topic",
 ]
-"""Why a passage is not a hit, or has no rank by keywords or by meaning."""
+"""The reasons why a passage is not a hit, or has no rank by keywords or by meaning."""
 Cause = Literal[
     "changes_pending",
     "comparing",
@@ -76,7 +76,7 @@ MODEL_CAUSES: dict[str, str] = {
 }
 """Maps a cause to the text that says why semantic search is unavailable; other causes have a `detail`."""
 LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
-"""What people call the two rankings."""
+"""The names of the two rankings in messages for people."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",
     "filter_without_value": "{word} needs a value; it was searched for as a word",
@@ -120,7 +120,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "unknown_subject": "the topic {topic} has no subject {slug!r}",
     "unknown_topic": "unknown topic {topic!r}",
 }
-"""The wording of the codes that need no more than their values."""
+"""The message for each code whose message only inserts values; `{name}` stands for a value."""
 
 
 class NoticeValues(TypedDict, total=False):

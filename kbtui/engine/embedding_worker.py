@@ -71,7 +71,7 @@ class EmbeddingPausePolicy:
         if self._pause in {"battery", "either"} and self._on_battery():
             return "the computer runs on battery"
         if self._pause in {"load", "either"}:
-            # Running embedding adds to the measured load.
+            # Embedding itself adds to the measured load while it runs.
             most = self._cores * (BUSY_LOAD if self._pause_reason else BUSY_LOAD + OWN_LOAD)
             if self._load() > most:
                 return "the computer is busy"

@@ -176,7 +176,7 @@ class EngineServer:
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
         self._environment = make_search_environment_fingerprint()
-        """The fingerprint of the environment and the settings file when the settings were loaded."""
+        """The fingerprint of the environment and the settings file, taken when the settings were loaded."""
         self._broken_environment: str | None = None
         """The fingerprint of the last invalid settings; their error has been logged."""
         self._last_progress: EngineEvent | None = None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""The words in a run, the sampled runs per text, and the runs per text that are looked up in other texts."""
+"""How many words a run has, how many runs of a text are sampled, and how many are looked up elsewhere."""
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
 """The minimum and maximum number of words to compare. Shorter texts are ignored, because they can be similar

@@ -348,7 +348,10 @@ def _diagnose_texts_of_conversations(
 
 
 def _find_errors_in_index(library: Library, infos: list[ConversationInfo]) -> dict[str, str | None]:
-    """Map the id of each conversation that has not changed since it was indexed to its error or None."""
+    """Return the error that the index has for each conversation, by id; None means no error.
+
+    Conversations that have changed since they were indexed are left out.
+    """
     from kbtui.index import IndexReader
 
     signatures = {info.id: info.signature for info in infos}

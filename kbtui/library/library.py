@@ -2,8 +2,8 @@
 
 The documented Python API is `topics`, `learn`, `search`, `read`, `cites`, `list_conversations` and
 the context manager. The other methods are for kbtui's front ends. All calls are synchronous and
-may come from any thread. To call without blocking, use a separate thread, and run the call inside
-a `CallCancellation` if it may have to be cancelled.
+may come from any thread. To call without blocking, use a separate thread. To be able to cancel the
+call, run it inside a `CallCancellation`.
 """
 
 from __future__ import annotations
@@ -222,11 +222,11 @@ class Library(ReferenceReader):
         """Search by keywords and by meaning; wait up to `wait` seconds for the model.
 
         Only entries of the `types` (entry types, source kinds, `conversation`) and of the `topics`
-        are searched. `limit` is from 1 to 100. If `query` is a `SearchRequest`, it has its own
-        filters and limit, and these arguments are ignored. `origin` and `caller` are recorded in
+        are searched. `limit` is from 1 to 100. If `query` is a `SearchRequest`, its own fields apply,
+        and `mode`, `types`, `topics` and `limit` are ignored. `origin` and `caller` are recorded in
         the query log; if `origin` is None, the search is not logged.
 
-        Raises `IndexUnavailable` if there is no index, and `UsageError` for a mistake in the query,
+        Raises `IndexUnavailable` if there is no index. Raises `UsageError` for a mistake in the query,
         a `limit` outside 1 to 100, or a `wait` below 0 or above a day. Mistakes in the query of a
         `SearchRequest` raise no error; the answer lists them in `mistakes`.
         """
@@ -355,7 +355,7 @@ class Library(ReferenceReader):
 
         `ref` can also be the path of a file, relative to the workspace or to the current directory.
         Raises `UsageError` for a topic or an invalid reference, `NothingFound` for a target that does
-        not exist and was never cited, and `IndexUnavailable`.
+        not exist and was never cited, and `IndexUnavailable` if there is no index.
         """
         self.update_index()
         return self.find_citations(ref)

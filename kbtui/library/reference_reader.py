@@ -332,7 +332,7 @@ class ReferenceReader(IndexAccess):
 
 
 def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
-    """Return the turn that a reference names; raises `NothingFound` if it or its call is missing."""
+    """Return the turn that a reference names; raises `NothingFound` if the turn or the call is missing."""
     from kbtui.conversations.conversation_repository import check_turn_and_call_of_ref
 
     check_turn_and_call_of_ref(conversation, ref)

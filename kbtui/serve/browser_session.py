@@ -111,7 +111,7 @@ class BrowserSession(AppService):
             await self.remote_write_str(json.dumps(["open_url", link]))
 
     async def stop(self) -> None:
-        """Ask the TUI to quit, and terminate it if it does not."""
+        """Ask the TUI to quit; if it does not, terminate its process."""
         process, task = self._process, self._task
         self._task = None
         if process is None or task is None:

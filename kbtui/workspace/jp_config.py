@@ -171,7 +171,7 @@ def parse_config_text(path: Path, text: str) -> dict[str, Any]:
     except RecursionError as error:
         raise ConfigError("the file is nested too deeply", where=str(path)) from error
     except Exception as error:
-        # The exceptions of yaml and json5 cannot be named: these are imported only when needed.
+        # `except` cannot name the exceptions of yaml and json5, which are imported only when needed.
         message = f"not valid {language}: {_format_parse_error(error)}"
         raise ConfigError(message, where=str(path)) from error
     if not isinstance(data, dict):
