@@ -41,6 +41,8 @@ class ReaderDocument:
     views: tuple[str, ...] = ("read",)
     badges: Spans = field(default_factory=list)
     size: str = ""
+    short_size: str = ""
+    """The size in a few characters, for a narrow header."""
     record: Any = None
     turns_total: int = 0
     rewound_turns: int = 0
@@ -178,7 +180,12 @@ def format_turn_count(turns: int, rewound: int) -> str:
 
 def format_token_cost(number: int) -> str:
     """Format a number of characters and the estimated number of tokens, at four characters per token."""
-    return f"{number:,} characters ≈ {round(number / 4):,} tokens"
+    return f"{number:,} characters {format_token_count(number)}"
+
+
+def format_token_count(number: int) -> str:
+    """Format the estimated number of tokens of a number of characters: "≈ 300 tokens"."""
+    return f"≈ {round(number / 4):,} tokens"
 
 
 def find_start_block_and_match(

@@ -56,28 +56,24 @@ class ReaderHeader(TextLine):
             super().__init__()
             self.text = text
 
+    def __init__(self, id: str) -> None:  # noqa: A002
+        super().__init__(id)
+        self._short_forms: list[Spans] = []
+
+    def set_header_texts(self, left: Spans, forms: list[Spans]) -> None:
+        """Set both sides; `forms` are the forms of the right side, from the longest to the shortest."""
+        self._short_forms = forms[1:]
+        self.set_edge_texts(left, forms[0])
+
     def render_line(self, y: int) -> Strip:
-        """Render the header; shorten its right side if there is not enough room."""
+        """Render the header with the longest form of the right side for which there is enough room."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
-        forms = self._list_header_right_side_variants()
+        forms = [self.right, *self._short_forms]
         right = next((form for form in forms if measure_cell_width(form) < room), forms[-1])
         return self.render_spans(
             align_spans_to_edges(self.left, right, width) if y == 0 else [], width
         )
-
-    def _list_header_right_side_variants(self) -> list[Spans]:
-        """Return the right side in three forms: with the size, with only the tokens, and without a size.
-
-        If the right side contains no size, return only the right side itself.
-        """
-        for index, (text, role) in enumerate(self.right):
-            if "≈" in text:
-                tokens = (text[text.find("≈") :], role)
-                before, after = self.right[:index], self.right[index + 1 :]
-                # A space separates the size from the badges before it.
-                return [self.right, [*before, tokens, *after], before[:-1]]
-        return [self.right]
 
     def on_click(self, event: events.Click) -> None:
         """Post `HeaderPartClicked` for the clicked part."""
@@ -279,25 +275,31 @@ class ReaderPane(BorderOnlyPane, Vertical):
         reference = viewport.current_reference
         if reference and document.ref and document.short_ref:
             reference = reference.replace(document.ref, document.short_ref, 1)
-        self.query_one("#where", TextLine).set_edge_texts(left, self._make_right_side_of_header())
+        header = self.query_one("#where", ReaderHeader)
+        header.set_header_texts(left, self._make_right_sides_of_header())
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
-    def _make_right_side_of_header(self) -> Spans:
-        """Return the number of matches during a find, else the number of new events, else the badges and the size."""
+    def _make_right_sides_of_header(self) -> list[Spans]:
+        """Return the right side of the header, and its shorter forms if it has a size.
+
+        During a find it is the number of matches, else the number of new events, else the badges and the size.
+        """
         document = self.viewport.document
         if self.is_finding and not self.matches:
-            return [("no match", "warning")]
+            return [[("no match", "warning")]]
         if self.is_finding:
             more = "+" if len(self.matches) >= MAX_MATCHES else ""
-            return [(f"{self.match_index + 1:,} of {len(self.matches):,}{more}", "found")]
+            return [[(f"{self.match_index + 1:,} of {len(self.matches):,}{more}", "found")]]
         if self._new_event_count:
-            return [(f"↓ {format_counted_noun(self._new_event_count, 'new event')}", "found")]
+            return [[(f"↓ {format_counted_noun(self._new_event_count, 'new event')}", "found")]]
         right: Spans = [("● as the model sees it", "accent")] if self.viewport.is_model_view else []
         for badge in document.badges:
             right += [(" ● " if right else "● ", badge[1]), badge]
-        if document.size:
-            right += [("  " if right else "", ""), (document.size, "dim")]
-        return right
+        if not document.size:
+            return [right]
+        space = "  " if right else ""
+        sizes = document.size, document.short_size
+        return [*([*right, (space, ""), (size, "dim")] for size in sizes), right]
 
     @on(ReaderHeader.HeaderPartClicked)
     def _request_clicked_view(self, event: ReaderHeader.HeaderPartClicked) -> None:

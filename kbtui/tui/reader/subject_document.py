@@ -14,7 +14,12 @@ from kbtui.tui.reader.document_blocks import (
     make_markdown_blocks,
     make_source_text_blocks,
 )
-from kbtui.tui.reader.reader_document import ReaderDocument, count_text_lines, format_token_cost
+from kbtui.tui.reader.reader_document import (
+    ReaderDocument,
+    count_text_lines,
+    format_token_cost,
+    format_token_count,
+)
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
@@ -62,6 +67,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> R
         views=SUBJECT_VIEWS,
         badges=[*make_subject_badges(subject), *([(secret, "warning")] if secret else [])],
         size=format_token_cost(len(text)),
+        short_size=format_token_count(len(text)),
         record=subject,
         lines_total=count_text_lines(text),
     )
@@ -79,6 +85,7 @@ def build_assistant_text_document(
         ref=ref,
         view=view,
         size=format_token_cost(len(text)),
+        short_size=format_token_count(len(text)),
         lines_total=count_text_lines(text),
     )
 
