@@ -135,12 +135,6 @@ SEARCH_RESULT_HEADER = re.compile(
 )
 """The first line of a hit in the answer of `knowledge_search`: entry, chunk, score, title."""
 _SUBJECT_TAG = re.compile(r'^<subject "([^"\n]+)">\r?$', re.MULTILINE)
-# The answers of `learn` that do not contain the text of a subject.
-_NO_TEXT = re.compile(
-    r'\s*(?:"[^\n]+" is already in the system prompt\.|Skipped "[^\n]+": [^\n]+\.'
-    r'|Everything that matches "[^\n]+" is already in the system prompt\.'
-    r'|Nothing (?:in topic "[^\n]+" )?matches "[^\n]+\.)\s*(?:\Z|</subject>)'
-)
 # Text inside the XML answer is escaped, so no quoted conversation can forge these lines.
 _GREP_HIT = re.compile(r"^[ \t]*<hit>(.*?)^[ \t]*</hit>", re.MULTILINE | re.DOTALL)
 _GREP_HIT_ID = re.compile(rf"^[ \t]*<id>({CONVERSATION_ID})</id>", re.MULTILINE)
@@ -251,6 +245,7 @@ def _find_learned_slugs(
     A pattern without wildcards is a slug. For a glob, the slugs are taken from the result or, if the
     result names none, from the topic.
     """
+    from kbtui.knowledge.learn_tool_answers import ANSWER_WITHOUT_TEXT
     from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern
 
     def is_existing_slug(name: str) -> bool:
@@ -266,13 +261,13 @@ def _find_learned_slugs(
     shown = [
         block[1].replace("&quot;", '"')
         for block in blocks
-        if not _NO_TEXT.match(result, block.end())
+        if not ANSWER_WITHOUT_TEXT.match(result, block.end())
     ]
     if len(patterns) == 1 and (not is_glob_pattern(patterns[0]) or is_existing_slug(patterns[0])):
-        if not _NO_TEXT.match(result):
+        if not ANSWER_WITHOUT_TEXT.match(result):
             yield remove_line_range(patterns[0])
         return
-    if not shown and (blocks or all(map(_NO_TEXT.fullmatch, result.split("\n\n")))):
+    if not shown and (blocks or all(map(ANSWER_WITHOUT_TEXT.fullmatch, result.split("\n\n")))):
         return
     candidates = shown
     if topic is not None and not shown:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.models import LearnToolResult
 from kbtui.knowledge.subject_files import (
+    SKIPPED_SUBJECT,
     add_final_newline,
     format_file_text_for_assistant,
     format_skipped_subject_note,
@@ -33,6 +34,18 @@ _MAX_PATTERNS = 20
 
 _AVAILABLE = "## Available subjects:"
 _USE = "Use the `learn` tool with the `subjects` argument to learn specific subjects."
+
+_ALREADY_LEARNED = '"{}" is already in the system prompt.'
+_EVERYTHING_LEARNED = 'Everything that matches "{}" is already in the system prompt.'
+_NO_MATCH = 'Nothing matches "{}".'
+_NO_MATCH_IN_TOPIC = 'Nothing in topic "{}" matches {}.'
+_NOTES = (_ALREADY_LEARNED, _EVERYTHING_LEARNED, _NO_MATCH, _NO_MATCH_IN_TOPIC, SKIPPED_SUBJECT)
+_NOTE_PATTERNS = [re.escape(note.replace("{}", "\0")).replace("\0", "[^\n]+") for note in _NOTES]
+ANSWER_WITHOUT_TEXT = re.compile(rf"\s*(?:{'|'.join(_NOTE_PATTERNS)})\s*(?:\Z|</subject>)")
+"""Matches an answer of `learn`, or the content of a subject's tags, without the text of a subject.
+
+It recognizes answers in stored conversations, so if a sentence changes, keep the old one in `_NOTES`.
+"""
 
 
 class LearnToolCaller(NamedTuple):
@@ -137,7 +150,7 @@ def answer_learn_patterns(
         return LearnToolResult(f'"{name}": {error.message}.', is_error=True)
     if len(patterns) == 1 and (one := exact[patterns[0]]) is not None:
         if one.slug in given:
-            return LearnToolResult(_format_already_learned_note(one.slug))
+            return LearnToolResult(_ALREADY_LEARNED.format(one.slug))
         try:
             record = subject(one.slug)
             return LearnToolResult(_format_subject_range(record, one, caller, caller.max_chars))
@@ -158,13 +171,10 @@ def answer_learn_patterns(
         new = [SubjectLineRange(slug) for slug in matches if slug not in given]
         wanted.update(dict.fromkeys(new))
     blocks, left, failed = _format_subject_blocks(list(wanted), given, subject, caller)
-    blocks += [
-        f'Everything that matches "{shorten_argument(pattern)}" is already in the system prompt.'
-        for pattern in exhausted
-    ]
+    blocks += [_EVERYTHING_LEARNED.format(shorten_argument(pattern)) for pattern in exhausted]
     if not blocks:
         return LearnToolResult(_format_no_match_error(resolved, missing, caller), is_error=True)
-    blocks += [f'Nothing matches "{shorten_argument(pattern)}".' for pattern in missing]
+    blocks += [_NO_MATCH.format(shorten_argument(pattern)) for pattern in missing]
     is_error = failed == len(blocks)
     if left:
         blocks.append(_format_omitted_subjects(list(map(str, left)), caller))
@@ -183,7 +193,7 @@ def _format_subject_blocks(
     failed = 0
     for number, part in enumerate(wanted):
         if part.slug in given:
-            text = _format_already_learned_note(part.slug)
+            text = _ALREADY_LEARNED.format(part.slug)
         else:
             try:
                 limit = None if blocks else room
@@ -271,16 +281,12 @@ def shorten_argument(argument: str) -> str:
     return argument[:MAX_ARGUMENT_CHARACTERS] + "…" if is_long else argument
 
 
-def _format_already_learned_note(slug: str) -> str:
-    return f'"{slug}" is already in the system prompt.'
-
-
 def _format_no_match_error(
     resolved: SubjectSlugsByVisibility, patterns: list[str], caller: LearnToolCaller
 ) -> str:
     """Return the error for patterns that match nothing, with the available subjects."""
     named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
-    blocks = [f'Nothing in topic "{resolved.topic.name}" matches {named}.']
+    blocks = [_NO_MATCH_IN_TOPIC.format(resolved.topic.name, named)]
     available = caller.list_offered_subjects(resolved)
     if available:
         blocks += [_AVAILABLE, _format_slug_list(available, caller)]

@@ -93,9 +93,12 @@ def explain_too_large_subject(size: int) -> str | None:
     )
 
 
+SKIPPED_SUBJECT = 'Skipped "{}": {}.'
+
+
 def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
     """Return the line that replaces the content of a subject that cannot be read."""
-    return f'Skipped "{slug}": {error.message}.'
+    return SKIPPED_SUBJECT.format(slug, error.message)
 
 
 def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
