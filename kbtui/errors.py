@@ -23,6 +23,8 @@ class KbtuiError(Exception):
     """
 
     exit_code = 3
+    is_hint_for_user = True
+    """Whether only a person can do what the hint says, and not an assistant that calls a tool."""
 
     def __init__(
         self,
@@ -47,12 +49,20 @@ class NothingFound(KbtuiError):
     """The target of a reference does not exist, or nothing matches."""
 
     exit_code = 1
+    is_hint_for_user = False
+
+
+class OtherWorkspace(NothingFound):
+    """A reference names a conversation of another workspace."""
+
+    is_hint_for_user = True
 
 
 class UsageError(KbtuiError):
     """A command line, a reference or a query is not valid."""
 
     exit_code = 2
+    is_hint_for_user = False
 
 
 class ConfigError(KbtuiError):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from kbtui.errors import NothingFound, UsageError
+from kbtui.errors import OtherWorkspace, UsageError
 
 RefKind = Literal["topic", "subject", "conversation", "chunk"]
 
@@ -117,7 +117,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
     """Parse a reference to a conversation, a turn or a tool call.
 
     `workspace` is the id of this workspace, None if it has none. Raises `UsageError` if the text
-    is not such a reference, and `NothingFound` if it names another workspace.
+    is not such a reference, and `OtherWorkspace` if it names another workspace.
     """
     with suppress(UsageError):
         ref = parse_ref(text)
@@ -206,9 +206,9 @@ def is_conversation_id(text: str) -> bool:
 
 
 def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
-    """Return the reference without its workspace id; raises `NothingFound` for another workspace."""
+    """Return the reference without its workspace id; raises `OtherWorkspace`."""
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
-        raise NothingFound(
+        raise OtherWorkspace(
             f"{ref.conversation}-{ref.workspace} is a conversation of another workspace",
             hint=f"this workspace has the id {workspace}; choose the other workspace with -w PATH",
         )

@@ -406,8 +406,8 @@ class ToolCall(NamedTuple):
 def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     """Format an error for an assistant, with the argument that caused it and a hint.
 
-    A `where` that is a path on this machine is left out. A hint with commands is marked as meant for
-    the user.
+    A `where` that is a path on this machine is left out. A hint that only the user can follow is
+    marked as meant for the user.
     """
     from kbtui.conversations.conversation_repository import ConversationNotFound
 
@@ -416,7 +416,7 @@ def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
     hint = error.hint
     if isinstance(error, ConversationNotFound) and error.nearest is None:
         hint = "`conversation_list` lists the ids"
-    elif hint and ("`kbtui " in hint or " -w " in hint):
+    elif hint and error.is_hint_for_user:
         hint = f"tell the user: {hint}"
     return f"{text} ({hint})" if hint else text
 
