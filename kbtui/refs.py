@@ -41,8 +41,8 @@ class Ref(NamedTuple):
 
     `conversation` is an id with the prefix of its format (`jp-c17457886043`). `turn` and `call`
     count from 1. `lines` are the first and the last line, counted from 1, both inclusive.
-    `workspace` is the id of the workspace if the reference names it, as `jp-c17457886043-otvo8`
-    names `otvo8`.
+    `workspace` is the id of the workspace if the reference contains it, such as `otvo8` in
+    `jp-c17457886043-otvo8`.
     """
 
     kind: RefKind
@@ -117,7 +117,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
     """Parse a reference to a conversation, a turn or a tool call.
 
     `workspace` is the id of this workspace, None if it has none. Raises `UsageError` if the text
-    is not such a reference, and `OtherWorkspace` if it names another workspace.
+    is not such a reference, and `OtherWorkspace` if it contains the id of another workspace.
     """
     with suppress(UsageError):
         ref = parse_ref(text)

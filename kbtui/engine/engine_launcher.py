@@ -108,12 +108,12 @@ def connect_or_start_engine(
     wait: float = START_SECONDS,
     check: Callable[[], object] = lambda: None,
 ) -> EngineClient:
-    """Connect to the workspace's engine; start one first if none is running.
+    """Connect to the workspace's engine; if `start` is true, start one first if none is running.
 
-    If `start` is true, also replaces an engine that this client cannot use. Waits at most `wait`
-    seconds. During the wait it calls `check` repeatedly; `check` can raise an exception to cancel.
-    Raises `EngineNotRunning` if no engine is running and `start` is false, and `EngineUnavailable`
-    if the connection fails for another reason.
+    `start` also allows replacing an engine that this client cannot use. Waits at most `wait` seconds,
+    and calls `check` repeatedly during the wait; `check` can raise an exception to cancel. Raises
+    `EngineNotRunning` if no engine is running and `start` is false. Raises `EngineUnavailable` if the
+    connection fails for another reason.
     """
     client = _connect_to_running_engine(workspace, min(wait, SILENT_SECONDS), check)
     if client is not None and start and _is_engine_incompatible(client):

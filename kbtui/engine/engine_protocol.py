@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
         `lexical` and `semantic` say whether keyword search and semantic search are available.
         `reason` says why semantic search is not available. `left` is the number of passages without
-        a vector, or None if it is unknown. `error` says why the last refresh failed, and
-        `configuration_problem` what is wrong with the workspace's configuration. `reading` is the
+        a vector, or None if it is unknown. `error` says why the last refresh failed.
+        `configuration_problem` says what is wrong with the workspace's configuration. `reading` is the
         progress of a running refresh.
         """
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     class RefreshOutcome(EngineReadiness, total=False):
         """The engine's readiness after a client has waited for a refresh.
 
-        `done` says whether the refresh is finished. `mended` describes the damage that it repaired.
+        `done` says whether the refresh is finished. `mended` describes the damage that the refresh repaired.
         """
 
         done: bool
@@ -103,9 +103,9 @@ def make_engine_search_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of `EngineClient.send_request` for the operation `search`.
 
-    `question` is a `SearchRequest` as JSON. Unless it names a time zone, its dates are in the time
-    zone of this process. The search waits up to `wait` seconds for the model. `origin` is recorded
-    in the query log; with None the search is not logged.
+    `question` is a `SearchRequest` as JSON; if it names no time zone, it gets the time zone of this
+    process. The search waits up to `wait` seconds for the model. `origin` is recorded in the query
+    log; if it is None, the search is not logged.
     """
     question = {"zone": get_time_zone_variable(), **question}
     timeout = wait + SEARCH_SECONDS

@@ -463,7 +463,7 @@ class EngineServer:
         """Bring the index up to date with a new refresh, and answer when it is done.
 
         The request's optional arguments:
-        `force` (default true): if false, only wait for the engine's first refresh; this is enough,
+        `force`: start a refresh (default true); if false, only wait for the engine's first refresh,
         because the file watcher reports all later changes;
         `retry`: retry the files and passages that could not be read or embedded;
         `check`: check for damage first, and rebuild a damaged index (the answer's `mended`

@@ -85,7 +85,7 @@ def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:
 def make_index_behind_notice(state: RefreshOutcome) -> Notice | None:
     """Return a notice if the index is not up to date with the files, else None.
 
-    `done` in `state` means that the engine has compared all files with the index at least once.
+    `state["done"]` is true if the engine has compared all files with the index at least once.
     """
     if state.get("error"):
         return Notice("index_behind", {"cause": "error", "detail": str(state["error"])})
@@ -121,10 +121,10 @@ class SearchService:
         """Answer a client's search request.
 
         `request` has the fields `question`, `wait`, `origin`, `caller` and `uses_model`. `state` says
-        whether the index is up to date. The returned dictionary has one of three sets of keys.
-        `answer` and `suspect`: `suspect` is true if nothing was found and the index was not recently
-        checked for damage; the search is then not logged.
-        `failed`: an error that the client must raise (class, message, location and hint).
+        whether the index is up to date. Returns a dictionary with one of these sets of keys:
+        `answer` and `suspect`: if nothing was found and the index was not recently checked for damage,
+        `suspect` is true and the search is not logged;
+        `failed`: the error that the client must raise (class, message, location and hint);
         `declined` and `detail`: a code and a text that say what is missing or damaged.
 
         Raises `ValueError` for an invalid request.

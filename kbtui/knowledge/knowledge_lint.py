@@ -111,7 +111,7 @@ def _find_mentions_of_missing_subjects(
 ) -> Iterator[KnowledgeProblem]:
     """Yield a problem for each mention, outside of code blocks, of a subject that does not exist.
 
-    Mentions are `` `topic/slug` ``, `` `folder/slug` `` if the topic has that folder, and calls of `learn`.
+    A mention is `` `topic/slug` ``, `` `folder/slug` `` for a folder of the topic, or a call of `learn`.
     """
     folders_by_topic = {
         topic: {slug.partition("/")[0] for slug in knowledge.get_topic_slugs(topic).scan.slugs}

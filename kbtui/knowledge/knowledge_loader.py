@@ -51,8 +51,8 @@ TOPIC_FIELDS = {
 class MergedTopicDeclarations:
     """The topics declared in the configuration layers that have been merged so far.
 
-    `broken` has the topics with a mistake. They are left out, because a topic whose `disabled` is
-    mistyped would show the subjects that it should hide.
+    `broken` has the topics with a mistake. kbtui does not load them: if the mistake were in `disabled`,
+    the topic would show subjects that it should hide.
     """
 
     root: Path
@@ -319,10 +319,10 @@ def parse_ref_in_workspace(workspace: Workspace, text: str) -> Ref:
 
 
 class KnowledgeBase:
-    """The topics of one workspace, enabled or not, and everything derived from them.
+    """The enabled and disabled topics of one workspace, and everything derived from them.
 
     `problems` has the mistakes found. `files` has every configuration file that was read or would be
-    read if it existed. A directory is walked once; call `load_knowledge` again to see changes.
+    read if it existed. Each topic's directory is read once; call `load_knowledge` again to see changes.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ from typing import Literal
 class Topic:
     """A topic, as a table `[kb.topic.<id>]` declares it.
 
-    `subjects` is the directory as configured, relative to the root; `origin` is the file that
-    declared the topic first.
+    `subjects` is the configured directory, relative to the root. `origin` is the first file that
+    declared the topic.
     """
 
     id: str

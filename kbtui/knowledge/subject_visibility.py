@@ -56,8 +56,8 @@ def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
 def _convert_pattern_to_regex(pattern: str) -> str:
     """Convert a pattern to a regular expression without costly backtracking.
 
-    `**` separates blocks of components. A match of a block at the first possible position leaves as
-    much of the slug as possible for the later blocks. So each block can be an atomic group.
+    `**` separates blocks of components. Each block is an atomic group that matches at the first possible
+    position. This is safe, because it leaves as much of the slug as possible for the later blocks.
     """
     blocks: list[list[str]] = [[]]
     for component in pattern.split("/"):

@@ -18,8 +18,8 @@ class TopicScan:
     """The files found in a topic's directory.
 
     `slugs` is sorted. `relative_paths` maps slugs to paths in the directory. If several files would
-    have the same slug, one file gets it, and the others get other slugs. `shadowed` maps each of these
-    other slugs to the slug that the file would have. `mistakes` has a pair `(message, path)` for each
+    have the same slug, only one file gets it. For each of the other files, `shadowed` maps the slug
+    that the file gets to the slug that it would have. `mistakes` has a pair `(message, path)` for each
     file that was left out.
     """
 

@@ -86,7 +86,7 @@ def get_current_cancellation() -> CallCancellation:
 
 
 class IndexAccess:
-    """Opens the index and connections to the engine when they are first needed.
+    """Opens the index, and connections to the engine, when a call first needs them.
 
     `index_behind_notice` is the notice that says why the index may not be up to date, or None.
     """

@@ -351,9 +351,10 @@ class Library(ReferenceReader):
         )
 
     def cites(self, ref: str | Ref) -> Citations:
-        """Find the turns that cite a reference's target and, for a conversation or turn, what it cites.
+        """Find the turns that cite a reference's target, and what the target itself cites.
 
-        `ref` can also be the path of a file, relative to the workspace or to the current directory.
+        Only conversations and turns cite anything. `ref` can also be the path of a file, relative to
+        the workspace or to the current directory.
         Raises `UsageError` for a topic or an invalid reference, `NothingFound` for a target that does
         not exist and was never cited, and `IndexUnavailable` if there is no index.
         """
@@ -365,11 +366,8 @@ class Library(ReferenceReader):
     ) -> Callable[[], None]:
         """Call `on_event` from a new thread with each event of the engine.
 
-        Returns a function that stops the thread. Starts the engine, and starts it again after it
-        has ended. Each event is a dictionary whose `event` is one of
-        `changed` (`knowledge`: bool, `conversations`: ids, `subjects`: refs; reload the lists),
-        `progress` (`phase`, `done`, `total`, `seconds_left` or None),
-        `ready` (`lexical` and `semantic`: bool, `reason`) and `gone` (`reason`).
+        Returns a function that stops the thread. The thread starts the engine, and starts it again
+        whenever it has ended. `EngineEvent` describes the events.
         """
         return EngineEventListener(self.connect_engine, on_event).stop_listening
 

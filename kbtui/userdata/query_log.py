@@ -52,8 +52,8 @@ UPDATE searches SET is_gap = (result_count = 0 OR coalesce(keyword_count = 0, 0)
 class LoggedQuery(NamedTuple):
     """A query in the log, and how often it was searched for.
 
-    `last` is the time of its last search in Unix seconds, and `results` the number of hits of that
-    search. `is_meaning_only` means that none of the hits contains the words of the query.
+    `last` is the time of the last search for it, in Unix seconds. `results` is the number of hits of
+    that search. `is_meaning_only` means that none of these hits contains the words of the query.
     """
 
     query: str
@@ -140,7 +140,7 @@ class QueryLog:
         If the file is damaged, returns a description of the damage; nothing is logged until the log
         is erased. `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`. A search without hits
         is always a gap. `replaces` is an earlier, incomplete version of the query. The last search
-        for it from the same origin is removed. `at` is in Unix seconds, by default now.
+        for this version from the same origin is removed. `at` is in Unix seconds, by default now.
         """
         query = query[:QUERY_CHARACTERS]
         texts = [replace_surrogates(text) for text in (query, filters, caller or "")]

@@ -109,7 +109,7 @@ def collect_token_statistics(
     limit: int,
     subjects_by_target: Mapping[str, CitedSubject],
 ) -> TokenStatistics:
-    """Count the tokens that turns used from `since` to `until`, two Unix times.
+    """Count the tokens that turns used from `since` to `until` (Unix seconds).
 
     All lists but `by_day` have at most `limit` rows. `subjects_by_target` maps the target of a citation
     to its subject.

@@ -169,7 +169,7 @@ def find_workspace_root(start: str) -> str:
     """Return the root of the workspace around the real path `start`, which exists.
 
     The root is the nearest directory at or above `start` with `.jp` or `.kbtui`. If there is none, it
-    is the root of the Git repository or worktree or, outside of a repository, the directory itself.
+    is the root of the Git repository or worktree or, outside of a repository, `start` or its directory.
     `.kbtui` in the home directory is ignored in repositories below it; `.jp` is not ignored.
     """
     if not os.path.isdir(start):  # noqa: PTH112
