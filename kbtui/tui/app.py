@@ -141,7 +141,7 @@ class KbtuiApp(App[None]):
         return self.theme_variables
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's line filters, without the filter for ANSI colours unless the theme uses such colours."""
+        """Return Textual's line filters; the filter for ANSI colours only if the theme uses such colours."""
         filters = super().get_line_filters()
         if self.theme not in self._has_theme_ansi_colors:
             values = self.get_css_variables().values()
@@ -175,7 +175,7 @@ class KbtuiApp(App[None]):
         await super().on_event(event)
 
     def on_key_handled(self, event: KeyHandled) -> None:
-        """Deliver the next queued key, because the previous key has been handled."""
+        """Deliver the next queued key after the previous key has been handled."""
         self._key_queue.resume_keys_after_handled_key(event)
 
     def pop_screen(self) -> AwaitComplete:
@@ -193,7 +193,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit, unless a screen cannot close; in this case, return to this screen, which asks the user."""
+        """Quit. If a screen cannot close yet, return to that screen, which asks the user."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:

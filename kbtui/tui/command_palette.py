@@ -116,8 +116,8 @@ def list_palette_topics_and_entries(
 def _score_name_match(text: str, words: list[str]) -> float | None:
     """Return the score of a match (lower is better), or None if the text does not match.
 
-    The text must contain each word of `words`, or at least its letters in the same order. Matches at the
-    beginning of a word score best.
+    The text must contain each word of `words`, or at least the letters of the word in this order. Matches at
+    the beginning of a word score best.
     """
     folded = text.casefold()
     total = 0.0

@@ -350,7 +350,7 @@ def _parse_key_name(text: str) -> str:
 
 
 def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[TuiCommand]]:
-    """Return the commands for each pair of a scope and a key."""
+    """Return, for each scope and key, the commands that have this key in this scope."""
     commands: dict[tuple[str, str], list[TuiCommand]] = {}
     for command in ALL_COMMANDS:
         for key in keymap.keys.get(command.id, command.keys).split(","):
@@ -379,7 +379,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
 
 
 def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
-    """Return a message for each key in the settings that runs another command in some pane."""
+    """Return a message for each command with a key in the settings that runs another command in some pane."""
     by_key = _map_keys_to_commands(keymap)
     problems = []
     for (scope, key), commands in by_key.items():

@@ -112,7 +112,7 @@ def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """Return the command that creates the first topic or entry, as (id, description); [] if none is missing."""
+    """Return the command that creates the first topic or entry, as (id, description); [] if there is none to offer."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:

@@ -39,7 +39,7 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The prefix of the keys of gaps' blocks; the query follows it."""
+"""The start of the key of a block that shows a gap; the query follows."""
 
 
 @dataclass(slots=True, eq=False)

@@ -26,7 +26,7 @@ READ_SECONDS = 0.5
 
 
 def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:
-    """Return a sort key: conversations with the latest activity come first, then those created last."""
+    """Return a key that sorts by activity, then by the time of creation; the latest conversation comes first."""
     return (-info.last_activity_at.timestamp(), -info.created_at.timestamp(), info.id)
 
 
@@ -108,7 +108,7 @@ class LibrarySnapshot:
         return shorten_reference(reference, self._short_ids)
 
     def map_titles_of_related_conversations(self, info: ConversationInfo) -> dict[str, str]:
-        """Return the titles, by id, of a conversation's parent, the parent's parts and its own parts."""
+        """Return the titles, by id, of a conversation's parent, the parent's parts, and the conversation's own parts."""
         parent = self.find_conversation(info.parent) if info.parent is not None else None
         related = [parent] if parent else []
         for one in (info.id, info.parent or ""):

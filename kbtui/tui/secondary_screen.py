@@ -253,7 +253,7 @@ class ListDetailScreen(SecondaryScreen):
 
     @abstractmethod
     def action_back(self) -> None:
-        """Close a part of the screen that is open, such as the filter; if there is none, leave the screen."""
+        """Close an open part of the screen, such as the filter; if there is none, leave the screen."""
 
     def compose_panes(self) -> ComposeResult:
         """Yield the list pane and the detail pane."""

@@ -100,7 +100,10 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 
 
 def exit_when_terminal_closes() -> None:
-    """End the process when the terminal is closed. Without this, Textual would run forever if no SIGHUP arrives."""
+    """End the process when the terminal is closed, even if no SIGHUP arrives.
+
+    Otherwise, Textual would run forever.
+    """
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
         threading.Thread(target=_exit_after_terminal_hangup, args=(terminal,), daemon=True).start()

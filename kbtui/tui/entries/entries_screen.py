@@ -156,7 +156,7 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
 def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
     """Return the name of the source that fetched a subject, and a problem with the subject's text.
 
-    Both are None for a conversation, and each is None if there is no source or no problem.
+    Each is None if there is none; both are None for a conversation.
     """
     subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     if subject is None:
@@ -237,12 +237,12 @@ class EntriesScreen(ListDetailScreen):
         return [self.filter, TextLine(id="columns"), self.list]
 
     def on_mount(self) -> None:
-        """Show the possible filters in the empty input, and start the timer that looks for embedded entries."""
+        """Show the possible filters in the empty input, and start the timer that reloads unembedded entries."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
         self.set_interval(PENDING_RELOAD_SECONDS, self._reload_if_entries_pending)
 
     def _reload_if_entries_pending(self) -> None:
-        """Reload if some entries are not embedded yet, because the engine sends no event when they are."""
+        """Reload if some entries are not embedded yet, because the engine sends no event after embedding them."""
         if self.loaded and self.loaded.page.by_status.get("pending"):
             self.action_reload()
 

@@ -82,11 +82,9 @@ class SubjectFileActions:
         self._screen.app.push_screen(form, self._write_planned_subject)
 
     def _plan_new_subject(self, values: FormValues) -> PlannedSubject:
-        """Check the values of the form, and return what is needed to write the subject.
+        """Check the values of the form; return the knowledge, the topic and the draft of the subject.
 
-        This happens before the user writes the text, so that no text is lost.
-
-        Called in a background thread.
+        Called in a background thread before the user writes the text, so that no text is lost.
         """
 
         if not values["title"]:
@@ -176,7 +174,7 @@ class SubjectFileActions:
             on_done(result)
 
     def remove_subject(self, ref: Ref) -> None:
-        """Ask before moving a subject's file to the trash; if this fails, offer to delete the file."""
+        """Move a subject's file to the trash if the user agrees; if this fails, offer to delete the file."""
         find_subject = partial(self._library.find_subject, ref)
         self._worker.submit_call(find_subject, self._ask_to_trash_subject, self._show_error)
 

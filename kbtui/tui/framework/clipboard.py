@@ -1,4 +1,4 @@
-"""Copy text to the terminal's clipboard (with OSC 52, which works over ssh) and to this machine's."""
+"""Copy text to two clipboards: the terminal's (with OSC 52, which works over ssh) and this machine's."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from textual.app import App
 
 MAX_TERMINAL_BYTES = 74_000
-"""The largest size in bytes of a text that common terminals accept in one OSC 52 sequence."""
+"""The maximum number of bytes that common terminals accept in one OSC 52 sequence."""
 COMMAND_TIMEOUT_SECONDS = 2.0
 
 
 def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
-    """Sanitize a text and copy it to both clipboards; return a warning if both are impossible, else None."""
+    """Sanitize a text, and copy it to the terminal's and this machine's clipboard.
+
+    Return a warning if it can be copied to neither, else None.
+    """
     # The text may be pasted into a shell.
     text = sanitize(text, "strip")
     fits = len(text.encode("utf-8", "replace")) <= MAX_TERMINAL_BYTES

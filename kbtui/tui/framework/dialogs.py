@@ -78,7 +78,7 @@ class DialogOption:
 
 
 class OptionsDialog(StyledScreen):
-    """A dialog with one row for each option; its result is that of the chosen option, or None if cancelled."""
+    """A dialog with a row for each option; its result is the chosen option's `result`, or None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", show=False),
@@ -263,7 +263,7 @@ class FormDialog(StyledScreen):
         Binding("escape", "dismiss", show=False),
         Binding("down", "app.focus_next_pane", show=False),
         Binding("up", "app.focus_previous", show=False),
-        # These have priority, because keys that follow must already go to the next field.
+        # These bindings have priority, so that the keys typed after them go to the next field.
         Binding("enter", "go_to_next_field", show=False, priority=True),
         Binding("tab", "app.focus_next_pane", show=False, priority=True),
         Binding("ctrl+s", "save_form", show=False, priority=True),

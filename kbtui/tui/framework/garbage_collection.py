@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 MIN_NEW_ENTRIES = 5_000
 """The number of new entries after which all objects are frozen again."""
 YOUNG_THRESHOLD = 2_000
-"""How many new objects trigger a collection of young objects (default: 700). A repaint creates 20,000."""
+"""How many new objects trigger a collection of young objects (Python's default: 700).
+
+A repaint creates 20,000 objects.
+"""
 FULL_THRESHOLD = 500
-"""How many collections of the middle generation trigger a full collection (default: 10)."""
+"""How many collections of the middle generation trigger a full collection (Python's default: 10)."""
 IDLE_SECONDS = 1.0
 """The user counts as idle after this many seconds without a key or mouse event."""
 SHORT_COLLECTION_SECONDS = 0.008
@@ -36,7 +39,7 @@ _frozen_count = 0
 
 
 def freeze_objects_if_entries_grew(count: int) -> None:
-    """Freeze all objects if at least `MIN_NEW_ENTRIES` entries were added since this was last done."""
+    """Freeze all objects if `count`, the number of entries, has grown by `MIN_NEW_ENTRIES` since the last freeze."""
     global _frozen_count
     # Freezing must be rare, because it keeps all current garbage in memory forever.
     if count >= _frozen_count + MIN_NEW_ENTRIES:

@@ -29,7 +29,7 @@ FOLLOW_UP_MESSAGES = 3
 Each follow-up message is queued after the messages that the key has caused so far.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""How many seconds to wait for `KeyHandled`, which is lost if the widget that it was sent to is removed."""
+"""How many seconds to wait for `KeyHandled`. This message is lost if its target widget is removed."""
 MAX_WAIT_SECONDS = 3.0
 """The maximum time in seconds that a key waits for unfinished work."""
 RETRY_SECONDS = 0.01
@@ -37,7 +37,10 @@ UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
 class KeyHandled(Message):
-    """A follow-up message, sent after a key to the same widget. The key is handled when the app gets the last one."""
+    """A follow-up message, sent to the focused widget after a key.
+
+    The key is handled when the last of its follow-up messages has reached the app.
+    """
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:
         super().__init__()
@@ -60,7 +63,7 @@ class KeyPressQueue:
         self._timeout: asyncio.TimerHandle | None = None
 
     def queue_key_if_busy(self, event: events.Event) -> bool:
-        """If the event is a key or a paste that must wait, queue it and return True, else return False."""
+        """Queue a key or paste that must wait; return whether the event was queued."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
         if isinstance(event, events.Key) and event.key in UNQUEUED_KEYS:
@@ -103,7 +106,10 @@ class KeyPressQueue:
             self._resume_sending_keys(done.number)
 
     def resume_keys_after_closed_screen(self) -> None:
-        """Deliver the queued keys if the screen that handled the last key has closed; its follow-up is lost."""
+        """Deliver the queued keys after a screen has closed.
+
+        If the last key went to this screen, its follow-up message is lost.
+        """
         if self._is_busy and self._app.screen is not self._screen:
             self._resume_keys_when_screen_shown()
 

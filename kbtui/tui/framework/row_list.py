@@ -1,4 +1,4 @@
-"""A list widget that draws only the visible rows and keeps the selection, by key, when the rows change."""
+"""A list widget that draws only the visible rows. The same row, by key, stays selected when the rows change."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return index, line - self._tops[index]
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """Return, for each visible line, its row, its number in the row, and whether the row is selected.
+        """Return, for each visible line, its row, its index within the row, and whether the row is selected.
 
         A line below the last row is None.
         """

@@ -24,8 +24,8 @@ class StyledLine:
     """One line on the screen.
 
     `source_line` is the 1-based number of the line in the source text, or 0 if there is no source text.
-    `full_text` is the whole line if code is scrolled sideways and a part of the line is not visible, else "";
-    `continues_right` says whether the line continues beyond the right edge.
+    `full_text` is the whole line of code if sideways scrolling hides a part of it, else "". `continues_right`
+    says whether the line continues beyond the right edge.
     """
 
     spans: Spans = field(default_factory=list)

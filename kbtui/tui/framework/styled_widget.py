@@ -1,7 +1,7 @@
 """Screens, widgets and scroll views that draw styled text.
 
-Text is sanitized here again, so that a file's content never controls the terminal, even if the code
-that built the spans did not sanitize it.
+All text is sanitized when it is drawn. Therefore the content of a file never controls the terminal, even if
+the code that built the spans did not sanitize it.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class StyledScreen(Screen[Any]):
         return chain
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
-        """Close the screen with a result; ignore a second call, which a key pressed while it closes may cause."""
+        """Close the screen with a result; ignore further calls, which keys can cause while the screen is closing."""
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
     def should_key_wait(self, key: str) -> bool:
@@ -230,7 +230,7 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
 
 
 class BorderOnlyPane(Widget, inherit_bindings=False):
-    """A pane whose children cover everything except its border, so that only the border is painted."""
+    """A pane that paints only its border, because its children cover everything else."""
 
     _repaint_region: Region | None = None
     _subtitle: Content | str | None = None

@@ -59,7 +59,7 @@ class TextLine(StyledWidget):
 
 
 class WrappedParagraphs(StyledWidget):
-    """Wrapped paragraphs above the widget `covered`; without paragraphs, the widget is hidden."""
+    """Wrapped paragraphs above the widget `covered`; hidden if there are none."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"
@@ -163,7 +163,7 @@ class CompletingInput(PaneInput):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "accept_completion", show=False)]
 
     async def action_accept_completion(self) -> None:
-        """Accept the suggested completion; if there is none, go to the next pane."""
+        """Accept the suggested completion; if there is none, focus the next pane."""
         if self._suggestion and self.cursor_at_end:
             self.action_cursor_right()
         else:

@@ -95,7 +95,7 @@ class DocumentNavigator:
         self._home_note = ""
         """A remark for the home page, kept until the reader shows another page."""
         self.is_opening = True
-        """Whether a target is loading and no part of it is shown yet. True at the start, because a target is opened then."""
+        """Whether a target is loading and no part of it is shown yet; True until the first target is shown."""
         self.shown: NavigationTarget | None = None
         """The target that the reader shows. If it is the preview of a hit, it is not in `history`."""
 
@@ -273,7 +273,7 @@ class DocumentNavigator:
         )
 
     def open_text_if_reference(self, text: str, otherwise: Callable[[], None]) -> None:
-        """If `text` is a reference to something that exists, open it; if not, call `otherwise`."""
+        """Open `text` if it is a reference to something that exists; otherwise call `otherwise`."""
         if looks_like_reference(text.strip()):
             self._look_up_and_open_reference(text.strip(), lambda error: otherwise())
         else:

@@ -64,7 +64,7 @@ class PaneRow(Horizontal):
 
 
 class MainScreen(StyledScreen):
-    """The main screen; it passes the commands of keys, and the messages of panes, to its controllers.
+    """The main screen, whose controllers handle its commands and the messages of its panes.
 
     * `panes` shows, folds, resizes and focuses the panes.
     * `navigator` opens documents in the reader.
@@ -297,7 +297,7 @@ class MainScreen(StyledScreen):
         self.search.repeat_search()
 
     def on_open_target_requested(self, event: OpenTargetRequested) -> None:
-        """Open a target, because the user asked for it in a pane."""
+        """Open the target that the user asked for in a pane."""
         self.open_target_in_reader(event.target)
 
     def open_target_in_reader(self, target: NavigationTarget) -> None:

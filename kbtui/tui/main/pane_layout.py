@@ -95,7 +95,7 @@ class PaneLayout:
             screen.remove_class("citing")
 
     def focus_next_pane(self, step: int) -> None:
-        """Focus the next pane (1) or the previous one (-1)."""
+        """Focus the next (`step` 1) or previous (-1) pane."""
         if self._screen.has_class("searching"):
             order = ["#search", "#results-list", "#document"]
         else:
@@ -118,7 +118,7 @@ class PaneLayout:
         return [name for name in FOLDABLE if self._screen.has_class(f"no-{name}")]
 
     def fold_pane_if_focused(self, name: str) -> bool:
-        """Fold a pane; return False if it is not focused or cannot be folded."""
+        """Fold a pane; return False if the pane is not focused or cannot be folded."""
         if name not in FOLDABLE or self.focused_pane_id != name:
             return False
         screen = self._screen
@@ -179,7 +179,7 @@ class PaneLayout:
         return width
 
     def _get_opposite_pane_width(self, name: str) -> int:
-        """Return the width of the pane on the other side of the reader, or 0 if it is hidden."""
+        """Return the width of the pane on the other side of the reader, or 0 if that pane is hidden."""
         other = {"library": "citations", "citations": "library"}.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:
             return 0

@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 FULL_SEARCH_DELAY_SECONDS = 0.25
 """How many seconds after the last key the full search starts, which also searches by meaning."""
 REPEAT_INTERVAL_SECONDS = 2.0
-"""While the index is being built, the current query runs again after this many seconds."""
+"""The interval in seconds at which the current query runs again while the index is being built."""
 FIRST_HITS = 20
 """How many hits a new query requests; scrolling to the end requests more."""
 LOG_DELAY_SECONDS = 2.0
-"""How many seconds a query must stay unchanged to be logged; opening a hit logs it immediately."""
+"""How many seconds a query must stay unchanged to be logged; opening a hit logs the query immediately."""
 PREVIEW_DELAY_SECONDS = 0.12
 """How many seconds a hit must stay selected before the reader previews it."""
 
@@ -76,7 +76,10 @@ class SearchController:
         self._is_logged = False
         """Whether the current query has been logged; if so, repeating the search does not log it again."""
         self._unused = ""
-        """The last logged query, or "" if one of its hits was opened. In the log, a longer query that starts with it replaces it."""
+        """The last logged query, or "" if one of its hits was opened.
+
+        A longer query that starts with this query replaces it in the log.
+        """
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1
@@ -135,7 +138,7 @@ class SearchController:
             self._focus_before = FOCUS_TARGETS[name]
 
     def leave_search_input(self) -> None:
-        """Go from the input to the hits; close the search if there are none."""
+        """Focus the hits; close the search if there are none."""
         self._unused = ""
         if self.is_results_pane_open and (self._pane.list.rows or self._pane.answer is not None):
             self._main.panes.focus_widget("#results-list")

@@ -24,7 +24,7 @@ from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.workspace.paths import get_user_home
 from kbtui.workspace.workspace import check_export_path, write_export_file
 
-# The commands import dialogs and the like, because the main screen imports this module before the first paint.
+# The main screen imports this module before the first paint, so the methods import dialogs and similar modules.
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
-"""Limits for counting the text files of a directory: levels of subdirectories, and (roughly) files."""
+"""The limits of the search for text files in a directory: levels of subdirectories, and (roughly) files."""
 
 
 class SelectedItemActions:
@@ -442,7 +442,7 @@ def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in `root`, each with its number of text files; [] if there are no text files.
 
     If a directory with a name in `LIKELY_NAMES` contains text files, all other directories are left out. In `/`
-    and in the home directory, the others are always left out, because they do not belong to a project.
+    and in the home directory, other directories are always left out, because they belong to no project.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]

@@ -55,7 +55,7 @@ class StatusBar(StyledWidget):
         self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
         self._index_role = "dim"
         self._first_index_by = ""
-        """The process that builds the first index: "engine", "alone" for this process, "" for none or unknown."""
+        """"engine" if the engine builds the first index, "alone" if this process builds it, else ""."""
         self._was_ready = False
         self._last_ready_event: EngineEvent = {}
 
@@ -95,7 +95,7 @@ class StatusBar(StyledWidget):
     def describe_index_wait(self, has_answer: bool) -> str:
         """Return a text that says what searches are waiting for, or "" if they need not wait.
 
-        `has_answer` says whether a search has returned an answer: then this process already has an index.
+        `has_answer` says whether a search has returned an answer. In this case, this process has an index.
         """
         if self._first_index_by == "engine":
             progress = self._activities.get("index")

@@ -94,7 +94,7 @@ class SubjectCosts:
     def sum_subject_costs(self, subjects: Collection[tuple[str, str]]) -> PromptCost:
         """Return the total cost of subjects, given as pairs of topic and slug.
 
-        The total is an estimate unless all costs are counted.
+        The total is an estimate unless the costs of all subjects are counted.
         """
         costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
         characters = sum(cost.characters for cost in costs)
@@ -145,7 +145,7 @@ class SubjectCosts:
 
 
 class FolderCostSums:
-    """The running sums of subjects' costs in the order of the slugs, so that a folder's cost is quick to get."""
+    """Running sums of the costs of subjects, sorted by slug; a folder's cost is the difference of two sums."""
 
     def __init__(self, slugs: list[str], costs: Iterable[PromptCost | None]) -> None:
         self._slugs = slugs
@@ -181,9 +181,9 @@ MarkState = Literal["learned", "disabled", "plain", "on", "off"]
 
 
 class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
-    """(Topic, slug) -> the user's mark that is not written to `kb.toml` yet, in the order of setting.
+    """The user's marks that are not written to `kb.toml` yet, in the order in which they were set.
 
-    A mark changes the state of a subject, or of a whole topic if the slug is None.
+    The key is a topic and a slug. If the slug is None, the mark is for the whole topic.
     """
 
     @property
@@ -192,7 +192,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return tuple(self.values())
 
     def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:
-        """Return the state that a subject, or a topic if `slug` is None, has with its mark.
+        """Return the state of a subject, or of a topic if `slug` is None, after applying its mark.
 
         `written` is the knowledge as the files define it.
         """
@@ -200,7 +200,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
-        """Set a mark; if the subject or topic has this state already, undo the state instead.
+        """Mark a subject or topic with a state or, if it already has this state, take the state away.
 
         `knowledge` is the knowledge as the files define it.
         """

@@ -137,9 +137,9 @@ def _contains_all_words(text: str, words: list[str]) -> bool:
 
 
 def _make_nested_subject_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[ListRow]:
-    """Yield a row for each slug, preceded by rows for the folders that begin there; `slugs` must be sorted.
+    """Yield the rows of sorted slugs; the row of a folder precedes the row of its first slug.
 
-    The content of folders whose keys are not in `opened` is left out.
+    Folders whose keys are not in `opened` are yielded without their content.
     """
     shown: list[str] = []
     closed = ""

@@ -143,8 +143,8 @@ def find_compacted_turn_parts(conversation: Conversation) -> dict[int, Compacted
     """Return the parts that compactions removed from each turn, by turn number.
 
     If compactions with a summary cover a turn, the latest of these applies. Otherwise, the reasoning is removed
-    if any compaction removes it, and the latest compaction that changes tool calls decides about these. Of
-    compactions with the same time, the last one in the file counts as the latest.
+    if any compaction removes it, and the latest compaction that changes tool calls decides which parts of calls
+    are removed. Of compactions with the same time, the last one in the file counts as the latest.
     """
     latest_first = sorted(
         conversation.compactions, key=lambda c: c.timestamp.timestamp() if c.timestamp else 0.0
@@ -179,7 +179,7 @@ MAX_NAMED_TOOLS = 12
 def list_conversation_facts(
     conversation: Conversation, present: datetime, *, brief: bool = False
 ) -> list[tuple[str, Spans]]:
-    """Return facts about a conversation, as names and values; with `brief`, only those for above the first turn."""
+    """Return facts about a conversation (names and values); with `brief`, only those shown above the first turn."""
     info = conversation.info
     times = [("created", info.created_at), ("activity", info.last_event_at)]
     if not brief:
@@ -255,7 +255,7 @@ def format_turn_range(first: int, last: int) -> str:
 def _format_compacted_turns(
     first: int, last: int, compaction: ConversationCompaction, conversation: Conversation
 ) -> str:
-    """Return a text such as "turns 1–3", or "turns 1–2 and the beginning of turn 3" if turn 3 went on afterwards."""
+    """Return "turns 1–3", or "turns 1–2 and the beginning of turn 3" if turn 3 continued after the compaction."""
     turn = conversation.find_turn(last)
     is_whole = compaction.summary is None or last < compaction.last or turn is None
     if is_whole or turn is None or not any(_is_later(event, compaction) for event in turn.events):
@@ -327,7 +327,7 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
 
 
 MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
-"""How many characters are searched for secrets at most: in one text, and in a whole conversation."""
+"""The maximum number of characters searched for secrets: per text, and per conversation."""
 
 
 MAX_NOTICE_CHARACTERS = 100
@@ -336,7 +336,10 @@ _PATCH_START = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 
 
 class _ConversationDocumentBuilder:
-    """Builds the blocks of a conversation. `requests` and `errors` are the indices of such blocks in `blocks`."""
+    """Builds the blocks of a conversation.
+
+    `requests` and `errors` are the indices, in `blocks`, of the blocks that start a request or a failed call.
+    """
 
     def __init__(
         self, conversation: Conversation, present: datetime, titles: Mapping[str, str]
@@ -352,7 +355,7 @@ class _ConversationDocumentBuilder:
         self.compacted = CompactedTurnParts()
         events = (event for turn in conversation.turns for event in turn.events)
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
-        """The texts of the summaries that are shown in a turn, where the agent compacted the conversation."""
+        """The texts of the summaries that are events of a turn."""
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0
@@ -427,7 +430,7 @@ class _ConversationDocumentBuilder:
         self.view, self.turn_fold = "", None
 
     def _add_rewound_turn_heading(self, turn: Turn, when: Spans) -> None:
-        """Add the heading of a rewound turn, which is a fold."""
+        """Add the heading of a fold that contains a rewound turn."""
         key, self.view = f"turn:{turn.number}", "user"
         requests = (event.text for event in turn.events if event.kind == "chat_request")
         request = one_line(next(requests, "")[:400])

@@ -175,7 +175,7 @@ class HeadingBlock(DocumentBlock):
     def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
-        """Return the line as a list."""
+        """Return the single line of the heading."""
         if not self.rule:
             left = highlight_matches(self.left, found)
             return [StyledLine(align_spans_to_edges(left, self.right, width))]
@@ -256,7 +256,7 @@ class FactTableBlock(DocumentBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ParagraphBlock(DocumentBlock):
-    """A wrapped paragraph with a text of kbtui, not of a file."""
+    """A wrapped paragraph of styled text, such as a note or a message."""
 
     spans: Spans
 

@@ -36,7 +36,7 @@ class DocumentLink(NamedTuple):
 
     @property
     def is_web_link(self) -> bool:
-        """Whether the address is a web address (`http` or `https`). Only these are passed to a browser."""
+        """Whether the address starts with `http://` or `https://`. Only such addresses are passed to a browser."""
         return self.href.lower().startswith(("http://", "https://"))
 
 
@@ -105,7 +105,7 @@ def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
 
 
 def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:
-    """Return the image or PDF that an address refers to; None if it is another file or outside `root`."""
+    """Return the image or PDF that an address refers to; None for other files and for files outside `root`."""
     written = unquote(href.removeprefix("file://").partition("#")[0].partition("?")[0])
     if not written or "\0" in written:
         return None

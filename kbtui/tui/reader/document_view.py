@@ -43,7 +43,7 @@ MAX_CACHED_BLOCKS = 200
 
 
 class LinePosition(NamedTuple):
-    """The position of a line in a document: the index of its block, and its index within the block."""
+    """The position of a line in a document: the index of the block, and the index of the line in the block."""
 
     block: int = 0
     line: int = 0
@@ -80,7 +80,7 @@ class DocumentViewport:
         self._heights: list[int] = []
         """The number of lines of each block, estimated until the block is laid out."""
         self._block_tops: list[int] = []
-        """The number of lines before each block, followed by the total; empty after a height has changed."""
+        """The number of lines before each block, followed by the total; empty if it must be computed again."""
         self._line_cache: LRUCache[int, list[StyledLine]] = LRUCache(MAX_CACHED_BLOCKS)
         self._resize_anchors: tuple[ScrollAnchor, ScrollAnchor] | None = None
         self._resize_positions = (self.top, self.cursor)
@@ -148,7 +148,7 @@ class DocumentViewport:
         return self._get_line_counts_before_blocks()[position.block] + position.line
 
     def find_position_at_line(self, line: int) -> LinePosition:
-        """Return the position of a line, given its number in the document; past the end, that of the last line."""
+        """Return the position of line number `line` of the document; if there is no such line, of the last line."""
         tops = self._get_line_counts_before_blocks()
         if not tops[-1]:
             return LinePosition()
@@ -183,7 +183,7 @@ class DocumentViewport:
     def find_position_lines_below(self, start: LinePosition, lines: int) -> LinePosition:
         """Return the position that is `lines` lines below `start`, or above it if `lines` is negative.
 
-        At the start or end of the document, return the position of its first or last line.
+        The position is never before the first line or after the last line of the document.
         """
         if not self.document.blocks:
             return LinePosition()
@@ -349,7 +349,7 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def scroll_to_document_line(self, line: int) -> None:
-        """Scroll to a line, given its number in the document; the number is partly an estimate."""
+        """Scroll to line number `line` of the document; the numbers of lines are partly estimated."""
         self.top = self.find_position_at_line(line)
         self.update_visible_rows()
         self.keep_cursor_visible()
@@ -577,7 +577,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.repaint_lines(changed)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scroll after the user has moved the scroll bar."""
+        """Scroll the document after the user has moved the scroll bar."""
         super().watch_scroll_y(old_value, new_value)
         if not self._is_syncing and round(old_value) != round(new_value):
             self.viewport.scroll_to_document_line(round(new_value))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 SECTION_CHARACTERS = 6_000
-"""The intended maximum of characters in a section; a section with one Markdown block may have twice as many."""
+"""The maximum number of characters in a section; a section with one Markdown block may have twice as many."""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -74,7 +74,7 @@ def split_markdown_into_sections(
     """Split a Markdown text at blank lines, but not inside fenced code, and inside a list only if the list is long.
 
     Only visible sections are laid out, so short sections save time. A block that is too long for one section
-    is split into several sections; those of fenced code are marked with `code`.
+    is split into several sections; if it is fenced code, their `code` is true.
     """
     if len(text) <= max_characters:
         if text.strip():
@@ -208,7 +208,7 @@ _TOKEN_ROLES = {
     "inserted": ("Generic.Inserted.",),
     "deleted": ("Generic.Deleted.",),
 }
-"""Style role -> the Pygments token types that get it; their subtypes get it too."""
+"""Style role -> the Pygments token types that get this role, including their subtypes."""
 
 
 @lru_cache(maxsize=512)

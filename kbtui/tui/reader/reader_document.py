@@ -50,9 +50,9 @@ class ReaderDocument:
     lines_total: int = 0
     """The number of lines of the shown text; 0 if references cannot name its lines."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
-    """"turn", "request" or "error" -> the indices, in ascending order, of the blocks where one starts."""
+    """Kind ("turn", "request" or "error") -> the ascending indices of the blocks where one of this kind starts."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
-    """The names and values of the document's details, which the user can show above it."""
+    """The document's details (names and values), which the user can show above the document."""
     is_partial: bool = False
     """Whether the rest of the document is still loading."""
     is_missing: bool = False
@@ -129,7 +129,7 @@ class ReaderDocument:
     def find_pattern_matches(
         self, pattern: re.Pattern[str], model: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """Yield, for each match, the index of its block and its own index within the block.
+        """Yield each match as (index of the block, index of the match within the block).
 
         If `model` is true, search the blocks that the model sees, otherwise those that the user sees.
         """
@@ -269,7 +269,7 @@ def _find_best_matching_block(
 
 
 def _find_passage_block(document: ReaderDocument, passage: str) -> int:
-    """Return the index of the block that contains the passage's first line, else its second, and so on; else 0."""
+    """Return the index of the block with the first line of the passage that is found; 0 if no line is found."""
     texts = [
         (index, block.get_searchable_text())
         for index, block in enumerate(document.blocks)

@@ -91,7 +91,7 @@ class DocumentFactsBar(WrappedParagraphs):
     DEFAULT_CSS = "DocumentFactsBar { max-height: 75%; }"
 
     def set_document_facts(self, facts: list[tuple[str, Spans]]) -> None:
-        """Set the facts and show the bar if there are any."""
+        """Set the facts, and show the bar if there are any facts."""
         from kbtui.tui.reader.document_blocks import FactTableBlock
 
         self._block = FactTableBlock("facts", facts)
@@ -334,7 +334,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def action_toggle_folds_of_kind(self, kind: str, name: str) -> None:
         """Open or close all folds of a kind in this document and in documents opened later.
 
-        `name` is the plural of the kind in a message.
+        `name` is the plural of the kind, for a message.
         """
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:

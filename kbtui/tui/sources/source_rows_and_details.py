@@ -1,4 +1,4 @@
-"""The row and the details of each source: its status, its last run, and what an approval allows."""
+"""The row and the details of each source: its status, its last run, and the actions that it may do."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def make_source_form_fields(
 
 
 def make_source_toml_table(values: FormValues, kind: str) -> dict[str, Any]:
-    """Convert the values of the form, except empty ones, to a TOML table for the sources file.
+    """Return the TOML table of a source from the values of the form; empty values are left out.
 
     Raises `UsageError` if a value is invalid.
     """
@@ -109,7 +109,7 @@ def make_source_toml_table(values: FormValues, kind: str) -> dict[str, Any]:
 
 
 def add_source_from_form(library: Library, values: FormValues) -> SourceDefinition:
-    """Add a source to the sources file, and approve it: the user has just entered its declaration.
+    """Add a source to the sources file, and approve it, because the user has just entered it.
 
     Raises `KbtuiError` if the source is invalid or cannot be written.
     """
