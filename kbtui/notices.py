@@ -75,7 +75,10 @@ MODEL_CAUSES: dict[str, str] = {
     "vectors_replaced": "the vectors are being rebuilt",
 }
 """Maps a cause to the text that says why semantic search is unavailable; other causes have a `detail`."""
-LEG_NAMES = {"lexical": "keywords", "semantic": "meaning"}
+LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
+    "lexical": "keywords",
+    "semantic": "meaning",
+}
 """The names of the two rankings in messages for people."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",

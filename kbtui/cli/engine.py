@@ -18,9 +18,9 @@ from kbtui.notices import format_notice
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from typing import Any
 
     from kbtui.engine.engine_client import EngineClient
+    from kbtui.engine.engine_protocol import EngineReadiness, EngineStatus, RefreshOptions
 
 
 def declare_engine_command_arguments(parser: ArgumentParser) -> None:
@@ -61,17 +61,17 @@ def run_engine_command(args: Namespace) -> int:
     return 0
 
 
-def _format_embedding_progress(state: dict[str, Any]) -> str:
+def _format_embedding_progress(state: EngineStatus) -> str:
     if not state["left"]:
         return "ready"
     text = f"{state['left']:,}"
-    progress = state["progress"] or {}
-    if progress.get("phase") != "vectors":
+    progress = state["progress"]
+    if progress is None or progress["phase"] != "vectors":
         return f"{text} passages to embed"
     text += f" of {progress['total']:,} passages to embed"
-    if progress.get("waits"):
+    if progress["waits"]:
         return f"{text}; paused because {progress['waits']}"
-    seconds = progress.get("seconds_left")
+    seconds = progress["seconds_left"]
     return f"{text}, {format_time_left(seconds)}" if seconds else text
 
 
@@ -94,9 +94,9 @@ def run_index_command(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     began = time.monotonic()
     engine = library.connect_engine()
-    request: dict[str, Any] = {"rebuild": True} if args.rebuild else {"retry": True, "check": True}
+    options: RefreshOptions = {"rebuild": True} if args.rebuild else {"retry": True, "check": True}
     progress = ProgressLine()
-    state = engine.send_request("refresh", wait=0.5, **request)
+    state = engine.send_request("refresh", wait=0.5, **options)
     while not state["done"]:
         _show_index_progress(progress, engine)
         # Wait for the same refresh. With a new one in each step, the loop might never end.
@@ -104,57 +104,58 @@ def run_index_command(args: Namespace) -> int:
     keywords = time.monotonic() - began
     if state.get("mended"):
         print_to_stderr(f"{state['mended']}; the index was rebuilt")
-    state = engine.send_request("status")
+    vectors: EngineReadiness = engine.send_request("status")
     while not args.no_vectors:
-        state = engine.send_request("settle", wait=0.5)
-        if state["done"]:
+        vectors = engine.send_request("settle", wait=0.5)
+        if vectors["done"]:
             break
         _show_index_progress(progress, engine)
     progress.clear_line()
+    problems = [str(problem) for problem in library.load_knowledge().problems]
     facts = {
         **library.open_index_reader().count_catalog_rows(),
         "seconds_keywords": round(keywords, 3),
         "seconds": round(time.monotonic() - began, 3),
-        "semantic": state["semantic"],
-        "vectors_left": state["left"],
-        "reason": state["reason"],
-        "problems": [str(problem) for problem in library.load_knowledge().problems],
+        "semantic": vectors["semantic"],
+        "vectors_left": vectors["left"],
+        "reason": vectors["reason"],
+        "problems": problems,
     }
-    for problem in [*facts["problems"], *map(format_notice, library.other_directories_notices)]:
+    for problem in [*problems, *map(format_notice, library.other_directories_notices)]:
         print_to_stderr(problem)
     text = (
         f"{facts['subjects']} subjects, {facts['conversations']} conversations, "
         f"{facts['chunks']} passages, {facts['citations']} citations in {facts['seconds']:.1f} s\n"
     )
     print_text_or_json(text, facts, args.json)
-    if state["reason"] and not (args.no_vectors or args.json):
-        print_to_stderr(f"keywords only: {state['reason']}")
-    if state.get("error"):
-        print_to_stderr(f"the last refresh failed: {state['error']}")
+    if vectors["reason"] and not (args.no_vectors or args.json):
+        print_to_stderr(f"keywords only: {vectors['reason']}")
+    if vectors["error"]:
+        print_to_stderr(f"the last refresh failed: {vectors['error']}")
         return 3
     if args.watch:
         print_to_stderr("watching for changes; press Ctrl+C to stop")
         for event in engine.subscribe_to_engine_events():
-            if event.get("event") == "changed":
+            if event["event"] == "changed":
                 names = [*event["subjects"], *event["conversations"]]
                 print_result("changed: " + (", ".join(names[:10]) or "configuration") + "\n")
                 sys.stdout.flush()
     engine.close()
     library.close()
-    return 2 if facts["problems"] else 0
+    return 2 if problems else 0
 
 
 def _show_index_progress(progress: ProgressLine, engine: EngineClient) -> None:
     if not sys.stderr.isatty():
         return
-    found = engine.send_request("status").get("progress")
+    found = engine.send_request("status")["progress"]
     if not found:
         progress.show_progress("comparing the files with the index")
         return
     phase = {"keywords": "indexing", "vectors": "embedding"}[found["phase"]]
     text = f"{phase} {found['done']:,} of {found['total']:,}"
-    if found.get("seconds_left"):
+    if found["seconds_left"]:
         text += f", {format_time_left(found['seconds_left'])}"
-    if found.get("waits"):
+    if found["waits"]:
         text += f"; paused because {found['waits']}"
     progress.show_progress(text)

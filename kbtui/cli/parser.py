@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from kbtui.search.filter_definitions import FilterDefinition, Surface
+    from kbtui.search.search_request_and_answer import SearchRequestJson
 
 # Help is in English, as all of kbtui. Looking for translations takes a twentieth of a search's time.
 argparse._ = str  # type: ignore[attr-defined]
@@ -93,7 +94,7 @@ def iterate_filters_from_options(
             yield row, found
 
 
-def parse_filter_options(args: Namespace) -> dict[str, Any]:
+def parse_filter_options(args: Namespace) -> SearchRequestJson:
     """Return the filters that options set, as fields of a `SearchRequest` in JSON; raises `UsageError`.
 
     Dates remain text: importing `datetime` here would take a twentieth of a search.
@@ -101,7 +102,7 @@ def parse_filter_options(args: Namespace) -> dict[str, Any]:
     from kbtui.errors import UsageError
     from kbtui.search.filter_definitions import FilterValueError
 
-    fields: dict[str, Any] = {}
+    fields: Any = {}
     for row, values in iterate_filters_from_options(args, "search"):
         try:
             if row.kind == "date":
@@ -114,4 +115,5 @@ def parse_filter_options(args: Namespace) -> dict[str, Any]:
                 fields[row.search] = tuple(values)
         except FilterValueError as error:
             raise UsageError(error.message, where=row.option_names, hint=error.hint) from error
-    return fields
+    request: SearchRequestJson = fields
+    return request

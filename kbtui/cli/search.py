@@ -21,9 +21,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
-    from typing import Any
 
     from kbtui.cli.parser import CommandParser
+    from kbtui.engine.engine_protocol import EngineSearchRequest
+    from kbtui.search.search_request_and_answer import (
+        EmbeddedChunkTextJson,
+        HitJson,
+        RankExplanationJson,
+        SearchAnswerMessage,
+        SearchLegRankJson,
+        SearchRequestJson,
+    )
 
 
 def declare_search_command_arguments(parser: CommandParser) -> None:
@@ -56,10 +64,12 @@ def run_search_command(args: Namespace) -> int:
     example topic:guide after:2w. If a query begins with a dash, write `--` before it.
     """
     _check_search_arguments(args)
-    question = _serialize_search_request(args)
     # Explanations and "more like this" do not count as searches in the query log.
     is_plain_search = not (args.explain or args.why or args.like)
-    request: dict[str, Any] = {"question": question, "origin": "cli" if is_plain_search else None}
+    request: EngineSearchRequest = {
+        "question": _serialize_search_request(args),
+        "origin": "cli" if is_plain_search else None,
+    }
     if args.wait is not None:
         request["wait"] = args.wait
     if sys.stderr.isatty():
@@ -72,8 +82,7 @@ def run_search_command(args: Namespace) -> int:
     _raise_first_query_mistake(answer)
     found = bool(answer["hits"] or answer.get("why"))
     if args.json:
-        del answer["details"]
-        print_json_result(answer)
+        print_json_result({name: value for name, value in answer.items() if name != "details"})
         return 0 if found else 1
 
     for text in format_search_messages(answer, args.like or answer["query"]):
@@ -84,14 +93,16 @@ def run_search_command(args: Namespace) -> int:
     return 0 if found else 1
 
 
-def _search_with_engine_or_library(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
+def _search_with_engine_or_library(
+    start: str | None, request: EngineSearchRequest
+) -> SearchAnswerMessage:
     answer = _search_with_running_engine(start, request)
     return _search_with_library(start, request) if answer is None else answer
 
 
 def _search_with_running_engine(
-    start: str | None, request: dict[str, Any]
-) -> dict[str, Any] | None:
+    start: str | None, request: EngineSearchRequest
+) -> SearchAnswerMessage | None:
     """Search with the running engine; return None if the library must search instead.
 
     This does not import the library, because the import takes longer than the whole search.
@@ -121,20 +132,17 @@ def _search_with_running_engine(
     try:
         if client.hello.get("version") != __version__:
             return None
-        surroundings = paths.make_search_environment_fingerprint()
-        reply = client.send_request(
-            "search",
-            **engine_protocol.make_engine_search_arguments(**request, surroundings=surroundings),
-        )
+        arguments = engine_protocol.make_engine_search_arguments(request)
+        arguments["surroundings"] = paths.make_search_environment_fingerprint()
+        reply = client.send_request("search", **arguments)
     except EngineUnavailable:
         return None
     finally:
         client.close()
-    answer: dict[str, Any] | None = reply.get("answer")
-    return None if reply.get("suspect") else answer
+    return None if reply.get("suspect") else reply.get("answer")
 
 
-def _search_with_library(start: str | None, request: dict[str, Any]) -> dict[str, Any]:
+def _search_with_library(start: str | None, request: EngineSearchRequest) -> SearchAnswerMessage:
     """Search with the library, which starts an engine or searches in this process."""
     from kbtui.engine import engine_protocol
     from kbtui.library import open_workspace
@@ -159,22 +167,25 @@ def _check_search_arguments(args: Namespace) -> None:
         validate_wait_seconds(args.wait, "--wait")
 
 
-def _serialize_search_request(args: Namespace) -> dict[str, Any]:
+def _serialize_search_request(args: Namespace) -> SearchRequestJson:
     """Return the search request as JSON; `parse_search_request` parses dates and adds the defaults."""
-    values = parse_filter_options(args) | {
+    request: SearchRequestJson = {
+        **parse_filter_options(args),
         "query": " ".join(args.query),
-        "mode": args.mode,
         "archived": args.archived,
         "hidden": args.hidden,
-        "limit": args.limit,
         "explain": args.explain,
         "why": args.why,
         "like": args.like,
     }
-    return {name: value for name, value in values.items() if value}
+    if args.mode:
+        request["mode"] = args.mode
+    if args.limit:
+        request["limit"] = args.limit
+    return request
 
 
-def _raise_first_query_mistake(answer: dict[str, Any]) -> None:
+def _raise_first_query_mistake(answer: SearchAnswerMessage) -> None:
     """If the query has mistakes, raise `UsageError` for the first, with its position."""
     for start, end, message, hint in answer["details"]["mistakes"][:1]:
         where = None
@@ -188,7 +199,7 @@ CONTEXT_CHARACTERS, EXCERPT_CHARACTERS = 60, 240
 MAX_TERMS_SHOWN = 12
 
 
-def format_hits_with_explanations(answer: dict[str, Any], *, plain: bool) -> str:
+def format_hits_with_explanations(answer: SearchAnswerMessage, *, plain: bool) -> str:
     """Format the hits in two lines each, with their explanations."""
     parts: list[str] = []
     short_refs = answer["details"]["short_refs"]
@@ -203,7 +214,7 @@ def format_hits_with_explanations(answer: dict[str, Any], *, plain: bool) -> str
     return "".join(f"{part}\n" for part in parts)
 
 
-def format_search_messages(answer: dict[str, Any], query: str) -> list[str]:
+def format_search_messages(answer: SearchAnswerMessage, query: str) -> list[str]:
     """Return the messages for stderr: the notices, and the reason if there are no hits."""
     lines = [answer["degraded"]] if answer["degraded"] else []
     for _, values in answer["details"]["notices"]:
@@ -222,7 +233,7 @@ def format_search_messages(answer: dict[str, Any], query: str) -> list[str]:
     return lines
 
 
-def format_search_hit(hit: dict[str, Any], ref: str, *, plain: bool) -> str:
+def format_search_hit(hit: HitJson, ref: str, *, plain: bool) -> str:
     """Format a hit: reference `ref` and title, then the text around its first match."""
     text, matches = sanitize_text_and_move_ranges(
         hit["text"], [(first, last) for first, last in hit["matches"]]
@@ -257,19 +268,20 @@ def _join_lines_with_spaces(text: str) -> str:
     return " ".join(text.replace("\t", " ").split("\n"))
 
 
-def format_hit_explanation(explained: dict[str, Any]) -> str:
+def format_hit_explanation(explained: RankExplanationJson) -> str:
     """Format an explanation: rank in each leg, matching terms, and what excludes the passage."""
     return "\n".join(sanitize(line) for line in _iterate_explanation_lines(explained))
 
 
-def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
+def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
     if explained["rank"] is not None:
         yield f"    rank {explained['rank']}, score {explained['score']:.4f}"
     from kbtui.notices import LEG_NAMES
 
     for leg, name in LEG_NAMES.items():
-        reason = explained[leg]["reason"] or {}
-        if explained["chunk_id"] is not None and reason.get("code") != "leg_not_asked":
+        reason = explained[leg]["reason"]
+        is_asked = reason is None or reason["code"] != "leg_not_asked"
+        if explained["chunk_id"] is not None and is_asked:
             yield f"    {name}: {_format_leg_rank(explained[leg])}"
     matches = explained["matches"]
     terms = [
@@ -283,11 +295,11 @@ def _iterate_explanation_lines(explained: dict[str, Any]) -> Iterator[str]:
         yield f"    {line}"
     if explained["embedded"] is not None:
         yield from _iterate_embedded_text_lines(explained["embedded"])
-    for reason in explained["kept_out"]:
-        yield f"    not a hit: {reason}"
+    for text in explained["kept_out"]:
+        yield f"    not a hit: {text}"
 
 
-def _format_leg_rank(leg: dict[str, Any]) -> str:
+def _format_leg_rank(leg: SearchLegRankJson) -> str:
     if leg["rank"] is None:
         found = leg["note"] or "not found"
     else:
@@ -295,7 +307,7 @@ def _format_leg_rank(leg: dict[str, Any]) -> str:
     return f"{found}; contributes {leg['gives']:.4f}" if leg["gives"] else found
 
 
-def _iterate_embedded_text_lines(embedded: dict[str, Any]) -> Iterator[str]:
+def _iterate_embedded_text_lines(embedded: EmbeddedChunkTextJson) -> Iterator[str]:
     yield (
         f"    embedded: {len(embedded['text'])} characters, + {embedded['neighbour_weight']:g} × "
         f"neighbours ({len(embedded['neighbours'])}), + {embedded['title_weight']:g} × the title "

@@ -11,22 +11,24 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_generations import is_rust_panic
 from kbtui.notices import Notice, make_keywords_only_notice
+from kbtui.search.search_request_and_answer import SemanticRanking
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from kbtui.index.embedding_model import EmbeddingModel, Matrix, OnnxEmbedder, TorchEmbedder
     from kbtui.index.embedding_queue import EmbeddingQueue
     from kbtui.index.indexer import IndexProgress
     from kbtui.index.vector_store import VectorStore
+    from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Settings
 
 
@@ -346,28 +348,13 @@ class EmbeddingWorker:
         self,
         text: str,
         pending: Future[Matrix] | None,
-        filters: dict[str, Any],
-        limit: int,
-        per_entry: int,
-        worded: Sequence[int] = (),
-    ) -> dict[str, Any]:
+        question: SearchRequest,
+    ) -> SemanticRanking:
         """Rank chunks by meaning; call only while `keywords_only_notice` is None.
 
-        `pending` is the result of `start_query_embedding` for `text`. `filters` are arguments of
-        `vector_store.make_vector_filter_sql`. `worded` lists the numbers of the chunks that the keyword
-        leg found, best first. Before the search, the query's vector is moved towards the vector of the
-        best of these chunks.
-
-        Returns a dictionary with `ranked` (pairs `(chunk number, cosine similarity)`), `total`
-        (the number of chunks that the query can find), `left` (how many of these have no vector)
-        and `pending` (the chunks in `worded` that have no vector). If ranking fails, the dictionary
-        has only the key `cause`, the reason as a code.
+        `pending` is the result of `start_query_embedding` for `text`.
         """
-        from kbtui.index.vector_store import (
-            LEAN_CANDIDATES,
-            make_vector_filter_sql,
-            move_vector_towards,
-        )
+        from kbtui.index.vector_store import LEAN_CANDIDATES, move_vector_towards
 
         store = self._store
         ranked: list[tuple[int, float]] = []
@@ -377,10 +364,10 @@ class EmbeddingWorker:
                 # pool's other queries would take longer.
                 has_begun = pending is not None and not pending.cancel()
                 rows = pending.result() if pending and has_begun else self._model.embed_query(text)
-                towards = store.get_first_chunk_vector(worded[:LEAN_CANDIDATES])
+                towards = store.get_first_chunk_vector(question.worded[:LEAN_CANDIDATES])
                 vector = move_vector_towards(rows[0].tolist(), towards)
                 ranked = store.search_nearest_chunks(
-                    vector, make_vector_filter_sql(**filters), limit, per_entry
+                    vector, make_request_filter_sql(question), question.depth, question.per_entry
                 )
         except BaseException as error:
             if not isinstance(error, Exception) and not is_rust_panic(error):
@@ -389,17 +376,17 @@ class EmbeddingWorker:
             if store is self._store and self._open_folder != self._rebuilt_folder:
                 self._is_damaged = True
                 self._wake.set()
-            return {"cause": "vectors_replaced"}
+            return SemanticRanking(None, make_keywords_only_notice("vectors_replaced"))
         queue = self._queue
-        left, total = (
-            queue.count_missing_vectors(hidden=bool(filters.get("hidden"))) if queue else (0, 0)
+        left, total = queue.count_missing_vectors(hidden=question.hidden) if queue else (0, 0)
+        if queue is None or not left:
+            return SemanticRanking(ranked)
+        return SemanticRanking(
+            ranked,
+            Notice("passages_pending", {"total": left}),
+            max(1, total - left) / max(1, total),
+            frozenset(queue.filter_chunks_without_vector(question.worded)),
         )
-        return {
-            "ranked": ranked,
-            "left": left,
-            "total": total,
-            "pending": queue.filter_chunks_without_vector(worded) if queue and self.left else [],
-        }
 
     # the thread
 
@@ -541,3 +528,22 @@ class EmbeddingWorker:
     def _report_embedding_progress(self, progress: IndexProgress) -> None:
         self.left = progress.total - progress.done
         self._on_progress(progress)
+
+
+def make_request_filter_sql(request: SearchRequest) -> str:
+    """Return the filters of a request as a condition for `VectorStore.search_nearest_chunks`."""
+    from kbtui.index.vector_store import make_vector_filter_sql
+
+    return make_vector_filter_sql(
+        hidden=request.hidden,
+        archived=request.archived,
+        kinds=() if len(request.kinds) == 2 else request.kinds,
+        topics=request.topics,
+        types=request.types,
+        agents=request.agents,
+        roles=request.roles,
+        since=request.since.timestamp() if request.since else None,
+        until=request.until.timestamp() if request.until else None,
+        exclude=request.exclude,
+        entries=request.entries,
+    )

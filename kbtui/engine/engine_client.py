@@ -27,10 +27,20 @@ from kbtui.workspace.paths import is_peer_same_user
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Literal, Unpack, overload
 
-    from kbtui.engine.engine_protocol import EngineEvent
+    from kbtui.engine.engine_protocol import (
+        EngineEvent,
+        EngineSearchReply,
+        EngineSearchRequest,
+        EngineStatus,
+        HelloMessage,
+        ReadyEvent,
+        RefreshOutcome,
+        RefreshRequest,
+        WaitRequest,
+    )
 
 
 class UnresponsiveEngine(EngineUnavailable):
@@ -63,8 +73,8 @@ class EngineClient:
                     where=socket_path,
                     hint="remove the socket, or set XDG_RUNTIME_DIR to a directory that only you can write",
                 )
-            self._send_message(make_hello_message(__version__))
-            self.hello = self._receive_message()
+            self._send_message(make_hello_message(version=__version__))
+            self.hello: HelloMessage = self._receive_message()
         except EngineOwnedByOtherUser:
             self._socket.close()
             raise
@@ -91,14 +101,36 @@ class EngineClient:
         """The engine's process id."""
         return int(self.hello.get("pid", 0))
 
-    def send_request(
-        self, op: str, *, timeout: float | None = 30.0, **arguments: Any
-    ) -> dict[str, Any]:
+    if TYPE_CHECKING:
+        # The operations with their arguments and answers; `engine_protocol` describes the types.
+        @overload
+        def send_request(
+            self, op: Literal["search"], *, timeout: float, **arguments: Unpack[EngineSearchRequest]
+        ) -> EngineSearchReply: ...
+        @overload
+        def send_request(
+            self,
+            op: Literal["refresh"],
+            *,
+            timeout: float = ...,
+            **arguments: Unpack[RefreshRequest],
+        ) -> RefreshOutcome: ...
+        @overload
+        def send_request(
+            self, op: Literal["refreshed", "settle"], **arguments: Unpack[WaitRequest]
+        ) -> RefreshOutcome: ...
+        @overload
+        def send_request(self, op: Literal["status"]) -> EngineStatus: ...
+        @overload
+        def send_request(self, op: Literal["subscribe"]) -> ReadyEvent: ...
+        @overload
+        def send_request(self, op: Literal["stop"]) -> object: ...
+
+    def send_request(self, op: str, *, timeout: float = 30.0, **arguments: Any) -> Any:
         """Send a request and return the field `ok` of its answer, or {} if `ok` is not an object.
 
         Raises `EngineUnavailable` if the engine reports an error, ends the connection or does not
-        answer within `timeout` seconds (None: no limit). In the last two cases, the client closes
-        the connection.
+        answer within `timeout` seconds. In the last two cases, the client closes the connection.
         """
         with self._lock:
             self._next += 1
@@ -119,28 +151,16 @@ class EngineClient:
         ok = answer.get("ok")
         return ok if isinstance(ok, dict) else {}
 
-    def send_request_without_waiting(self, op: str, **arguments: Any) -> None:
-        """Send a request without waiting for its answer. Never raises."""
-        with self._lock:
-            self._next += 1
-            try:
-                self._send_message({"id": self._next, "op": op, **arguments})
-            except OSError:
-                # Part of the frame may have been sent, so the connection is unusable now.
-                self._socket.close()
-
     def subscribe_to_engine_events(self) -> Iterator[EngineEvent]:
         """Subscribe, and yield the engine's events until the connection ends.
 
         After this call, the connection cannot send requests.
         """
-        event: Any = self.send_request("subscribe")
-        yield event
+        yield self.send_request("subscribe")
         try:
             self._socket.settimeout(None)
             while True:
-                event = self._receive_message()
-                yield event
+                yield self._receive_message()
         except (OSError, InvalidProtocolFrame):
             return
 
@@ -171,10 +191,10 @@ class EngineClient:
             pass
         self._socket.close()
 
-    def _send_message(self, message: dict[str, Any]) -> None:
+    def _send_message(self, message: Mapping[str, object]) -> None:
         self._socket.sendall(encode_message_as_frame(message))
 
-    def _receive_message(self) -> dict[str, Any]:
+    def _receive_message(self) -> Any:
         header = self._receive_bytes(FRAME_HEADER.size)
         return decode_frame_body(self._receive_bytes(parse_frame_length(header, ANSWER_BYTES_MAX)))
 

@@ -18,7 +18,28 @@ from kbtui.workspace.paths import get_time_zone_variable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, Literal, TypedDict
+    from typing import Any, Literal, Required, TypedDict, Unpack
+
+    from kbtui.index.indexer import IndexPhase
+    from kbtui.search.search_request_and_answer import SearchAnswerMessage, SearchRequestJson
+
+    class HelloMessage(TypedDict, total=False):
+        """The first message of a connection. A client sends the first three fields.
+
+        `schema` is a hash of the index's format, `agent_variables` are the variables that say where
+        agents keep their conversations, and `others` is the number of other clients.
+        """
+
+        hello: str
+        protocol: int
+        version: str
+        schema: str
+        pid: int
+        root: str
+        cache: str
+        model: str
+        agent_variables: dict[str, str]
+        others: int
 
     class RefreshProgress(TypedDict):
         """The progress of a refresh: `done` of `total` changed entries are indexed."""
@@ -45,32 +66,122 @@ if TYPE_CHECKING:
         reading: RefreshProgress | None
 
     class RefreshOutcome(EngineReadiness, total=False):
-        """The engine's readiness after a client has waited for a refresh.
+        """The engine's readiness after a client has waited for a refresh or for the vectors.
 
-        `done` says whether the refresh is finished. `mended` describes the damage that the refresh repaired.
+        `done` says whether the work is finished. `mended` describes the damage that a refresh repaired.
         """
 
         done: bool
         mended: str | None
 
-    class EngineEvent(EngineReadiness, total=False):
-        """A message to subscribers.
+    class ReadyEvent(EngineReadiness):
+        """The engine's readiness may have changed."""
 
-        The event `ready` has the fields of `EngineReadiness`, `progress` has `phase`, `done`,
-        `total`, `waits` and `seconds_left`, and `gone` has `reason`. `changed` has
-        `subjects` (references), `conversations` (ids) and `knowledge` (whether the lists of topics
-        and subjects must be reloaded).
-        """
+        event: Literal["ready"]
 
-        event: Literal["changed", "gone", "progress", "ready"]
-        phase: str
+    class ProgressEvent(TypedDict):
+        """The progress of a phase of indexing; `waits` says why it pauses."""
+
+        event: Literal["progress"]
+        phase: IndexPhase
         done: int
         total: int
         waits: str | None
         seconds_left: float | None
+
+    class ChangedEvent(TypedDict):
+        """Files have changed and the index contains the changes.
+
+        `subjects` are references, `conversations` are ids. `knowledge` says whether the lists of topics
+        and subjects must be reloaded.
+        """
+
+        event: Literal["changed"]
         knowledge: bool
         subjects: list[str]
         conversations: list[str]
+
+    class GoneEvent(TypedDict):
+        """The connection to the engine has ended. The client makes this event itself."""
+
+        event: Literal["gone"]
+        reason: str
+
+    EngineEvent = ReadyEvent | ProgressEvent | ChangedEvent | GoneEvent
+    """A message to subscribers."""
+
+    class EngineStatus(EngineReadiness):
+        """The answer of `status`. `progress` is the last event `progress` of unfinished work."""
+
+        pid: int
+        version: str
+        root: str
+        generation: str | None
+        clients: int
+        progress: ProgressEvent | None
+        busy: bool
+        polling: str | None
+
+    class WaitRequest(TypedDict, total=False):
+        """The argument of `refreshed` and `settle`: the maximum number of seconds until the answer."""
+
+        wait: float
+
+    class RefreshOptions(TypedDict, total=False):
+        """What `refresh` does.
+
+        `force`: start a refresh (default true); if false, only wait for the engine's first refresh,
+        because the file watcher reports all later changes;
+        `retry`: retry the files and passages that could not be read or embedded;
+        `check`: check for damage first, and rebuild a damaged index (the answer's `mended`
+        describes the damage); with "suspicion", do nothing if the index was checked recently;
+        `meaning`: load the model, because a semantic search follows;
+        `rebuild`: build a new index.
+        """
+
+        force: bool
+        retry: bool
+        check: bool | Literal["suspicion"]
+        meaning: bool
+        rebuild: bool
+
+    class RefreshRequest(RefreshOptions, WaitRequest):
+        """The arguments of `refresh`."""
+
+    class EngineSearchRequest(TypedDict, total=False):
+        """The arguments of `search`.
+
+        The search waits up to `wait` seconds for the model. `origin` and `caller` are recorded in the
+        query log; without `origin` the search is not logged. If `uses_model` is false, the search uses
+        only keywords. `surroundings` is the fingerprint of the client's environment and settings file.
+        """
+
+        question: Required[SearchRequestJson]
+        wait: float
+        origin: str | None
+        caller: str | None
+        uses_model: bool
+        surroundings: str
+
+    class EngineSearchArguments(EngineSearchRequest):
+        """The arguments of `EngineClient.send_request` for the operation `search`."""
+
+        timeout: float
+
+    class EngineSearchReply(TypedDict, total=False):
+        """The answer of `search`; it has one of three sets of fields.
+
+        `answer` and `suspect`: if nothing was found and the index was not recently checked for damage,
+        `suspect` is true and the search is not logged.
+        `failed`: an error that the client must raise (class, message, location and hint).
+        `declined` and `detail`: why the engine cannot search, as a code and a text.
+        """
+
+        answer: SearchAnswerMessage
+        suspect: bool
+        failed: tuple[str, str, str | None, str | None]
+        declined: Literal["damaged", "no_index", "surroundings", "zone"]
+        detail: str
 
 
 PROTOCOL_VERSION = 3
@@ -98,18 +209,14 @@ def validate_wait_seconds(seconds: float, where: str) -> None:
         )
 
 
-def make_engine_search_arguments(
-    question: dict[str, Any], *, wait: float = WAIT_SECONDS, origin: str | None, **more: Any
-) -> dict[str, Any]:
-    """Return the arguments of `EngineClient.send_request` for the operation `search`.
+def make_engine_search_arguments(request: EngineSearchRequest) -> EngineSearchArguments:
+    """Return the arguments of `EngineClient.send_request` for a search, with its time limit.
 
-    `question` is a `SearchRequest` as JSON; if it names no time zone, it gets the time zone of this
-    process. The search waits up to `wait` seconds for the model. `origin` is recorded in the query
-    log; if it is None, the search is not logged.
+    Unless the question names a time zone, its dates are in the time zone of this process.
     """
-    question = {"zone": get_time_zone_variable(), **question}
-    timeout = wait + SEARCH_SECONDS
-    return {"question": question, "wait": wait, "origin": origin, "timeout": timeout, **more}
+    wait = request.get("wait", WAIT_SECONDS)
+    question: SearchRequestJson = {"zone": get_time_zone_variable(), **request["question"]}
+    return {**request, "question": question, "wait": wait, "timeout": wait + SEARCH_SECONDS}
 
 
 def encode_message_as_frame(message: Mapping[str, Any]) -> bytes:
@@ -126,7 +233,7 @@ def parse_frame_length(header: bytes, most: int) -> int:
     return int(size)
 
 
-def decode_frame_body(body: bytes) -> dict[str, Any]:
+def decode_frame_body(body: bytes) -> Any:
     """Parse a frame's body; raises `InvalidProtocolFrame` if it is not a JSON object."""
     try:
         message = json.loads(body)
@@ -137,9 +244,6 @@ def decode_frame_body(body: bytes) -> dict[str, Any]:
     return message
 
 
-def make_hello_message(version: str, **more: Any) -> dict[str, Any]:
-    """Return the first message of a connection.
-
-    `more` has the facts that an engine adds about itself, such as its `pid` and its index's `schema`.
-    """
-    return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, "version": version, **more}
+def make_hello_message(**facts: Unpack[HelloMessage]) -> HelloMessage:
+    """Return the first message of a connection; `facts` has what an engine adds about itself."""
+    return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, **facts}

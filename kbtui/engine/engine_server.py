@@ -32,13 +32,21 @@ from kbtui.workspace.paths import (
 if TYPE_CHECKING:
     import socket
     import threading
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from kbtui.engine.engine_protocol import (
         EngineEvent,
         EngineReadiness,
+        EngineSearchReply,
+        EngineSearchRequest,
+        EngineStatus,
+        HelloMessage,
+        ProgressEvent,
+        ReadyEvent,
         RefreshOutcome,
         RefreshProgress,
+        RefreshRequest,
+        WaitRequest,
     )
     from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
     from kbtui.workspace import Settings, Workspace
@@ -69,7 +77,7 @@ class RemainingTimeEstimator:
         return round((total - done) * (now - began) / (done - first), 1)
 
 
-async def read_protocol_frame(reader: asyncio.StreamReader) -> dict[str, Any]:
+async def read_protocol_frame(reader: asyncio.StreamReader) -> Any:
     """Read the next message.
 
     Raises `InvalidProtocolFrame`, or `IncompleteReadError` if the connection has ended.
@@ -179,7 +187,7 @@ class EngineServer:
         """The fingerprint of the environment and the settings file, taken when the settings were loaded."""
         self._broken_environment: str | None = None
         """The fingerprint of the last invalid settings; their error has been logged."""
-        self._last_progress: EngineEvent | None = None
+        self._last_progress: ProgressEvent | None = None
         self._index_progress: RefreshProgress | None = None
         """The progress of the running refresh; None if none is running."""
         self._time_estimate = RemainingTimeEstimator()
@@ -296,7 +304,7 @@ class EngineServer:
     # called by the workers' threads
 
     def _broadcast_index_progress(self, progress: IndexProgress) -> None:
-        event: EngineEvent = {
+        event: ProgressEvent = {
             "event": "progress",
             "phase": progress.phase,
             "done": progress.done,
@@ -330,8 +338,7 @@ class EngineServer:
         self._broadcast_engine_readiness()
 
     def _broadcast_engine_readiness(self) -> None:
-        event: Any = {"event": "ready", **self._describe_engine_readiness()}
-        self._broadcast_event_from_thread(event)
+        self._broadcast_event_from_thread({"event": "ready", **self._describe_engine_readiness()})
 
     def _describe_engine_readiness(self) -> EngineReadiness:
         """Return the readiness that clients get in answers and in `ready` events."""
@@ -376,7 +383,9 @@ class EngineServer:
             # clients out.
             self._ungreeted.pop(0).close()
         try:
-            greeting = await asyncio.wait_for(read_protocol_frame(reader), HELLO_SECONDS)
+            greeting: HelloMessage = await asyncio.wait_for(
+                read_protocol_frame(reader), HELLO_SECONDS
+            )
             self._ungreeted.remove(client)
             if greeting.get("hello") != "kbtui":
                 return
@@ -386,7 +395,7 @@ class EngineServer:
             client.send_frame(
                 engine_protocol.encode_message_as_frame(
                     engine_protocol.make_hello_message(
-                        __version__,
+                        version=__version__,
                         schema=compute_index_schema_hash(),
                         pid=os.getpid(),
                         root=str(self._workspace.root),
@@ -419,16 +428,16 @@ class EngineServer:
             self._last_seen = time.monotonic()
             client.close()
 
-    async def _answer_request(self, client: ClientConnection, request: dict[str, Any]) -> bytes:
+    async def _answer_request(self, client: ClientConnection, request: Any) -> bytes:
         """Run the operation of a request and return the answer as a frame."""
         number = request.get("id")
-        operation = getattr(self, f"_execute_{request.get('op')}_operation", None)
+        operation = self._OPERATIONS.get(request.get("op"))
         if operation is None:
             return engine_protocol.encode_message_as_frame(
                 {"id": number, "error": f"unknown operation {request.get('op')!r}"}
             )
         try:
-            found = await operation(client, request)
+            found = await operation(self, client, request)
         except (engine_protocol.InvalidProtocolFrame, KeyError, TypeError, ValueError) as error:
             return engine_protocol.encode_message_as_frame(
                 {"id": number, "error": f"{type(error).__name__}: {error}"}
@@ -436,8 +445,8 @@ class EngineServer:
         return engine_protocol.encode_message_as_frame({"id": number, "ok": found})
 
     async def _execute_status_operation(
-        self, client: ClientConnection, request: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, client: ClientConnection, request: object
+    ) -> EngineStatus:
         return {
             "pid": os.getpid(),
             "version": __version__,
@@ -451,34 +460,23 @@ class EngineServer:
         }
 
     async def _execute_subscribe_operation(
-        self, client: ClientConnection, request: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, client: ClientConnection, request: object
+    ) -> ReadyEvent:
         client.is_subscribed = True
         self._embedding_worker.request_model_loading()
         return {"event": "ready", **self._describe_engine_readiness()}
 
     async def _execute_refresh_operation(
-        self, client: ClientConnection, request: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Bring the index up to date with a new refresh, and answer when it is done.
-
-        The request's optional arguments:
-        `force`: start a refresh (default true); if false, only wait for the engine's first refresh,
-        because the file watcher reports all later changes;
-        `retry`: retry the files and passages that could not be read or embedded;
-        `check`: check for damage first, and rebuild a damaged index (the answer's `mended`
-        describes the damage); with "suspicion", do nothing if the index was checked recently;
-        `meaning`: load the model, because a semantic search follows;
-        `rebuild`: build a new index;
-        `wait`: the maximum number of seconds until the answer.
-        """
+        self, client: ClientConnection, request: RefreshRequest
+    ) -> RefreshOutcome:
+        """Bring the index up to date with a new refresh, and answer when it is done."""
         self._end_engine_if_obsolete()
         wait = parse_timeout_seconds(request.get("wait"), 10.0)
         if request.get("meaning"):
             self._embedding_worker.request_model_loading()
         check = request.get("check")
         if check == "suspicion" and self._index_worker.was_damage_checked_recently:
-            return {"done": True, **self._describe_engine_readiness()}
+            return {"done": True, "mended": None, **self._describe_engine_readiness()}
         if request.get("rebuild"):
             done = self._index_worker.request_index_rebuild()
         elif check:
@@ -497,8 +495,8 @@ class EngineServer:
         return await self._wait_for_requested_refresh(client, wait)
 
     async def _execute_refreshed_operation(
-        self, client: ClientConnection, request: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, client: ClientConnection, request: WaitRequest
+    ) -> RefreshOutcome:
         """Keep waiting for the last refresh that this client requested."""
         if client.pending_refresh is None:
             raise ValueError("this connection has not requested a refresh")
@@ -508,7 +506,7 @@ class EngineServer:
 
     async def _wait_for_requested_refresh(
         self, client: ClientConnection, wait: float
-    ) -> dict[str, Any]:
+    ) -> RefreshOutcome:
         assert client.pending_refresh is not None
         finished = await wait_for_thread_event(client.pending_refresh, wait)
         self._end_engine_if_obsolete()
@@ -528,21 +526,17 @@ class EngineServer:
             raise ConnectionResetError(reason)
 
     async def _execute_settle_operation(
-        self, client: ClientConnection, request: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, client: ClientConnection, request: WaitRequest
+    ) -> RefreshOutcome:
         """Wait until every chunk has its vector, or until an error prevents embedding."""
         finished = await wait_for_thread_event(
             self._embedding_worker.caught_up, parse_timeout_seconds(request.get("wait"), 1.0)
         )
-        return {
-            "done": finished,
-            "progress": self._last_progress,
-            **self._describe_engine_readiness(),
-        }
+        return {"done": finished, "mended": None, **self._describe_engine_readiness()}
 
     async def _execute_search_operation(
-        self, client: ClientConnection, request: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, client: ClientConnection, request: EngineSearchRequest
+    ) -> EngineSearchReply:
         """Answer a search request (see `SearchService.answer_client_search`).
 
         Declines the request if the client's `surroundings` (environment and settings file) differ from
@@ -566,8 +560,20 @@ class EngineServer:
         )
 
     async def _execute_stop_operation(
-        self, client: ClientConnection, request: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, client: ClientConnection, request: object
+    ) -> dict[str, bool]:
         # The event loop sends the answer before it runs this callback.
         self._loop.call_soon(self._should_end.set)
         return {"stopping": True}
+
+    _OPERATIONS: Mapping[
+        object, Callable[[EngineServer, ClientConnection, Any], Awaitable[Mapping[str, object]]]
+    ] = {
+        "search": _execute_search_operation,
+        "refresh": _execute_refresh_operation,
+        "refreshed": _execute_refreshed_operation,
+        "settle": _execute_settle_operation,
+        "status": _execute_status_operation,
+        "subscribe": _execute_subscribe_operation,
+        "stop": _execute_stop_operation,
+    }

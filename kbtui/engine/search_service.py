@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.dates import parse_time_zone
 from kbtui.engine import engine_protocol
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from kbtui.engine.embedding_worker import EmbeddingWorker
-    from kbtui.engine.engine_protocol import RefreshOutcome
+    from kbtui.engine.engine_protocol import (
+        EngineSearchReply,
+        EngineSearchRequest,
+        RefreshOutcome,
+    )
     from kbtui.index import IndexReader
     from kbtui.index.embedding_model import Matrix
     from kbtui.refs import Ref
@@ -116,16 +120,9 @@ class SearchService:
         self._last_used = 0.0
 
     def answer_client_search(
-        self, request: dict[str, Any], state: RefreshOutcome
-    ) -> dict[str, Any]:
-        """Answer a client's search request.
-
-        `request` has the fields `question`, `wait`, `origin`, `caller` and `uses_model`. `state` says
-        whether the index is up to date. Returns a dictionary with one of these sets of keys:
-        `answer` and `suspect`: if nothing was found and the index was not recently checked for damage,
-        `suspect` is true and the search is not logged;
-        `failed`: the error that the client must raise (class, message, location and hint);
-        `declined` and `detail`: a code and a text that say what is missing or damaged.
+        self, request: EngineSearchRequest, state: RefreshOutcome
+    ) -> EngineSearchReply:
+        """Answer a client's search request; `state` says whether the index is up to date.
 
         Raises `ValueError` for an invalid request.
         """
@@ -205,20 +202,13 @@ class SearchService:
         generation: str,
     ) -> SemanticRanking:
         """Rank by meaning, after waiting up to `wait` seconds for the model."""
-        from kbtui.search.search_pipeline import get_vector_filter_arguments, parse_semantic_ranking
-
         if self._embedding_worker.keywords_only_notice is not None and wait:
             self._embedding_worker.model_ready.wait(wait)
         if self._embedding_worker.keywords_only_notice is not None:
             return SemanticRanking(None, self._embedding_worker.keywords_only_notice)
         if generation != self._embedding_worker.generation_name:
-            return parse_semantic_ranking({"cause": "index_replaced"})
-        filters, worded = get_vector_filter_arguments(question), list(question.worded)
-        return parse_semantic_ranking(
-            self._embedding_worker.rank_chunks_by_meaning(
-                text, pending, filters, question.depth, question.per_entry, worded
-            )
-        )
+            return SemanticRanking(None, make_keywords_only_notice("index_replaced"))
+        return self._embedding_worker.rank_chunks_by_meaning(text, pending, question)
 
     def close_index_if_idle(self) -> None:
         """Close the index if nobody has searched for `CLOSE_READER_SECONDS`."""
@@ -250,11 +240,11 @@ class _DamagedIndex(Exception):
     """A search failed because the index is damaged."""
 
 
-def _make_failed_reply(error: KbtuiError) -> dict[str, Any]:
-    return {"failed": [type(error).__name__, error.message, error.where, error.hint]}
+def _make_failed_reply(error: KbtuiError) -> EngineSearchReply:
+    return {"failed": (type(error).__name__, error.message, error.where, error.hint)}
 
 
-def _parse_search_request(request: dict[str, Any]) -> SearchRequest:
+def _parse_search_request(request: EngineSearchRequest) -> SearchRequest:
     """Parse a client's search request, and limit its depth; raises `ValueError` or `UsageError`."""
     question = parse_search_request(request["question"])
     return question._replace(

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
@@ -259,6 +259,9 @@ class IndexRefreshChanges:
         return bool(self.knowledge or self.subjects or self.conversations or self.removed)
 
 
+IndexPhase = Literal["keywords", "vectors"]
+
+
 @dataclass
 class IndexProgress:
     """The progress of one phase of indexing.
@@ -267,7 +270,7 @@ class IndexProgress:
     work pauses, `pause_reason` says why.
     """
 
-    phase: str
+    phase: IndexPhase
     done: int
     total: int
     pause_reason: str | None = None

@@ -6,19 +6,21 @@ import threading
 import time
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from kbtui.errors import Cancelled, EngineUnavailable, IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, NoticeValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Unpack
 
     from kbtui.engine.engine_client import EngineClient
-    from kbtui.engine.engine_protocol import EngineEvent
+    from kbtui.engine.engine_protocol import EngineEvent, RefreshOptions, RefreshOutcome
     from kbtui.index import IndexReader
     from kbtui.workspace import Settings, Workspace
 
+Answer = TypeVar("Answer")
 
 SILENT_SECONDS = 10.0
 """An engine that failed to answer gets no request for this many seconds."""
@@ -149,12 +151,16 @@ class IndexAccess:
         self._different_variables = list_different_agent_variables(client)
         return client
 
-    def request_engine_refresh(self, wait: float, **arguments: Any) -> dict[str, Any]:
+    def request_engine_refresh(
+        self, wait: float, **options: Unpack[RefreshOptions]
+    ) -> RefreshOutcome:
         """Have the engine refresh the index; wait up to `wait` seconds for it to finish."""
-        return self.send_engine_request("refresh", wait=wait, timeout=wait + 5.0, **arguments)
+        return self.call_engine(
+            lambda client: client.send_request("refresh", timeout=wait + 5.0, wait=wait, **options)
+        )
 
-    def send_engine_request(self, op: str, *, timeout: float, **arguments: Any) -> dict[str, Any]:
-        """Send a request; retry once if the connection is lost. Raises `EngineUnavailable`."""
+    def call_engine(self, send: Callable[[EngineClient], Answer]) -> Answer:
+        """Call `send`; if it loses the connection, retry once. Raises `EngineUnavailable`."""
         cancellation = get_current_cancellation()
         for last in (False, True):
             with self._lock:
@@ -162,7 +168,7 @@ class IndexAccess:
             try:
                 client = client or self._open_engine_connection()
                 with cancellation.close_client_on_cancel(client):
-                    found = client.send_request(op, timeout=timeout, **arguments)
+                    found = send(client)
             except EngineUnavailable as error:
                 cancellation.raise_if_cancelled()
                 if client is None:

@@ -22,7 +22,7 @@ from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from typing import Any, Self
+    from typing import Self
 
     from kbtui.citations.models import Citations
     from kbtui.conversations.models import (
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationToolsAndModels,
     )
-    from kbtui.engine.engine_protocol import EngineEvent
+    from kbtui.engine.engine_protocol import EngineEvent, EngineSearchReply
     from kbtui.index import IndexReader
     from kbtui.knowledge.models import Topic
     from kbtui.refs import Ref
-    from kbtui.search.search_request_and_answer import Mode, SearchAnswer
+    from kbtui.search.search_request_and_answer import Mode, SearchAnswer, SearchAnswerMessage
 
 T = TypeVar("T")
 
@@ -154,7 +154,7 @@ class Library(ReferenceReader):
         from kbtui.engine import search_service
 
         try:
-            state: Any = self.request_engine_refresh(wait, force=False, meaning=meaning)
+            state = self.request_engine_refresh(wait, force=False, meaning=meaning)
         except EngineUnavailable as error:
             self.handle_missing_engine(error, wait)
         else:
@@ -271,15 +271,17 @@ class Library(ReferenceReader):
         from kbtui.search.search_request_and_answer import SearchAnswer
 
         arguments = make_engine_search_arguments(
-            request.as_json(),
-            wait=wait,
-            origin=origin if self.settings.query_log else None,
-            caller=caller,
-            uses_model=self.settings.model != "off",
+            {
+                "question": request.as_json(),
+                "wait": wait,
+                "origin": origin if self.settings.query_log else None,
+                "caller": caller,
+                "uses_model": self.settings.model != "off",
+            }
         )
         for last in (False, True):
             try:
-                reply = self.send_engine_request("search", **arguments)
+                reply = self.call_engine(lambda client: client.send_request("search", **arguments))
             except EngineUnavailable as error:
                 self.handle_missing_engine(error, UPDATE_SECONDS)
                 return None, False
@@ -372,10 +374,9 @@ class Library(ReferenceReader):
         return EngineEventListener(self.connect_engine, on_event).stop_listening
 
 
-def _get_answer_from_engine_reply(reply: dict[str, Any]) -> dict[str, Any]:
+def _get_answer_from_engine_reply(reply: EngineSearchReply) -> SearchAnswerMessage:
     """Return the answer in the engine's reply; if the reply has an error instead, raise it."""
     if failed := reply.get("failed"):
         kind, message, where, hint = failed
         raise getattr(errors, kind, KbtuiError)(message, where=where, hint=hint)
-    found: dict[str, Any] = reply["answer"]
-    return found
+    return reply["answer"]

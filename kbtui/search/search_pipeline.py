@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kbtui.notices import Notice, make_keywords_only_notice
+from kbtui.notices import Notice
 from kbtui.refs import make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import list_surface_filters
 from kbtui.search.hit_freshness import HitFreshnessAndLines, HitFreshnessChecker
@@ -280,31 +280,6 @@ def _make_search_hit(
         parent_title=parent.title if parent else None,
         rewound=chunk.turn in entry.rewound,
         freshness=freshness,
-    )
-
-
-def get_vector_filter_arguments(request: SearchRequest) -> dict[str, Any]:
-    """Return the filters of a request as arguments of `index.vector_store.make_vector_filter_sql`."""
-    names = ("hidden", "archived", "topics", "types", "agents", "roles", "exclude", "entries")
-    return {name: getattr(request, name) for name in names} | {
-        "kinds": () if len(request.kinds) == 2 else request.kinds,
-        "since": request.since.timestamp() if request.since else None,
-        "until": request.until.timestamp() if request.until else None,
-    }
-
-
-def parse_semantic_ranking(reply: dict[str, Any]) -> SemanticRanking:
-    """Parse the reply of the embedding worker; if it has no ranking, its `cause` says why."""
-    if "ranked" not in reply:
-        return SemanticRanking(None, make_keywords_only_notice(reply["cause"]))
-    left, total = reply["left"], reply["total"]
-    if not left:
-        return SemanticRanking(reply["ranked"])
-    return SemanticRanking(
-        reply["ranked"],
-        Notice("passages_pending", {"total": left}),
-        max(1, total - left) / max(1, total),
-        frozenset(reply["pending"]),
     )
 
 

@@ -7,14 +7,20 @@ long as a search (docs/performance.md).
 from collections.abc import Sequence
 from datetime import datetime
 from operator import index
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 from kbtui.errors import UsageError
 from kbtui.notices import Notice, NoticeCode, format_notice, format_notices
 from kbtui.refs import Ref, parse_ref
 
+if TYPE_CHECKING:
+    from typing import NotRequired, TypedDict
+
+    from kbtui.notices import NoticeValues, RankReasonCode
+
 Mode = Literal["hybrid", "lexical", "semantic"]
 Kind = Literal["subject", "conversation"]
+Freshness = Literal["fresh", "changed"]
 
 MAX_QUERY_CHARACTERS = 1000
 """The maximum length of a query. A longer query is cut, and the answer has a notice."""
@@ -26,6 +32,141 @@ It does not depend on the limit of the request, because the limit must not chang
 """
 MAX_HITS = 2 * LEG_DEPTH
 """The maximum number of hits of an answer: all hits of both legs."""
+
+if TYPE_CHECKING:
+
+    class SearchRequestJson(TypedDict, total=False):
+        """A `SearchRequest` as JSON. Dates are ISO 8601 or, in a command, the words of the user."""
+
+        query: str
+        mode: Mode
+        kinds: Sequence[Kind]
+        types: Sequence[str]
+        topics: Sequence[str]
+        roles: Sequence[str]
+        tools: Sequence[str]
+        agents: Sequence[str]
+        since: str
+        until: str
+        archived: bool
+        hidden: bool
+        limit: int
+        per_entry: int
+        partial: bool
+        exclude: str | None
+        entries: Sequence[str]
+        depth: int
+        worded: Sequence[int]
+        like: str | None
+        why: str | None
+        explain: bool
+        zone: str | None
+
+    class NoticeJson(TypedDict):
+        """A `Notice` as JSON."""
+
+        code: NoticeCode | RankReasonCode
+        values: NoticeValues
+
+    class SearchLegRankJson(TypedDict):
+        """A `SearchLegRank` as JSON."""
+
+        rank: int | None
+        score: float | None
+        gives: float
+        reason: NoticeJson | None
+        note: str | None
+
+    class QueryTermMatchJson(TypedDict):
+        """A `QueryTermMatch` as JSON."""
+
+        word: str
+        field: str
+        term: str
+        weight: float
+        score: float
+
+    class EmbeddedChunkTextJson(TypedDict):
+        """An `EmbeddedChunkText` as JSON."""
+
+        text: str
+        title: str
+        title_weight: float
+        neighbours: list[str]
+        neighbour_weight: float
+
+    class RankExplanationJson(TypedDict):
+        """A `RankExplanation` as JSON."""
+
+        ref: str
+        title: str
+        chunk_id: str | None
+        rank: int | None
+        score: float
+        lexical: SearchLegRankJson
+        semantic: SearchLegRankJson
+        matches: list[QueryTermMatchJson]
+        missing: Sequence[str]
+        embedded: EmbeddedChunkTextJson | None
+        kept_out: Sequence[str]
+        reasons: Sequence[NoticeJson]
+
+    class OptionalHitFields(TypedDict, total=False):
+        """The fields of a `Hit` as JSON that depend on its kind, or on the request (`explanation`)."""
+
+        topic: str | None
+        slug: str | None
+        lines: list[int]
+        conversation_id: str | None
+        turn: int | None
+        role: str | None
+        timestamp: str | None
+        agent: str | None
+        parent_id: str | None
+        parent_title: str | None
+        rewound: bool
+        explanation: RankExplanationJson
+
+    class HitJson(OptionalHitFields):
+        """A `Hit` as JSON."""
+
+        ref: str
+        kind: Kind
+        entry_id: str
+        chunk_id: str
+        title: str
+        text: str
+        score: float
+        matches: list[list[int]]
+        freshness: Freshness
+        legs: dict[str, int | None]
+
+    class SearchAnswerJson(TypedDict):
+        """A `SearchAnswer` as documented JSON."""
+
+        query: str
+        mode: Mode
+        degraded: str | None
+        total: int
+        omitted: int
+        hits: list[HitJson]
+        why: NotRequired[RankExplanationJson]
+
+    class SearchAnswerDetails(TypedDict):
+        """The fields of a `SearchAnswer` that are not in the documented JSON."""
+
+        notices: Sequence[tuple[NoticeCode | RankReasonCode, NoticeValues]]
+        mistakes: Sequence[tuple[int, int, str, str]]
+        partial: bool
+        empty: bool
+        filters: str
+        is_gap: bool
+        short_refs: dict[str, str]
+
+    class SearchAnswerMessage(SearchAnswerJson):
+        """A `SearchAnswer` for another process."""
+
+        details: SearchAnswerDetails
 
 
 class SearchRequest(NamedTuple):
@@ -68,16 +209,17 @@ class SearchRequest(NamedTuple):
     explain: bool = False
     zone: str | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> "SearchRequestJson":
         """Return the fields that differ from their defaults as JSON, for `parse_search_request`."""
-        return {
+        shape = {
             name: value.isoformat() if isinstance(value, datetime) else value
             for name, value in self._asdict().items()
             if value != self._field_defaults[name]
         }
+        return cast("SearchRequestJson", shape)
 
 
-def parse_search_request(shape: dict[str, Any]) -> SearchRequest:
+def parse_search_request(shape: "SearchRequestJson") -> SearchRequest:
     """Parse a request from the JSON of `SearchRequest.as_json` or of a command.
 
     The dates of a command are in the words of the user. Raises `ValueError` for an unknown field or a
@@ -203,7 +345,7 @@ class Hit(NamedTuple):
     parent_id: str | None = None
     parent_title: str | None = None
     rewound: bool = False
-    freshness: Literal["fresh", "changed"] = "fresh"
+    freshness: Freshness = "fresh"
     legs: dict[str, int | None] = {}  # noqa: RUF012  (nobody changes it)
 
     @property
@@ -216,22 +358,13 @@ class Hit(NamedTuple):
         """The title of the conversation that this one belongs to, or its id; None if there is none."""
         return self.parent_title or self.parent_id
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> "HitJson":
         """Return the hit as documented JSON, with only the fields of its kind."""
-        shape: dict[str, Any] = {
-            "ref": self.ref,
-            "kind": self.kind,
-            "entry_id": self.entry_id,
-            "chunk_id": self.chunk_id,
-            "title": self.title,
-            "text": self.text,
-            "score": self.score,
-            "matches": [list(span) for span in self.matches],
-        }
+        own: OptionalHitFields
         if self.kind == "subject":
-            shape |= {"topic": self.topic, "slug": self.slug, "lines": list(self.lines or ())}
+            own = {"topic": self.topic, "slug": self.slug, "lines": list(self.lines or ())}
         else:
-            shape |= {
+            own = {
                 "conversation_id": self.conversation_id,
                 "turn": self.turn,
                 "role": self.role,
@@ -241,12 +374,24 @@ class Hit(NamedTuple):
                 "parent_title": self.parent_title,
                 "rewound": self.rewound,
             }
-        return shape | {"freshness": self.freshness, "legs": self.legs}
+        return {
+            "ref": self.ref,
+            "kind": self.kind,
+            "entry_id": self.entry_id,
+            "chunk_id": self.chunk_id,
+            "title": self.title,
+            "text": self.text,
+            "score": self.score,
+            "matches": [list(span) for span in self.matches],
+            **own,
+            "freshness": self.freshness,
+            "legs": self.legs,
+        }
 
     @classmethod
-    def from_json(cls, shape: dict[str, Any]) -> "Hit":
+    def from_json(cls, shape: "HitJson") -> "Hit":
         """Parse the JSON that `as_json` returns."""
-        values = {name: shape[name] for name in cls._fields if name in shape}
+        values: Any = {name: value for name, value in shape.items() if name in cls._fields}
         values["matches"] = [(first, last) for first, last in shape["matches"]]
         if lines := shape.get("lines"):
             values["lines"] = (lines[0], lines[1])
@@ -268,14 +413,15 @@ class SearchLegRank(NamedTuple):
     gives: float = 0.0
     reason: Notice | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> "SearchLegRankJson":
         """Return the fields as JSON, and the text of `reason` as `note`."""
         reason = self.reason
         note = format_notice(reason) if reason else None
-        return self._asdict() | {"note": note, "reason": reason._asdict() if reason else None}
+        shape = self._asdict() | {"note": note, "reason": reason._asdict() if reason else None}
+        return cast("SearchLegRankJson", shape)
 
     @classmethod
-    def from_json(cls, shape: dict[str, Any]) -> "SearchLegRank":
+    def from_json(cls, shape: "SearchLegRankJson") -> "SearchLegRank":
         """Parse the JSON that `as_json` returns."""
         reason = Notice(**shape["reason"]) if shape["reason"] else None
         return cls(shape["rank"], shape["score"], shape["gives"], reason)
@@ -329,9 +475,9 @@ class RankExplanation(NamedTuple):
     embedded: EmbeddedChunkText | None = None
     kept_out: Sequence[Notice] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> "RankExplanationJson":
         """Return all fields as JSON: `kept_out` as texts, and `reasons` as their codes and values."""
-        return self._asdict() | {
+        shape = self._asdict() | {
             "lexical": self.lexical.as_json(),
             "semantic": self.semantic.as_json(),
             "kept_out": [format_notice(notice) for notice in self.kept_out],
@@ -339,12 +485,14 @@ class RankExplanation(NamedTuple):
             "matches": [match._asdict() for match in self.matches],
             "embedded": self.embedded._asdict() if self.embedded else None,
         }
+        return cast("RankExplanationJson", shape)
 
     @classmethod
-    def from_json(cls, shape: dict[str, Any]) -> "RankExplanation":
+    def from_json(cls, shape: "RankExplanationJson") -> "RankExplanation":
         """Parse the JSON that `as_json` returns."""
         embedded = shape["embedded"]
-        return cls(**{name: shape[name] for name in cls._fields} | {
+        values: Any = {name: value for name, value in shape.items() if name in cls._fields}
+        return cls(**values | {
             "lexical": SearchLegRank.from_json(shape["lexical"]),
             "semantic": SearchLegRank.from_json(shape["semantic"]),
             "kept_out": [Notice(**notice) for notice in shape["reasons"]],
@@ -393,12 +541,12 @@ class SearchAnswer(NamedTuple):
         """Return whether there is a notice with this code."""
         return any(notice.code == code for notice in self.notices)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> "SearchAnswerJson":
         """Return the answer as documented JSON."""
         hits = [hit.as_json() for hit in self.hits]
         for hit, explained in zip(hits, self.explanations, strict=False):
             hit["explanation"] = explained.as_json()
-        shape = {
+        shape: SearchAnswerJson = {
             "query": self.query,
             "mode": self.mode,
             "degraded": self.degraded,
@@ -406,23 +554,25 @@ class SearchAnswer(NamedTuple):
             "omitted": self.omitted,
             "hits": hits,
         }
-        return shape | ({"why": self.why.as_json()} if self.why else {})
+        if self.why:
+            shape["why"] = self.why.as_json()
+        return shape
 
-    def as_engine_message(self) -> dict[str, Any]:
+    def as_engine_message(self) -> "SearchAnswerMessage":
         """Return the answer for another process: the documented JSON with `details` added."""
-        details = {
-            "notices": [[notice.code, notice.values] for notice in self.notices],
-            "mistakes": [list(mistake) for mistake in self.mistakes],
+        details: SearchAnswerDetails = {
+            "notices": list(self.notices),
+            "mistakes": list(self.mistakes),
             "partial": self.partial,
             "empty": self.empty,
             "filters": self.filters,
             "is_gap": self.is_gap,
             "short_refs": self.short_refs,
         }
-        return self.as_json() | {"details": details}
+        return {**self.as_json(), "details": details}
 
     @classmethod
-    def from_engine_message(cls, shape: dict[str, Any]) -> "SearchAnswer":
+    def from_engine_message(cls, shape: "SearchAnswerMessage") -> "SearchAnswer":
         """Parse the message that `as_engine_message` returns."""
         details = shape["details"]
         why = shape.get("why")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.refs import parse_ref
@@ -14,8 +14,7 @@ from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from kbtui.engine.engine_protocol import ChangedEvent
     from kbtui.library import Library
     from kbtui.library.diagnostics import FindingState
     from kbtui.tui.framework.styled_text import MatchHighlight, Spans, StyledLine
@@ -96,7 +95,7 @@ class DoctorScreen(SecondaryScreen):
     def on_unmount(self) -> None:
         self._run += 1
 
-    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
+    def handle_files_changed(self, event: ChangedEvent) -> None:
         """Do nothing: the checks run again only when the user reloads the screen."""
 
     def action_reload(self) -> None:

@@ -27,11 +27,12 @@ from kbtui.tui.home_and_help_pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentOverlayScreen, DocumentView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from textual.app import ComposeResult
     from textual.widget import Widget
 
+    from kbtui.engine.engine_protocol import ChangedEvent
     from kbtui.library import Library
     from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.row_list import RowList
@@ -126,7 +127,7 @@ class SecondaryScreen(StyledScreen):
     def action_reload(self) -> None:
         """Read everything again."""
 
-    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
+    def handle_files_changed(self, event: ChangedEvent) -> None:
         """Reload after files have changed."""
         self.action_reload()
 

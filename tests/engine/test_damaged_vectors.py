@@ -16,6 +16,7 @@ from support import Builder, hurt_file
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
 from kbtui.index import WorkspaceIndex
 from kbtui.index.vector_store import VECTORS_VERSION
+from kbtui.search import SearchRequest
 from kbtui.workspace import Settings
 
 SEED = 11
@@ -90,9 +91,10 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
         assert semantic.keywords_only_notice is None, logged
         # Damage in a file that only searches read is noticed by the first search.
         end = time.monotonic() + 60
-        while "ranked" not in (
-            found := semantic.rank_chunks_by_meaning("otter kkkkkkkkk", None, {}, 5, 3)
-        ):
+        question = SearchRequest(depth=5)
+        while (
+            found := semantic.rank_chunks_by_meaning("otter kkkkkkkkk", None, question)
+        ).ranked is None:
             assert time.monotonic() < end, logged
             time.sleep(0.05)
         database = lancedb.connect(folder / "vectors")
@@ -102,7 +104,7 @@ def held(builder: Builder, folder: Path) -> tuple[Any, Any, list[str]]:
             for row in table.to_pylist()
         }
         assert len(vectors) == table.num_rows
-        return vectors, [number for number, _ in found["ranked"]], logged
+        return vectors, [number for number, _ in found.ranked], logged
     finally:
         semantic.stop_thread()
         join_worker()
@@ -154,8 +156,8 @@ def test_what_is_lost_while_it_runs_is_made_anew_when_it_is_asked(
         path.write_bytes(b"")
     semantic.caught_up.clear()
     # Lance may still answer from memory, correctly; otherwise the reply names the cause.
-    answer = semantic.rank_chunks_by_meaning("otter kkkkkkkkk", None, {}, 5, 3)
-    assert answer.get("cause") or [number for number, _ in answer["ranked"]] == good[1]
+    answer = semantic.rank_chunks_by_meaning("otter kkkkkkkkk", None, SearchRequest(depth=5))
+    assert answer.ranked is None or [number for number, _ in answer.ranked] == good[1]
     semantic.stop_thread()
     join_worker()
     assert held(builder, folder)[:2] == good

@@ -11,6 +11,8 @@ from support import Builder
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
 from kbtui.index import WorkspaceIndex
+from kbtui.notices import make_keywords_only_notice
+from kbtui.search import SearchRequest
 from kbtui.workspace import Settings
 
 
@@ -74,7 +76,9 @@ def test_a_query_is_embedded_once_before_its_search(
     pending = worker.start_query_embedding("otter")
     assert pending is not None
     pending.result(30)
-    assert len(worker.rank_chunks_by_meaning("otter", pending, {}, 5, 3)["ranked"]) == 1
+    ranking = worker.rank_chunks_by_meaning("otter", pending, SearchRequest())
+    assert ranking.ranked is not None
+    assert len(ranking.ranked) == 1
     assert model.queries == ["otter"]
 
 
@@ -84,11 +88,12 @@ def test_a_query_that_has_not_begun_is_embedded_by_its_own_thread(
     worker.start_query_embedding("slow")
     assert model.begun.wait(30)
     pending = worker.start_query_embedding("otter")
-    assert worker.rank_chunks_by_meaning("otter", pending, {}, 5, 3)["ranked"]
+    assert worker.rank_chunks_by_meaning("otter", pending, SearchRequest()).ranked
     assert model.queries == ["slow", "otter"]
     model.go.set()
 
 
 def test_a_query_that_cannot_be_embedded_has_no_ranking(worker: EmbeddingWorker) -> None:
     pending = worker.start_query_embedding("bad")
-    assert worker.rank_chunks_by_meaning("bad", pending, {}, 5, 3) == {"cause": "vectors_replaced"}
+    ranking = worker.rank_chunks_by_meaning("bad", pending, SearchRequest())
+    assert ranking == (None, make_keywords_only_notice("vectors_replaced"), 1.0, frozenset())

@@ -8,6 +8,7 @@ import stat
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -179,12 +180,19 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
     os.mkfifo(model / "modules.json")  # whoever reads it waits for ever
     monkeypatch.setenv("KBTUI_MODEL", str(model))
     waiting = connect_or_start_engine(built.workspace)
-    waiting.send_request_without_waiting("search", question={"query": "otter"}, wait=600)
+
+    def search_until_engine_ends() -> None:
+        with pytest.raises(EngineUnavailable):
+            waiting.send_request("search", timeout=60.0, question={"query": "otter"}, wait=600)
+
+    thread = threading.Thread(target=search_until_engine_ends)
+    thread.start()
     process = psutil.Process(waiting.pid)
     other = connect_or_start_engine(built.workspace)
     other.send_request("status")  # what was said before is heard by now
     process.terminate()
     process.wait(60)
+    thread.join()
     log = built.workspace.engine_log_file.read_text()
     assert log.rstrip().endswith("ended")
     assert "Traceback" not in log
@@ -209,7 +217,7 @@ def as_another_user(builder: Builder) -> bytes:
                 made.connect(str(place))
                 made.sendall(
                     engine_protocol.encode_message_as_frame(
-                        engine_protocol.make_hello_message("9", schema="x")
+                        engine_protocol.make_hello_message(version="9", schema="x")
                     )
                 )
                 heard = made.recv(4096)
@@ -268,7 +276,7 @@ def test_silent_clients_do_not_keep_others_out(built: Builder) -> None:
 def test_half_a_frame_and_a_huge_one_end_only_their_own_connection(built: Builder) -> None:
     engine = connect_or_start_engine(built.workspace)
     hello = engine_protocol.encode_message_as_frame(
-        engine_protocol.make_hello_message("1", schema="x")
+        engine_protocol.make_hello_message(version="1", schema="x")
     )
     for bad in (
         struct.pack(">I", 100) + b"{",

@@ -13,11 +13,10 @@ from kbtui.assistant.assistant_tools import answer_tool_call
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.conversations.models import ConversationToolsAndModels
-from kbtui.index.vector_store import make_vector_filter_sql
+from kbtui.engine.embedding_worker import make_request_filter_sql
 from kbtui.library import open_workspace
 from kbtui.search import SearchRequest
 from kbtui.search.query_completion import list_query_completions
-from kbtui.search.search_pipeline import get_vector_filter_arguments
 from kbtui.tui.library_pane import parse_library_filter
 
 MAIN, OTHER = f"claude-{session_id(1)}", "jp-c17800000001"
@@ -157,8 +156,8 @@ def test_the_names_of_agents_are_completed(built: Builder) -> None:
 
 
 def test_the_vectors_are_filtered_by_agent() -> None:
-    values = get_vector_filter_arguments(SearchRequest("x", agents=("claude-code",)))
-    assert "agent IN ('claude-code')" in make_vector_filter_sql(**values)
+    request = SearchRequest("x", agents=("claude-code",))
+    assert "agent IN ('claude-code')" in make_request_filter_sql(request)
 
 
 def test_notices_are_a_role(built: Builder, capfd: pytest.CaptureFixture[str]) -> None:

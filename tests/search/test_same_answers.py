@@ -14,14 +14,15 @@ import pytest
 from support import Builder, asked, content_of, end_engine, said
 
 from kbtui.engine import index_worker
+from kbtui.engine.embedding_worker import make_request_filter_sql
 from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
-from kbtui.index.vector_store import VectorStore, make_vector_filter_sql, move_vector_towards
+from kbtui.index.vector_store import VectorStore, move_vector_towards
 from kbtui.library import Library
 from kbtui.search import SearchRequest
-from kbtui.search.search_pipeline import get_vector_filter_arguments, search_index
+from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SemanticRanking
 from kbtui.workspace import Settings, load_settings
 
@@ -108,7 +109,7 @@ class Bed:
             towards = move_vector_towards(
                 vector, self._store.get_first_chunk_vector(question.worded[:3])
             )
-            where = make_vector_filter_sql(**get_vector_filter_arguments(question))
+            where = make_request_filter_sql(question)
             return SemanticRanking(
                 self._store.search_nearest_chunks(
                     towards, where, question.depth, question.per_entry

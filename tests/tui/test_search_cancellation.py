@@ -52,7 +52,7 @@ class SlowEngine:
             guest.sendall(
                 engine_protocol.encode_message_as_frame(
                     engine_protocol.make_hello_message(
-                        __version__, schema=compute_index_schema_hash()
+                        version=__version__, schema=compute_index_schema_hash()
                     )
                 )
             )

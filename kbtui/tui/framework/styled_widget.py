@@ -166,9 +166,6 @@ class StyledScreen(Screen[Any]):
         node, binding = self._find_key_binding(key)
         return node, binding.action if binding else ""
 
-    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
-        """Handle the engine's `changed` event. Every open screen receives it."""
-
     def can_close_screen(self) -> bool:
         """Return True if the screen can close now; if changes would be lost, ask the user and return False."""
         return True

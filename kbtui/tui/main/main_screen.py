@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.actions import SkipAction
@@ -44,12 +44,11 @@ from kbtui.tui.reader.reader_pane import ReaderPane
 from kbtui.tui.search_pane import SearchBar, SearchInput, SearchResultsPane
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from kbtui.dates import Clock
+    from kbtui.engine.engine_protocol import ChangedEvent
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.tui.command_table import Scope
@@ -122,7 +121,9 @@ class MainScreen(StyledScreen):
         )
         self.items = SelectedItemActions(context)
         self.search = SearchController(context, self.items, self.hints)
-        self.change_listener = WorkspaceChangeListener(context, self.search)
+        self.change_listener = WorkspaceChangeListener(
+            context, self.search, self.handle_files_changed
+        )
         wanted = open_ref or first
         first_target = make_navigation_target(wanted) if wanted else HOME
         must_reopen = open_ref is None and not fresh
@@ -272,10 +273,12 @@ class MainScreen(StyledScreen):
             return citations_wait and (is_in_pane or is_about_item)
         return name == "library" and library_waits and is_about_item
 
-    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
-        """Reload everything that the engine's `changed` event affects."""
+    def handle_files_changed(self, event: ChangedEvent) -> None:
+        """Reload everything that the engine's `changed` event affects, on all open screens."""
+        from kbtui.tui.secondary_screen import SecondaryScreen
+
         for screen in self.app.screen_stack:
-            if screen is not self and isinstance(screen, StyledScreen):
+            if isinstance(screen, SecondaryScreen):
                 screen.handle_files_changed(event)
         if self.search.is_results_pane_open:
             self.search.repeat_search()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widgets import Input
 
-    from kbtui.engine.engine_protocol import EngineEvent
+    from kbtui.engine.engine_protocol import EngineEvent, ProgressEvent, ReadyEvent
     from kbtui.search.query_completion import QueryCompletion
     from kbtui.tui.framework.styled_text import Spans
 
@@ -57,7 +57,7 @@ class StatusBar(StyledWidget):
         self._first_index_by = ""
         """"engine" if the engine builds the first index, "alone" if this process builds it, else ""."""
         self._was_ready = False
-        self._last_ready_event: EngineEvent = {}
+        self._last_ready_event: ReadyEvent | None = None
 
     def set_activity_text(self, name: str, text: str | None) -> None:
         """Show the text of the activity `name`; None ends the activity."""
@@ -107,18 +107,17 @@ class StatusBar(StyledWidget):
 
     def show_engine_event(self, event: EngineEvent) -> None:
         """Update the state of index and search from an event of the engine."""
-        kind = event.get("event")
-        if kind == "progress":
+        if event["event"] == "progress":
             self._show_index_progress(event)
-        elif kind == "ready":
+        elif event["event"] == "ready":
             self._last_ready_event = event
             self._show_index_ready(event)
-        elif kind == "gone":
+        elif event["event"] == "gone":
             self._activities.pop("index", None)
             self._first_index_by = "" if self._was_ready else "alone"
-            self._last_ready_event = {}
-            reason = one_line(str(event.get("reason", "")))
-            self._set_index_status("◌", "warning", f"keywords only: {reason}", "keywords only")
+            self._last_ready_event = None
+            text = f"keywords only: {one_line(event['reason'])}"
+            self._set_index_status("◌", "warning", text, "keywords only")
         self.refresh()
 
     def _set_index_status(
@@ -127,22 +126,22 @@ class StatusBar(StyledWidget):
         self._sign = [(f"{sign} ", sign_role)]
         self._index_text, self._short_text, self._index_role = text, short, role
 
-    def _show_index_progress(self, event: EngineEvent) -> None:
-        done, total = int(event.get("done") or 0), int(event.get("total") or 0)
+    def _show_index_progress(self, event: ProgressEvent) -> None:
+        done, total = event["done"], event["total"]
         if done >= total:
             self._activities.pop("index", None)
             return
-        phase = PHASES.get(str(event.get("phase")), "indexing")
+        phase = PHASES[event["phase"]]
         text = f"{phase} {done:,} of {total:,}"
         if reason := event.get("waits"):
-            text += f"; paused because {one_line(str(reason))}"
+            text += f"; paused because {one_line(reason)}"
         elif left := event.get("seconds_left"):
-            text += f", {_format_time_left(float(left))} left"
+            text += f", {_format_time_left(left)} left"
         self._activities["index"] = text
         if phase == "embedding" and self._last_ready_event:
             self._show_index_ready({**self._last_ready_event, "left": total - done})
 
-    def _show_index_ready(self, event: EngineEvent) -> None:
+    def _show_index_ready(self, event: ReadyEvent) -> None:
         error, left = event.get("error"), event.get("left")
         self._was_ready = self._was_ready or bool(event.get("lexical"))
         self._first_index_by = "" if event.get("lexical") or error else "engine"

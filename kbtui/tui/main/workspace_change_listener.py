@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
 from kbtui.tui.library_snapshot import LibrarySnapshot, LibrarySnapshotReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from kbtui.engine.engine_protocol import EngineEvent
+    from kbtui.engine.engine_protocol import ChangedEvent, EngineEvent
     from kbtui.refs import Ref
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.search_controller import SearchController
@@ -25,9 +25,15 @@ CHECK_SECONDS = 2.0
 class WorkspaceChangeListener:
     """Listens to the engine, and reloads the library's lists when files have changed."""
 
-    def __init__(self, main: MainScreenContext, search: SearchController) -> None:
+    def __init__(
+        self,
+        main: MainScreenContext,
+        search: SearchController,
+        handle_files_changed: Callable[[ChangedEvent], None],
+    ) -> None:
         self._main = main
         self._search = search
+        self._handle_files_changed = handle_files_changed
         self._snapshot_reader = LibrarySnapshotReader(main.library)
         self._snapshot_worker = LatestOnlyWorker(main.screen)
         self._details_worker = LatestOnlyWorker(main.screen)
@@ -98,15 +104,15 @@ class WorkspaceChangeListener:
         self._main.status.show_engine_event(event)
         self._search.show_search_wait_reason()
         answer = self._main.panes.results.answer
-        if event.get("event") == "changed":
+        if event["event"] == "changed":
             self.read_library_lists()
-            self._main.screen.handle_files_changed(event)
-        elif event.get("event") == "ready" and event.get("semantic") and answer and answer.degraded:
+            self._handle_files_changed(event)
+        elif event["event"] == "ready" and event.get("semantic") and answer and answer.degraded:
             # The semantic search has become available, so add its hits to those of the keyword search.
             self._search.repeat_search()
 
     @staticmethod
-    def may_event_concern_entry(ref: Ref | None, event: Mapping[str, Any]) -> bool:
+    def may_event_concern_entry(ref: Ref | None, event: ChangedEvent) -> bool:
         """Return whether a `changed` event may concern the entry with this reference."""
         if ref is None or ref.kind != "conversation":
             return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from textual import on
 from textual.containers import Vertical
@@ -54,11 +54,12 @@ from kbtui.tui.secondary_screen import ListDetailScreen
 from kbtui.workspace.paths import TOPICS_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from textual.timer import Timer
     from textual.widget import Widget
 
+    from kbtui.engine.engine_protocol import ChangedEvent
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
@@ -175,7 +176,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_reload(self) -> None:
         self._reload_knowledge_files()
 
-    def handle_files_changed(self, event: Mapping[str, Any]) -> None:
+    def handle_files_changed(self, event: ChangedEvent) -> None:
         """Reload if topics or subjects have changed; unwritten marks stay."""
         is_affected = event.get("knowledge") or event.get("subjects")
         if is_affected and self._shown_change is None and not self._is_writing:
