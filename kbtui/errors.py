@@ -24,7 +24,7 @@ class KbtuiError(Exception):
 
     exit_code = 3
     is_hint_for_user = True
-    """Whether only a person can do what the hint says, and not an assistant that calls a tool."""
+    """Whether the hint is only for people: an assistant that calls a tool cannot follow it."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT)
 
 
 def write_file_atomically(path: Path, data: bytes, *, is_new: bool = False) -> None:
-    """Write a file atomically; with `is_new`, it must not exist yet. Raises `OSError`."""
+    """Write a file atomically; with `is_new`, the file must not exist yet. Raises `OSError`."""
     staged = write_staged_file(path, data)
     try:
         if is_new:
@@ -60,7 +60,7 @@ def write_staged_file(path: Path, data: bytes) -> Path:
 
 
 def publish_staged_file(staged: Path, path: Path) -> None:
-    """Rename a staged file to `path`; raises `FileExistsError` if something has that name."""
+    """Rename a staged file to `path`; raises `FileExistsError` if `path` exists."""
     try:
         # Unlike a rename, a link never replaces a file that another program has just made.
         os.link(staged, path)
@@ -75,7 +75,7 @@ def publish_staged_file(staged: Path, path: Path) -> None:
 
 
 class FileReplacement(NamedTuple):
-    """A file to write or remove: its old and new content, each None if the file does not exist."""
+    """A file to write or remove: its old and new content. None means that the file does not exist."""
 
     path: Path
     old: bytes | None

@@ -164,12 +164,12 @@ NOTHING_INDEXED = (
 
 
 def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
-    """Return the notice that only keyword search was possible, with the reason."""
+    """Return the notice that says that only keyword search was possible, and why."""
     return Notice("keywords_only", {"cause": cause, "detail": detail})
 
 
 def get_keywords_only_reason(notice: Notice) -> str:
-    """Return why a search used only keywords, from a `keywords_only` notice; "" if it gives no reason."""
+    """Return why a search used only keywords, as a `keywords_only` notice says; "" without a reason."""
     values = notice.values
     return values.get("detail") or MODEL_CAUSES.get(values.get("cause", ""), "")
 

@@ -206,7 +206,7 @@ def is_conversation_id(text: str) -> bool:
 
 
 def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
-    """Return the reference without its workspace id; raises `OtherWorkspace`."""
+    """Return a reference without its workspace id; raises `OtherWorkspace` for another workspace's id."""
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
         raise OtherWorkspace(
             f"{ref.conversation}-{ref.workspace} is a conversation of another workspace",

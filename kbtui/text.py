@@ -152,7 +152,7 @@ def one_line(text: str, policy: Policy | None = None) -> str:
 
 
 def format_parent_of_title(parent: str | None, policy: Policy | None = None) -> str:
-    """Return an addition to a conversation's title that names the parent; "" without a parent."""
+    """Return the suffix of a conversation's title that names the parent; "" without a parent."""
     return f" (part of “{one_line(parent, policy)}”)" if parent else ""
 
 
@@ -201,7 +201,7 @@ def format_json(value: object) -> str:
 
 
 def describe_missing_words(missing: Sequence[str]) -> list[str]:
-    """Return a line for words missing from a passage, and a line for words that are not side by side."""
+    """Return a line for the words that a passage lacks, and a line for words that are not side by side."""
     words = [word for word in missing if " " not in word]
     # Leave out a pair if one of its words is missing: the first line already says so.
     pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 DAMAGE_CHECK_DELAY = 1.0
-"""How many seconds after its first refresh an index is checked for damage."""
+"""An index is checked for damage this many seconds after its first refresh."""
 DAMAGE_CHECK_INTERVAL = 600.0
 """A refresh is followed by a damage check if the last check was at least this many seconds ago."""
 DAMAGE_CHECK_VALIDITY = 60.0
@@ -43,7 +43,7 @@ COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
 An index larger than `COMPACT_AT_ONCE_MAX` is compacted after a pause that is long enough for this share.
 """
 CLOSE_INDEX_SECONDS = 5.0
-"""How many seconds after the last change the index is closed.
+"""The index is closed this many seconds after the last change.
 
 While the index is open, tantivy checks the index's directories twice a second for changed files.
 Opening the index again takes milliseconds.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 CLOSE_READER_SECONDS = 5.0
-"""How many seconds after the last search the index is closed, because tantivy polls an open index's files."""
+"""The index is closed this many seconds after the last search, because tantivy polls an open index's files."""
 MAX_DEPTH = 1000
 """The maximum number of hits that a client can request from each leg."""
 

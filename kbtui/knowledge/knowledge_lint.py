@@ -154,7 +154,7 @@ def _list_missing_subjects_in_prose(
 
 
 def _slug_exists(knowledge: KnowledgeBase, topic: str, slug: str) -> bool:
-    """Return whether a slug or a folder of slugs exists, disabled or not."""
+    """Return whether a topic has a subject or a folder with this slug, even a disabled one."""
     slugs = knowledge.get_topic_slugs(topic).scan
     return slug in slugs or any(name.startswith(f"{slug}/") for name in slugs.slugs)
 

@@ -418,7 +418,7 @@ class KnowledgeBase:
     def _find_learn_topic_and_patterns(
         self, topic: str, patterns: list[str]
     ) -> tuple[Topic, list[str]]:
-        """Return the topic and the patterns that the arguments of `learn` mean; raises `NothingFound`."""
+        """Return the topic and the patterns for the arguments of `learn`; raises `NothingFound`."""
         name, _, slug = topic.partition("/")
         try:
             return self.resolve_topic(topic), patterns

@@ -34,7 +34,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeValues:
-    """Return the values for the notice that the engine cannot be reached."""
+    """Return the values of the notice that says that the engine cannot be reached."""
     return {"cause": "engine", "detail": error.message, "where": error.where, "hint": error.hint}
 
 
@@ -276,7 +276,7 @@ class PrivateIndex:
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
-        """The number of the last requested update, and that of the last finished update."""
+        """The number of the last requested update, and the number of the last finished update."""
         self._thread = threading.Thread(
             target=self._update_index_until_closed, name="private-index", daemon=True
         )

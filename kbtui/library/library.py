@@ -186,7 +186,7 @@ class Library(ReferenceReader):
         return query(self.open_index_reader())
 
     def _request_index_repair(self, found: str) -> None:
-        """Have the engine rebuild a damaged index; raises `IndexUnavailable` if it cannot."""
+        """Have the engine rebuild a damaged index; raises `IndexUnavailable` if that fails."""
         reason = "it is a temporary index of this process"
         if not self.is_index_private:
             try:
@@ -333,7 +333,7 @@ class Library(ReferenceReader):
         return make_keywords_only_notice("other_time_zone")
 
     def _add_repair_notice(self, answered: SearchAnswer) -> SearchAnswer:
-        """Add the notice of a repair to the first answer after it."""
+        """Add the notice of a repair to the first answer after the repair."""
         notice, self._repair_notice = self._repair_notice, None
         return answered.add_notices(notice) if notice else answered
 

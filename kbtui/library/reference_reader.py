@@ -238,7 +238,7 @@ class ReferenceReader(IndexAccess):
     def _list_citation_names_of_target(
         self, target: Ref | str
     ) -> tuple[list[str], str | None, bool]:
-        """Return the names that citations use for a target, its chunk id, and whether it is gone."""
+        """Return the names of a target in citations, its chunk id or None, and whether it no longer exists."""
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
@@ -312,7 +312,7 @@ class ReferenceReader(IndexAccess):
             return ref
 
     def _find_cited_file(self, text: str) -> Ref | str | None:
-        """Return the subject at a path, or the path if the file exists or a turn has read it."""
+        """Return the subject at a path, or the path if the file exists or a turn has read it, else None."""
         from pathlib import Path
 
         root = self.workspace.root

@@ -159,7 +159,7 @@ def run_tui_in_browser_session(root: str) -> int:
 
 
 def _quit_when_server_ends(parent: int) -> None:
-    """Quit when the server process has ended, which Textual's web driver does not notice."""
+    """Quit when the server process has ended. Textual's web driver does not notice that."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)

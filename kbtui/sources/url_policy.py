@@ -81,7 +81,7 @@ def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
 
 
 def check_host_is_allowed(host: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a private address or a local name; does not resolve the name."""
+    """Raise `ConfigError` for a private address or a local name, without resolving names."""
     if is_allowed_private_host(host, allow_hosts):
         return
     address, name = parse_ip_literal(host), normalize_host_name(host)

@@ -102,5 +102,5 @@ def _read_table_version(db: sqlite3.Connection) -> int:
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates with `?`: file names and JSON can contain them, SQLite cannot."""
+    """Replace lone surrogates with `?`, because SQLite cannot store them. They occur in file names and JSON."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -175,7 +175,7 @@ def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> I
 def _count_tokens(
     named: Iterable[tuple[str | None, _TurnUsage]], prices: ModelPrices
 ) -> list[TokenCount]:
-    """Return the sum for each name, largest first; estimated tokens are summed separately."""
+    """Return the sum of tokens for each name, largest first; estimated tokens have sums of their own."""
     groups: dict[tuple[str | None, bool], list[_TurnUsage]] = defaultdict(list)
     for name, one in named:
         groups[name, one.usage.is_estimate].append(one)

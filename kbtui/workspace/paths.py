@@ -117,7 +117,7 @@ def make_engine_socket_path(root: str) -> str:
 
 
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
-    """Return whether this user runs the process at the other end; outside Linux, always True."""
+    """Return whether this user runs the process at the other end; True on systems other than Linux."""
     if sys.platform != "linux":
         return True
     from _socket import SO_PEERCRED, SOL_SOCKET
