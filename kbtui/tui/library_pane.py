@@ -391,10 +391,7 @@ class _ConversationRowMaker:
     def make_conversation_rows(
         self, infos: list[ConversationInfo], depth: int = 0, before: str = ""
     ) -> Iterator[ListRow]:
-        """Yield the rows of conversations, each followed by its parts if it is unfolded.
-
-        `before` is the label of the row above, which is not repeated.
-        """
+        """Yield the rows of conversations, with their parts if unfolded; `before` is the label of the row above."""
         sort = self._state.sort
         for info in infos:
             label = _make_conversation_sort_label(info, sort, self._contents, self._present)

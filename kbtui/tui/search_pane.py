@@ -62,10 +62,7 @@ class SearchInput(CompletingInput):
         self.action_end()
 
     async def action_move_in_results(self, move: str, *pages: float) -> None:
-        """Select another hit; if the first hit is selected, "up" recalls an earlier query.
-
-        No query is recalled if the user has typed or changed the query in the input.
-        """
+        """Select another hit; on the first hit, "up" recalls an earlier query unless the user has edited the input."""
         results = self.screen.query_one("#results", SearchResultsPane).list
         if move == "up" and self.value == self.recalled and results.index <= 0:
             await self.screen.run_action("recall_earlier_query")

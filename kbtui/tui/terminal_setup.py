@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_LOG_BYTES = 1_000_000
-"""A log with more bytes than this is emptied at the start of the TUI.
-
-A smaller log is kept, because it may say why the previous TUI ended.
-"""
+"""A log with more bytes is emptied at the start; a smaller log is kept, because it may explain a crash."""
 ANSWER_SECONDS = 0.3
 """How many seconds to wait for the answer of a local terminal."""
 REMOTE_ANSWER_SECONDS = 1.0
@@ -100,10 +97,7 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 
 
 def exit_when_terminal_closes() -> None:
-    """End the process when the terminal is closed, even if no SIGHUP arrives.
-
-    Otherwise, Textual would run forever.
-    """
+    """End the process when the terminal is closed, even if no SIGHUP arrives; Textual itself would not end."""
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
         threading.Thread(target=_exit_after_terminal_hangup, args=(terminal,), daemon=True).start()

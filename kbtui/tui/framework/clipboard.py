@@ -21,10 +21,7 @@ COMMAND_TIMEOUT_SECONDS = 2.0
 
 
 def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
-    """Sanitize a text, and copy it to the terminal's and this machine's clipboard.
-
-    Return a warning if it can be copied to neither, else None.
-    """
+    """Copy a sanitized text to the terminal's and this machine's clipboard; return a warning if neither accepts it."""
     # The text may be pasted into a shell.
     text = sanitize(text, "strip")
     fits = len(text.encode("utf-8", "replace")) <= MAX_TERMINAL_BYTES
@@ -40,10 +37,7 @@ def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
 
 
 def find_clipboard_command() -> list[str] | None:
-    """Return the command that copies its input to this machine's clipboard.
-
-    Return None in an ssh session, or if no such command is installed.
-    """
+    """Return the command that copies to this machine's clipboard; None if there is none, or in an ssh session."""
     if os.environ.get("SSH_CONNECTION"):
         return None
     wayland, x11 = os.environ.get("WAYLAND_DISPLAY"), os.environ.get("DISPLAY")

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 MIN_NEW_ENTRIES = 5_000
 """The number of new entries after which all objects are frozen again."""
 YOUNG_THRESHOLD = 2_000
-"""How many new objects trigger a collection of young objects (Python's default: 700).
-
-A repaint creates 20,000 objects.
-"""
+"""How many new objects trigger a collection of young objects (default: 700; a repaint creates 20,000)."""
 FULL_THRESHOLD = 500
 """How many collections of the middle generation trigger a full collection (Python's default: 10)."""
 IDLE_SECONDS = 1.0

@@ -37,10 +37,7 @@ UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
 class KeyHandled(Message):
-    """A follow-up message, sent to the focused widget after a key.
-
-    The key is handled when the last of its follow-up messages has reached the app.
-    """
+    """A follow-up message to the widget that gets a key; when the last one reaches the app, the key is handled."""
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:
         super().__init__()
@@ -106,10 +103,7 @@ class KeyPressQueue:
             self._resume_sending_keys(done.number)
 
     def resume_keys_after_closed_screen(self) -> None:
-        """Deliver the queued keys after a screen has closed.
-
-        If the last key went to this screen, its follow-up message is lost.
-        """
+        """Deliver the queued keys after a screen has closed; follow-up messages to this screen are lost."""
         if self._is_busy and self._app.screen is not self._screen:
             self._resume_keys_when_screen_shown()
 

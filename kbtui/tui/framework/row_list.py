@@ -183,10 +183,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return index, line - self._tops[index]
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """Return, for each visible line, its row, its index within the row, and whether the row is selected.
-
-        A line below the last row is None.
-        """
+        """Return each visible line as (row, index within the row, whether it is selected), or None below the rows."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):

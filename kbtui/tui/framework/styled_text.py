@@ -114,10 +114,7 @@ def capitalize_first_word_unless_name(text: str) -> str:
 
 
 def align_spans_to_edges(left: Sequence[Span], right: Sequence[Span], width: int) -> Spans:
-    """Return `left` at the left edge and `right` at the right edge of a line that is `width` cells wide.
-
-    Cut `left` if there is not enough room for both; leave out `right` if it alone is too long.
-    """
+    """Align `left` and `right` to the edges of a line; cut `left` to fit, and leave out `right` if it is too long."""
     right_width = measure_cell_width(right)
     if right_width and right_width + 4 > width:
         right, right_width = [], 0
@@ -145,10 +142,7 @@ _WORD = re.compile(r"\s*(?P<word>\S+)")
 def _find_wrapped_line_bounds(
     text: str, width: int, first: int, hang: int
 ) -> list[tuple[int, int]]:
-    """Return the start and end of each wrapped line.
-
-    `first` is the indent of the first line, and `hang` the indent of all other lines, in cells.
-    """
+    """Return the start and end of each wrapped line; `first` and `hang` are the indents of the first and other lines."""
     lines: list[tuple[int, int]] = []
     start = end = 0
     room = width - first

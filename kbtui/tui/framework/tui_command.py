@@ -146,10 +146,7 @@ MOVE_BINDINGS = make_textual_bindings(MOVE_COMMANDS)
 
 
 def make_list_bindings(action: str, *, priority: bool = False) -> list[BindingType]:
-    """Return key bindings that move in a list while an input has the focus.
-
-    `action` is the Textual action to call; its arguments say how to move, such as `'scroll_pages', -1`.
-    """
+    """Return key bindings that call `action` to move in a list while an input has the focus."""
     up, down = "'scroll_pages', -1", "'scroll_pages', 1"
     moves = {"down,ctrl+n": "'down'", "up": "'up'", "pagedown": down, "pageup": up}
     return [Binding(key, f"{action}({moves[key]})", show=False, priority=priority) for key in moves]

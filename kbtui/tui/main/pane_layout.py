@@ -29,10 +29,7 @@ DEFAULT_WIDTHS = {
 }
 """Width class -> the widths of the panes in cells; the reader gets the remaining width."""
 READER_MAX_WIDTH = 110
-"""The maximum width of the reader in a `-wide` terminal, in cells; the citations pane gets the rest.
-
-`kbtui.tcss` contains the same number.
-"""
+"""The maximum width of the reader in a wide terminal, in cells; `kbtui.tcss` contains the same number."""
 MIN_WIDTH = 16
 """The minimum width of a pane in cells; the minimum of the reader is twice this width."""
 

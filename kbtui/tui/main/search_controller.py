@@ -76,10 +76,7 @@ class SearchController:
         self._is_logged = False
         """Whether the current query has been logged; if so, repeating the search does not log it again."""
         self._unused = ""
-        """The last logged query, or "" if one of its hits was opened.
-
-        A longer query that starts with this query replaces it in the log.
-        """
+        """The last logged query if a longer query that starts with it must replace it in the log, else ""."""
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1

@@ -375,10 +375,7 @@ class SelectedItemActions:
 def prepare_conversation_export(
     library: Library, conversation: str, values: FormValues
 ) -> tuple[Path, str]:
-    """Return the path and the text of the export that a form describes.
-
-    Raises `KbtuiError` if the path is invalid.
-    """
+    """Return the path and the text of the export that a form describes; raise `KbtuiError` if the path is invalid."""
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
     from kbtui.citations.citation_export import format_conversation_markdown
 

@@ -92,10 +92,7 @@ class SubjectCosts:
         return self._costs.get((topic, slug))
 
     def sum_subject_costs(self, subjects: Collection[tuple[str, str]]) -> PromptCost:
-        """Return the total cost of subjects, given as pairs of topic and slug.
-
-        The total is an estimate unless the costs of all subjects are counted.
-        """
+        """Return the total cost of subjects (pairs of topic and slug), an estimate unless all costs are counted."""
         costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
         characters = sum(cost.characters for cost in costs)
         tokens = sum(cost.tokens for cost in costs)

@@ -595,10 +595,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.dismiss(self._has_written)
 
     def can_close_screen(self) -> bool:
-        """Return True if no mark would be lost, or if the user has been asked already.
-
-        Otherwise, ask the user and return False.
-        """
+        """Return True if no mark would be lost or the user was asked before; otherwise, ask and return False."""
         if self._is_writing:
             file = self.library.workspace.format_config_path(TOPICS_FILE)
             self.show_key_refusal(f"{file} is being written; try again in a moment")

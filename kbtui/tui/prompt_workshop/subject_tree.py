@@ -137,10 +137,7 @@ def _contains_all_words(text: str, words: list[str]) -> bool:
 
 
 def _make_nested_subject_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[ListRow]:
-    """Yield the rows of sorted slugs; the row of a folder precedes the row of its first slug.
-
-    Folders whose keys are not in `opened` are yielded without their content.
-    """
+    """Yield rows for sorted slugs, with a row before the first slug of a folder; skip the content of closed folders."""
     shown: list[str] = []
     closed = ""
     for slug in slugs:
@@ -266,10 +263,7 @@ class SubjectTreeList(RowList):
     def _format_topic_or_folder_row(
         self, prompt: PlannedPrompt, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
-        """Return the left and right part of a topic's or folder's row.
-
-        The right part has the number of pre-loaded subjects, the number of all subjects, and the cost.
-        """
+        """Return the row of a topic or folder: its name on the left, its counts of subjects and cost on the right."""
         topic, prefix = node.topic, node.name
         is_opened = node.foldable_row_key in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]

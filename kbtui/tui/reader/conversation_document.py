@@ -100,10 +100,7 @@ def _summarize_list_element(value: Any) -> str:
 
 
 def format_json_value_as_text(value: Any, pad: str = "") -> str:
-    """Format a JSON value as text with one line for each item, indented by `pad`.
-
-    Line breaks in strings are kept.
-    """
+    """Format a JSON value as text, one line for each item, indented by `pad`; keep the line breaks of strings."""
     if isinstance(value, dict):
         return "\n".join(
             _format_labeled_json_value(f"{pad}{name}:", item, pad) for name, item in value.items()
@@ -336,10 +333,7 @@ _PATCH_START = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 
 
 class _ConversationDocumentBuilder:
-    """Builds the blocks of a conversation.
-
-    `requests` and `errors` are the indices, in `blocks`, of the blocks that start a request or a failed call.
-    """
+    """Builds the blocks of a conversation; `requests` and `errors` are the indices of requests and failed calls."""
 
     def __init__(
         self, conversation: Conversation, present: datetime, titles: Mapping[str, str]
@@ -600,10 +594,7 @@ class _ConversationDocumentBuilder:
             self._add_visible_result_blocks(key, metadata)
 
     def _add_visible_result_blocks(self, key: str, metadata: dict[str, Any]) -> None:
-        """Add the parts of a tool result that stay visible when the call is folded.
-
-        These are the link to the call's subagent, and the user's answers to the call's questions.
-        """
+        """Add the blocks that stay visible when a call is folded: the link to its subagent, and the user's answers."""
         if type(subagent := metadata.get("subagent")) is str:
             self.lead = [("  ", "")]
             session = self.conversation.info.id.partition("~")[0]
@@ -651,10 +642,7 @@ class _ConversationDocumentBuilder:
         self.after_fold, self.space_above = True, 0
 
     def _add_compaction_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add a summary, as a fold, at the place where the agent compacted the conversation.
-
-        Only the user's view shows this fold. The model's view shows the summary at the first replaced turn.
-        """
+        """Add a fold with a summary where the agent wrote it; the model's view shows it at the first replaced turn."""
         self.view = "user"
         words: Spans = [("compacted here  ", "accent"), (one_line(event.text[:400]), "dim")]
         self._add_fold_heading(key, "compaction", words, [(format_text_length(event.text), "dim")])

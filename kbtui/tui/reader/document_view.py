@@ -181,10 +181,7 @@ class DocumentViewport:
         return LinePosition(block, max(0, len(self.get_block_lines(block)) - 1))
 
     def find_position_lines_below(self, start: LinePosition, lines: int) -> LinePosition:
-        """Return the position that is `lines` lines below `start`, or above it if `lines` is negative.
-
-        The position is never before the first line or after the last line of the document.
-        """
+        """Return the position `lines` lines below `start` (above if negative), but not beyond the document."""
         if not self.document.blocks:
             return LinePosition()
         block, line = start.block, start.line + lines
@@ -371,10 +368,7 @@ class DocumentViewport:
         self.update_visible_rows()
 
     def go_to_block_line(self, block: int, line: int = 0, lead: int | None = None) -> None:
-        """Go to a line of a block, and open the folds that contain the block.
-
-        `lead` is the number of lines to show above the line, by default a quarter of the height.
-        """
+        """Open the folds that contain a block, and go to a line of the block; show `lead` lines above this line."""
         folds = self.document.list_folds_of_block(block)
         if closed := {fold for fold in folds if not self.is_fold_open(fold)}:
             self._toggled_folds ^= closed
@@ -475,10 +469,7 @@ class DocumentViewport:
                 return
 
     def set_citation_numbers_of_calls(self, numbers: dict[str, int]) -> bool:
-        """Set the citation numbers of tool calls; return whether any number has changed.
-
-        `numbers` maps the keys of the calls' blocks to citation numbers.
-        """
+        """Set the citation numbers of tool calls (block key -> number); return whether any number has changed."""
         has_changed = False
         for key, number in numbers.items():
             index = self.document.find_block_index(key)

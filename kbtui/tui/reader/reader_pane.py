@@ -332,10 +332,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.document_view.redraw_after_viewport_change()
 
     def action_toggle_folds_of_kind(self, kind: str, name: str) -> None:
-        """Open or close all folds of a kind in this document and in documents opened later.
-
-        `name` is the plural of the kind, for a message.
-        """
+        """Open or close all folds of a kind, called `name` in messages, in this document and later ones."""
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
             self._post_status_message(f"No {name} here.", "dim")
