@@ -308,7 +308,7 @@ def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
 
 
 def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield command ids and values from a table that may be nested, as TOML parses `reader.find = "x"`."""
+    """Yield command ids and values; TOML parses an unquoted `reader.find = "x"` as nested tables."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flatten_keymap_table(value, f"{prefix}{name}.")

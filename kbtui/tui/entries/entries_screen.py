@@ -237,7 +237,7 @@ class EntriesScreen(ListDetailScreen):
         return [self.filter, TextLine(id="columns"), self.list]
 
     def on_mount(self) -> None:
-        """Show the possible filters in the empty input, and start the timer that reloads unembedded entries."""
+        """Show the possible filters in the empty input, and start the timer that reloads the list."""
         self.filter.input.placeholder = "words, type:, is:, topic:, after:, before:"
         self.set_interval(PENDING_RELOAD_SECONDS, self._reload_if_entries_pending)
 

@@ -21,7 +21,7 @@ COMMAND_TIMEOUT_SECONDS = 2.0
 
 
 def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
-    """Copy a sanitized text to the terminal's and this machine's clipboard; return a warning if neither accepts it."""
+    """Sanitize a text and copy it to the terminal's and this machine's clipboard; return a warning if this fails."""
     # The text may be pasted into a shell.
     text = sanitize(text, "strip")
     fits = len(text.encode("utf-8", "replace")) <= MAX_TERMINAL_BYTES

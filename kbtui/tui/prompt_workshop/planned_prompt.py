@@ -197,7 +197,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
-        """Mark a subject or topic with a state or, if it already has this state, take the state away.
+        """Mark a subject or topic with a state; if it already has this state, remove the state instead.
 
         `knowledge` is the knowledge as the files define it.
         """

@@ -137,7 +137,7 @@ def _contains_all_words(text: str, words: list[str]) -> bool:
 
 
 def _make_nested_subject_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[ListRow]:
-    """Yield rows for sorted slugs, with a row before the first slug of a folder; skip the content of closed folders."""
+    """Yield rows for folders and for sorted slugs; leave out the content of folders that are not in `opened`."""
     shown: list[str] = []
     closed = ""
     for slug in slugs:

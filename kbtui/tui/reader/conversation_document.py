@@ -333,7 +333,7 @@ _PATCH_START = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 
 
 class _ConversationDocumentBuilder:
-    """Builds the blocks of a conversation; `requests` and `errors` are the indices of requests and failed calls."""
+    """Builds the blocks of a conversation; `requests` and `errors` are block indices of requests and failed calls."""
 
     def __init__(
         self, conversation: Conversation, present: datetime, titles: Mapping[str, str]

@@ -42,7 +42,7 @@ class ReaderDocument:
     badges: Spans = field(default_factory=list)
     size: str = ""
     short_size: str = ""
-    """The size in a few characters, for a narrow header."""
+    """A short form of `size`, for a narrow header."""
     record: Any = None
     turns_total: int = 0
     rewound_turns: int = 0
@@ -184,7 +184,7 @@ def format_token_cost(number: int) -> str:
 
 
 def format_token_count(number: int) -> str:
-    """Format the estimated number of tokens of a number of characters: "≈ 300 tokens"."""
+    """Format an estimate of the tokens in a number of characters, such as "≈ 300 tokens"."""
     return f"≈ {round(number / 4):,} tokens"
 
 

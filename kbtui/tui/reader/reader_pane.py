@@ -61,12 +61,12 @@ class ReaderHeader(TextLine):
         self._short_forms: list[Spans] = []
 
     def set_header_texts(self, left: Spans, forms: list[Spans]) -> None:
-        """Set both sides; `forms` are the forms of the right side, from the longest to the shortest."""
+        """Set the text of both sides; `forms` are versions of the right side, from the longest to the shortest."""
         self._short_forms = forms[1:]
         self.set_edge_texts(left, forms[0])
 
     def render_line(self, y: int) -> Strip:
-        """Render the header with the longest form of the right side for which there is enough room."""
+        """Render the header with the longest version of the right side for which there is enough room."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
         forms = [self.right, *self._short_forms]
@@ -280,9 +280,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
     def _make_right_sides_of_header(self) -> list[Spans]:
-        """Return the right side of the header, and its shorter forms if it has a size.
+        """Return the right side of the header, followed by shorter versions if it contains a size.
 
-        During a find it is the number of matches, else the number of new events, else the badges and the size.
+        The right side shows the number of matches during a find, else the number of new events, else the badges
+        and the size.
         """
         document = self.viewport.document
         if self.is_finding and not self.matches:
