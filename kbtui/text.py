@@ -200,6 +200,18 @@ def format_json(value: object) -> str:
         return "(nested too deeply to show)"
 
 
+def format_json_unless_text(value: object) -> str:
+    """Return a string unchanged, and any other JSON value as `format_json` formats it."""
+    return value if isinstance(value, str) else format_json(value)
+
+
+def format_json_value_on_one_line(value: object) -> str:
+    """Return a string unchanged, and any other JSON value as JSON on one line."""
+    from json import dumps
+
+    return value if isinstance(value, str) else dumps(value, ensure_ascii=False)
+
+
 def describe_missing_words(missing: Sequence[str]) -> list[str]:
     """Return a line for the words that a passage lacks, and a line for words that are not side by side."""
     words = [word for word in missing if " " not in word]

@@ -325,7 +325,7 @@ def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
     """Return the text of the hit's subject, or the texts of the events in its turn."""
     if hit.kind == "subject":
         return [library.read_subject_text(library.find_subject(hit.target._replace(lines=None)))]
-    from kbtui.index.chunk_splitter import format_event_text
+    from kbtui.conversations.models import format_event_text
 
     ref = hit.target
     turn = library.load_conversation(ref.conversation or "").find_turn(ref.turn or 0)

@@ -217,7 +217,7 @@ def format_xml_element(tag: str, fields: Mapping[str, Any], indent: int) -> str:
         elif name == "labels":
             labels = [f"{key}={text}" if text else key for key, text in value.items()]
             items = [f"{inner}  <label>{escape_xml(label)}</label>" for label in labels]
-        elif name == "arguments":
+        elif isinstance(value, dict):
             items = [escape_xml(format_code_fence(format_json(value), "json"))]
         else:
             text = str(value).lower() if isinstance(value, bool) else str(value)

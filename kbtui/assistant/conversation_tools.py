@@ -596,14 +596,14 @@ def _count_fitting_turns(turns: list[dict[str, Any]], room: int) -> int:
 
 
 def _make_event_json(event: ConversationEvent, conversation: str) -> dict[str, Any]:
-    """Return an event of a conversation as JSON; its keys depend on its kind."""
-    is_call = event.kind == "tool_call_request"
+    """Return an event of a conversation as JSON, without the keys that do not apply to it."""
     fields = {
         "author": event.author,
         "name": event.name,
         "call": event.call,
-        "is_error": event.is_error if event.kind == "tool_call_response" else None,
-        "arguments": event.arguments or {} if is_call else None,
+        "is_error": event.is_error,
+        "arguments": event.arguments,
+        "fields": event.fields,
         "outcome": event.outcome,
         "subagent": get_subagent_of_result(event, conversation),
         "problem": event.problem,
@@ -612,7 +612,7 @@ def _make_event_json(event: ConversationEvent, conversation: str) -> dict[str, A
         "event_kind": event.kind,
         "timestamp": format_timestamp(event.timestamp),
         **{name: value for name, value in fields.items() if value is not None},
-        "content": event.text or None if is_call else event.text,
+        "content": event.text if event.text or event.arguments is None else None,
     }
 
 
@@ -718,7 +718,8 @@ def _find_shortenable_texts(event: dict[str, Any]) -> Iterator[_ShortenableText]
     if isinstance(content := event["content"], str):
         size = _count_xml_characters(content, is_json=False)
         yield _ShortenableText(event, "content", False, size)
-    yield from _find_shortenable_strings_in_json(event.get("arguments", {}))
+    values = event.get("arguments") or event.get("fields") or {}
+    yield from _find_shortenable_strings_in_json(values)
 
 
 def _find_shortenable_strings_in_json(value: Any) -> Iterator[_ShortenableText]:

@@ -82,29 +82,22 @@ def _format_conversation_metadata(conversation: Conversation) -> str:
 
 
 def _format_event_markdown(event: ConversationEvent) -> Iterator[str]:
-    """Yield two blocks of Markdown for an event: its heading and its content."""
-    text = event.text.strip("\n")
-    label = EVENT_KINDS[event.kind].label
-    if event.kind == "tool_call_request":
-        yield f"### {label} {event.call}: {_format_code_span(event.name or '?')}"
-        yield format_code_fence(text or format_json(event.arguments or {}), "json")
-    elif event.kind == "tool_call_response":
-        number = f" {event.call}" if event.call else ""
-        name = f": {_format_code_span(event.name)}" if event.name else ""
-        outcome = f" · {_escape_markdown(event.outcome)}" if event.outcome else ""
-        yield f"### {'Error' if event.is_error else label}{number}{name}{outcome}"
-        yield format_code_fence(text, "")
-    elif event.kind == "unknown":
-        yield f"### {label}: {_format_code_span(event.name or '?')}"
-        yield format_code_fence(text, "json")
-    else:
-        yield f"### {_escape_markdown(event.author or label)}"
-        if event.kind == "reasoning":
-            yield "\n".join(f"> {line}".rstrip() for line in text.split("\n")) if text else ""
-        elif event.kind == "structured":
-            yield format_code_fence(text, "json" if not isinstance(event.data, str) else "")
-        else:
-            yield text
+    """Yield blocks of Markdown for an event: its heading, its text and its values."""
+    kind, text, values = EVENT_KINDS[event.kind], event.text.strip("\n"), event.values
+    heading = "Error" if event.is_error else _escape_markdown(event.author or kind.label)
+    call = f" {event.call}" if event.call else ""
+    has_name = event.name and kind.language is not None
+    name = f": {_format_code_span(event.name or '')}" if has_name else ""
+    outcome = f" · {_escape_markdown(event.outcome)}" if event.outcome else ""
+    yield f"### {heading}{call}{name}{outcome}"
+    if kind.is_subdued:
+        yield "\n".join(f"> {line}".rstrip() for line in text.split("\n")) if text else ""
+    elif kind.language is None:
+        yield text
+    elif text or values is None:
+        yield format_code_fence(text, "" if isinstance(event.data, str) else kind.language)
+    if values is not None:
+        yield format_code_fence(format_json(values), "json")
 
 
 def _format_citation_line(citation: Citation) -> str:

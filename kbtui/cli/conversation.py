@@ -507,12 +507,12 @@ class ConversationFormatter:
                 yield self._format_event_heading(event)
                 if event.get("problem"):
                     yield self.style_text(self.put_on_one_safe_line(event["problem"]), "red")
-                if event.get("arguments"):
-                    arguments = json.dumps(event["arguments"], indent=2, ensure_ascii=False)
-                    yield self.make_text_safe_for_terminal(arguments)
+                if values := event.get("arguments") or event.get("fields"):
+                    lines = json.dumps(values, indent=2, ensure_ascii=False)
+                    yield self.make_text_safe_for_terminal(lines)
                 if event["content"]:
                     text = self.make_text_safe_for_terminal(event["content"]).rstrip("\n")
-                    is_dim = event["event_kind"] == "reasoning"
+                    is_dim = EVENT_KINDS[event["event_kind"]].is_subdued
                     yield self.style_text(text, "dim") if is_dim else text
 
     def _format_event_heading(self, event: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kbtui.conversations import event_kinds
+from kbtui.conversations.models import format_event_text
 from kbtui.dates import format_timestamp
 from kbtui.errors import UsageError
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
@@ -187,15 +188,12 @@ def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
     return frozenset(scope for name in names or ("all",) for scope in known[name])
 
 
-def get_searchable_event_text(event: ConversationEvent) -> str:
-    """Return the searchable text of an event; for a tool call, its name and arguments."""
-    if event.kind == "tool_call_request":
-        arguments = event.text or format_json(event.arguments or {})
-        return f"{event.name}\n{arguments}" if event.name else arguments
+def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool:
+    """Return whether grep searches an event: it is in a scope, and no answer such as `true`."""
+    kind = event_kinds.EVENT_KINDS[event.kind]
     # JP does not search answers to questions. Here, those in free text are searched.
-    if event.kind == "inquiry_response" and not isinstance(event.data, str):
-        return ""
-    return event.text
+    is_json_answer = kind.is_response and event.data is not None and type(event.data) is not str
+    return kind.role in scopes and not is_json_answer
 
 
 def search_conversation_title(title: str, query: GrepQuery) -> list[GrepLine]:
@@ -213,15 +211,16 @@ def search_turns(turns: Iterable[Turn], query: GrepQuery) -> ConversationMatches
     found = ConversationMatches()
     for turn in turns:
         for event in turn.events:
-            role = event_kinds.get_event_role(event.kind)
-            if role in query.scopes and (text := get_searchable_event_text(event)):
-                _search_event(turn, event, text, query, found)
+            if _is_event_searched(event, query.scopes):
+                _search_event(turn, event, query, found)
     return found
 
 
 def _search_event(
-    turn: Turn, event: ConversationEvent, text: str, query: GrepQuery, found: ConversationMatches
+    turn: Turn, event: ConversationEvent, query: GrepQuery, found: ConversationMatches
 ) -> None:
+    # Values are searched as JSON, as in JP.
+    text = format_event_text(event, format_json)
     spans = list(query.pattern.find_matching_lines(text))
     kept = max(0, query.limit - found.count)
     if spans and kept and query.masked:
@@ -230,7 +229,7 @@ def _search_event(
     found.count += len(spans)
     if not (spans and kept):
         return
-    role, time = event_kinds.get_event_role(event.kind), format_timestamp(event.timestamp)
+    role, time = event_kinds.EVENT_KINDS[event.kind].role, format_timestamp(event.timestamp)
     block = found.lines[-1].block + 1 if found.lines else 1
     for line, match in _add_context_lines(text, spans[:kept], query.context):
         if line is None:
@@ -244,10 +243,10 @@ def _search_event(
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
-    """Mask the secrets in an event's text; mask a tool call's arguments before they become JSON."""
-    if event.kind == "tool_call_request" and event.arguments and not event.text:
-        arguments = format_json(mask_secrets_in_json(event.arguments))
-        return mask_secrets(f"{event.name}\n{arguments}" if event.name else arguments)
+    """Mask the secrets in an event's text; mask its values before they become JSON."""
+    if event.values:
+        text = format_event_text(event, lambda values: format_json(mask_secrets_in_json(values)))
+        return mask_secrets(text)
     return str(mask_secrets_in_json(text))
 
 

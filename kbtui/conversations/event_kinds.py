@@ -1,8 +1,7 @@
 """The table of the kinds of event in a conversation, one row each.
 
-To add a kind, add a row here and a renderer in `kbtui/tui/reader/conversation_document.py`.
-Parser, loader, index, grep, search filters, tools, command line and exports read this table.
-Without a renderer, the reader shows the event folded.
+To add a kind, add a row. Parser, loader, index, grep, search filters, tools, command line, exports
+and reader read this table. The reader folds the events of a new kind.
 """
 
 from __future__ import annotations
@@ -29,6 +28,9 @@ class ConversationEventKind:
         is_embedded: bool = True,
         is_response: bool = False,
         colour: str = "yellow",
+        fields: tuple[str, ...] = (),
+        language: str | None = None,
+        is_subdued: bool = False,
     ) -> None:
         self.name = name
         self.role = role
@@ -49,49 +51,32 @@ class ConversationEventKind:
         """Whether an event of the kind responds to an earlier event with the same id."""
         self.colour = colour
         """The colour of the heading in the output of commands."""
+        self.fields = fields
+        """The names of the values that the kind's events have besides their text; see `ConversationEvent.fields`."""
+        self.language = language
+        """The language of the text, such as `json`, or "" if the text is unformatted; None for Markdown."""
+        self.is_subdued = is_subdued
+        """Whether commands print the text dim and exports quote it."""
 
 
+# fmt: off
 _KINDS = (
     ConversationEventKind("chat_request", "user", "chat", "You", "chat", "chat", colour="green"),
-    ConversationEventKind(
-        "message", "assistant", "chat", "Assistant", "chat", "chat", colour="blue"
-    ),
-    ConversationEventKind("reasoning", "reasoning", "reasoning", "Reasoning", "chat", colour="dim"),
-    ConversationEventKind(
-        "structured", "structured", "chat", "Structured answer", "chat", colour="blue"
-    ),
-    ConversationEventKind(
-        "tool_call_request", "tool-call", "tool_calls", "Call", "tool", "tool", is_embedded=False
-    ),
-    ConversationEventKind(
-        "tool_call_response",
-        "tool-result",
-        "tool_results",
-        "Result",
-        "tool",
-        "tool",
-        is_embedded=False,
-        is_response=True,
-        colour="cyan",
-    ),
+    ConversationEventKind("message", "assistant", "chat", "Assistant", "chat", "chat", colour="blue"),
+    ConversationEventKind("reasoning", "reasoning", "reasoning", "Reasoning", "chat", colour="dim", is_subdued=True),
+    ConversationEventKind("structured", "structured", "chat", "Structured answer", "chat", colour="blue", language="json"),
+    ConversationEventKind("tool_call_request", "tool-call", "tool_calls", "Call", "tool", "tool", is_embedded=False, language="json"),
+    ConversationEventKind("tool_call_response", "tool-result", "tool_results", "Result", "tool", "tool", is_embedded=False, is_response=True, colour="cyan", language=""),
     ConversationEventKind("inquiry_request", "inquiry", "tool_calls", "Question"),
     # Answers are a word or two, which mean nothing without the question.
-    ConversationEventKind(
-        "inquiry_response", "inquiry", "tool_results", "Answer", is_indexed=False, is_response=True
-    ),
+    ConversationEventKind("inquiry_response", "inquiry", "tool_results", "Answer", is_indexed=False, is_response=True),
     ConversationEventKind("notice", "notice", "chat", "Notice", is_embedded=False, colour="dim"),
     # The summary that the model sees instead of everything before it.
-    ConversationEventKind(
-        "compaction", "notice", "chat", "Compacted", is_embedded=False, colour="dim"
-    ),
-    ConversationEventKind("unknown", "unknown", None, "Unknown event", is_indexed=False),
+    ConversationEventKind("compaction", "notice", "chat", "Compacted", is_embedded=False, colour="dim"),
+    ConversationEventKind("unknown", "unknown", None, "Unknown event", is_indexed=False, language="json"),
 )
+# fmt: on
 EVENT_KINDS = {kind.name: kind for kind in _KINDS}
-
-
-def get_event_role(kind: str) -> str:
-    """Return the role of a kind, which is also its scope in grep."""
-    return EVENT_KINDS[kind].role
 
 
 def list_grep_scopes() -> tuple[str, ...]:

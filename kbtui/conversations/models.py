@@ -1,11 +1,13 @@
 """Data classes of conversations: metadata, turns, events, compactions and parts."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from kbtui.text import format_json_value_on_one_line
 
 Presence = Literal["projected", "user_local", "external"]
 """Where JP keeps a conversation: in both of its roots, only in the user-local root, or only in the workspace."""
@@ -81,7 +83,9 @@ class ConversationEvent:
     unknown, `name` is the event's type, and `text` the whole event as JSON. Once paired, a request
     has its `result` and a result its `request`. `call` is the 1-based number of the tool call in its
     turn (`jp-c…:3.2`). `index` is the 0-based position of its first element in the file. `outcome` is what
-    the agent shows of a result on one line, such as `Received 268KB (200 OK)`.
+    the agent shows of a result on one line, such as `Received 268KB (200 OK)`. `is_error` is None if
+    the event is not the result of a call. `fields` has the values that the row of the kind names.
+    `data` is the JSON value from which the text of a structured answer or of an answer was made.
     """
 
     kind: str
@@ -93,13 +97,39 @@ class ConversationEvent:
     arguments: dict[str, Any] | None = None
     call_id: str | None = None
     call: int | None = None
-    is_error: bool = False
+    is_error: bool | None = None
+    fields: dict[str, Any] | None = None
     data: Any = None
     metadata: dict[str, Any] | None = None
     problem: str | None = None
     outcome: str | None = None
     result: "ConversationEvent | None" = field(default=None, repr=False)
     request: "ConversationEvent | None" = field(default=None, repr=False)
+
+    @property
+    def values(self) -> dict[str, Any] | None:
+        """A call's arguments, or the event's fields; None if there are none, or if text replaces them."""
+        values = self.fields if self.arguments is None else self.arguments
+        return None if self.text and not values else values
+
+
+def format_values_as_lines(values: dict[str, Any]) -> str:
+    """Format named values as text, each on a new line."""
+    lines = (f"{key}: {format_json_value_on_one_line(value)}" for key, value in values.items())
+    return "\n".join(lines)
+
+
+def format_event_text(
+    event: ConversationEvent,
+    format_values: Callable[[dict[str, Any]], str] = format_values_as_lines,
+) -> str:
+    """Return everything that an event says: the name of the called tool, the text and the values."""
+    parts = [event.text]
+    if event.arguments is not None:
+        parts.insert(0, event.name or "")
+    if (values := event.values) is not None:
+        parts.append(format_values(values))
+    return "\n".join(filter(None, parts))
 
 
 def get_subagent_of_result(event: ConversationEvent, conversation: str) -> str | None:

@@ -10,7 +10,6 @@ a script without spaces, each character is at least one token, so it counts as t
 
 from __future__ import annotations
 
-import json
 import re
 import zlib
 from collections import Counter
@@ -18,8 +17,9 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.models import format_event_text
 from kbtui.index.entries_and_chunks import Chunk, make_chunk_id
-from kbtui.text import strip_escape_sequences
+from kbtui.text import format_json_value_on_one_line, strip_escape_sequences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation, ConversationEvent
     from kbtui.knowledge.front_matter import FrontMatterAndBody
 
-CHUNKING_VERSION = 8
+CHUNKING_VERSION = 9
 """The version of the chunking rules, a part of the generation's fingerprint.
 
 Increase it when the same text gives different chunks.
@@ -214,41 +214,24 @@ def split_conversation_into_chunks(
             kind = EVENT_KINDS[event.kind]
             if not kind.is_indexed:
                 continue
-            tool = event.name or (event.request.name if event.request else None)
             embed = kind.is_embedded or (embed_tool_results and kind.role_group == "tool")
             most = MAX_CHUNK_SIZE if embed else MAX_TOOL_CHUNK_SIZE
             when = event.timestamp.timestamp() if event.timestamp else None
-            request = event if event.kind == "tool_call_request" else event.request
-            call, args = event.call, None
-            if event.kind in ("tool_call_request", "tool_call_response"):
-                call = event.call or (request.call if request else None)
-                args = format_short_tool_arguments(request)
+            request = event.request or event
+            tool, call = event.name or request.name, event.call or request.call
+            args = format_short_tool_arguments(request)
             text = strip_escape_sequences(format_event_text(event))
             facts = (turn.number, kind.role, tool, when, embed)
             for piece in split_text_into_chunks(text, most):
                 yield Chunk("", piece.text, 0, None, *facts, call=call, args=args)
 
 
-def format_short_tool_arguments(request: ConversationEvent | None) -> dict[str, str] | None:
+def format_short_tool_arguments(request: ConversationEvent) -> dict[str, str] | None:
     """Return a tool call's short arguments as text, for the filter `arg:`; None if there are none."""
-    arguments = (request.arguments or {}) if request else {}
     short = (
         (key, text)
-        for key, value in arguments.items()
-        if len(text := _format_tool_argument(value)) <= MAX_ARGUMENT_LENGTH
+        for key, value in (request.arguments or {}).items()
+        if len(text := format_json_value_on_one_line(value)) <= MAX_ARGUMENT_LENGTH
         and len(key) <= MAX_ARGUMENT_LENGTH
     )
     return dict(islice(short, MAX_ARGUMENTS)) or None
-
-
-def format_event_text(event: ConversationEvent) -> str:
-    """Return the text of an event; for a tool call, its name and then its arguments, each on a new line."""
-    if event.kind != "tool_call_request":
-        return event.text
-    arguments = (event.arguments or {}).items()
-    lines = [f"{key}: {_format_tool_argument(value)}" for key, value in arguments]
-    return "\n".join([event.name or "", *lines])
-
-
-def _format_tool_argument(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -152,7 +152,7 @@ class ReferenceReader(IndexAccess):
         return "\n".join(lines[first - 1 : last])
 
     def _format_conversation_text(self, ref: Ref) -> str:
-        from kbtui.index.chunk_splitter import format_event_text
+        from kbtui.conversations.models import format_event_text
 
         conversation = self.load_conversation(ref.conversation or "")
         turns = (

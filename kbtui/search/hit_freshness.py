@@ -85,7 +85,7 @@ class HitFreshnessChecker:
 
     def _read_turn_texts(self, conversation_id: str, number: int) -> list[str]:
         """Return the current texts of a turn; [] if the turn no longer exists."""
-        from kbtui.index.chunk_splitter import format_event_text
+        from kbtui.conversations.models import format_event_text
 
         try:
             turn = self._load_conversation(conversation_id).find_turn(number)

@@ -1,4 +1,4 @@
-"""A new kind of event works everywhere after adding one row to the table."""
+"""A new kind of event, with fields, works everywhere after adding one row to the table."""
 
 import json
 import os
@@ -13,7 +13,9 @@ _NEW_KIND = """
 import sys
 from kbtui.conversations.event_kinds import EVENT_KINDS, ConversationEventKind
 
-EVENT_KINDS["decision"] = ConversationEventKind("decision", "verdict", "decisions", "Decision", "chat")
+EVENT_KINDS["decision"] = ConversationEventKind(
+    "decision", "verdict", "decisions", "Decision", "chat", fields=("reason", "votes")
+)
 """
 _CLI = "from kbtui.cli.main import main; sys.exit(main(sys.argv[1:]))"
 _READER = """
@@ -41,7 +43,7 @@ index = WorkspaceIndex(workspace, Settings())
 index.refresh_index()
 index.close()
 found = answer(workspace, IndexReader(workspace.cache_dir), SearchRequest(sys.argv[2]))
-print(json.dumps([(hit.role, hit.turn) for hit in found.hits]))
+print(json.dumps([(hit.role, hit.turn, hit.text) for hit in found.hits]))
 """
 _TOOLS = """
 import json
@@ -62,9 +64,8 @@ def run(program: str, *words: str, table: str = _NEW_KIND) -> str:
 
 
 def test_a_row_in_the_table_adds_a_kind_everywhere(jp: Path) -> None:
-    stream = (
-        Stream().turn().ask("Which store?").add("decision", content="We take the turquoise one.")
-    )
+    stream = Stream().turn().ask("Which store?")
+    stream.add("decision", content="We take the turquoise one.", reason="It floats.", votes=[3, 0])
     write(jp, stream.say("Noted."))
     root = ["-w", str(jp.parent)]
 
@@ -72,22 +73,33 @@ def test_a_row_in_the_table_adds_a_kind_everywhere(jp: Path) -> None:
     kinds = [event["event_kind"] for event in read["turns"][0]["events"]]
     assert kinds == ["chat_request", "decision", "message"]
     assert read["hint"] is None
+    fields = {"reason": "It floats.", "votes": [3, 0]}
+    assert read["turns"][0]["events"][1]["fields"] == fields
+    xml = run(_CLI, *root, "conversation", "read", str(ID), "--format", "xml")
+    assert '"reason": "It floats."' in xml.partition("<fields>")[2].partition("</fields>")[0]
     only = run(_CLI, *root, "conversation", "read", str(ID), "--include", "decisions")
     assert "Decision" in only
     assert "turquoise" in only
+    assert '"reason": "It floats."' in only
     assert "Noted." not in only
 
     for scope in ("verdict", "chat", "all"):
         found = run(_CLI, *root, "conversation", "grep", "turquoise", "--scope", scope)
         assert found == f"jp-c{ID}:1:verdict:m:We take the turquoise one.\n"
     assert run(_CLI, *root, "conversation", "grep", "turquoise", "--scope", "user") == ""
+    found = run(_CLI, *root, "conversation", "grep", "floats")
+    assert found == f'jp-c{ID}:1:verdict:m:  "reason": "It floats.",\n'
 
     exported = run(_CLI, *root, "conversation", "export", str(ID))
-    assert "### Decision\n\nWe take the turquoise one." in exported
+    assert "### Decision\n\nWe take the turquoise one.\n\n```json\n{\n" in exported
+    assert '"reason": "It floats."' in exported
 
-    assert json.loads(run(_SEARCH, str(jp.parent), "turquoise role:verdict")) == [["verdict", 1]]
+    found = json.loads(run(_SEARCH, str(jp.parent), "floats role:verdict"))
+    text = "We take the turquoise one.\nreason: It floats.\nvotes: [3, 0]"
+    assert found == [["verdict", 1, text]]
 
-    assert "We take the turquoise one." in run(_READER, str(jp.parent), f"jp-c{ID}")
+    shown = run(_READER, str(jp.parent), f"jp-c{ID}")
+    assert "We take the turquoise one.\nreason: It floats.\nvotes:\n  - 3\n  - 0" in shown
 
     tools = json.loads(run(_TOOLS))
     scopes = tools["conversation_grep"]["properties"]["scopes"]["items"]["enum"]

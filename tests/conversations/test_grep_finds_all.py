@@ -15,15 +15,15 @@ from kbtui.conversations.conversation_grep import (
     SCOPES,
     GrepQuery,
     LiteralGrepPattern,
-    get_searchable_event_text,
     search_turns,
 )
-from kbtui.conversations.event_kinds import get_event_role
+from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.conversation_format import DecodedTurns
 from kbtui.conversations.formats.jp.conversation_loader import decode_turns
 from kbtui.conversations.formats.jp.event_parser import ConversationEventParser
 from kbtui.conversations.formats.jp.json_reader import parse_json_array
-from kbtui.conversations.models import ConversationInfo
+from kbtui.conversations.models import ConversationInfo, format_event_text
+from kbtui.text import format_json
 
 _WORD = st.text(st.sampled_from('abAB kKsİſ\u212aéÉ"\\/\n\t.…😀'), max_size=12)
 _ELEMENT = st.one_of(
@@ -74,11 +74,11 @@ def search_every_line(data: bytes, query: GrepQuery) -> list[tuple[str, int, str
     builder = ConversationEventParser()
     builder.parse_elements(parse_json_array(data, []))
     return [
-        (get_event_role(event.kind), turn.number, line.removesuffix("\r"))
+        (EVENT_KINDS[event.kind].role, turn.number, line.removesuffix("\r"))
         for turn in builder.turns
         for event in turn.events
-        if get_event_role(event.kind) in query.scopes
-        for line in get_searchable_event_text(event).split("\n")
+        if EVENT_KINDS[event.kind].role in query.scopes
+        for line in format_event_text(event, format_json).split("\n")
         if query.pattern.find_match_spans(line)
     ]
 

@@ -280,7 +280,7 @@ def test_structured_answers_keep_their_data(jp: Path) -> None:
     stream.add("chat_response", data="fragment")
     write(jp, stream)
     request, answer, fragment = events_of(load(jp.parent))
-    assert request.data == schema
+    assert request.text == "Give me JSON"
     assert answer.kind == "structured"
     assert answer.data == {"answer": [1, {"deep": "ü"}]}
     assert '"deep": "ü"' in answer.text

@@ -11,7 +11,7 @@ from eval.labelled_questions import (
     squeeze_space,
 )
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-from kbtui.index.chunk_splitter import format_event_text
+from kbtui.conversations.models import format_event_text
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.workspace import open_workspace_at_root
 

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbtui.conversations.models import ConversationEvent
+from kbtui.conversations.models import ConversationEvent, format_event_text
 from kbtui.index.chunk_splitter import (
     MAX_CHUNK_SIZE,
-    format_event_text,
     measure_text_size,
     set_chunk_ids,
     split_subject_into_chunks,
@@ -186,3 +185,5 @@ def test_the_text_of_a_call_is_its_name_and_its_arguments_by_line() -> None:
         "tool_call_request", None, "", 0, name="fs_read_file", arguments={"path": "a.md", "n": [1]}
     )
     assert format_event_text(event) == "fs_read_file\npath: a.md\nn: [1]"
+    patch = ConversationEvent("tool_call_request", None, "+ a", 0, name="apply_patch", arguments={})
+    assert format_event_text(patch) == "apply_patch\n+ a"

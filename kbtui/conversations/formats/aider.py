@@ -432,7 +432,9 @@ def _add_blocks(builder: TurnBuilder, blocks: list[_Block]) -> None:
 def _add_output(builder: TurnBuilder, lines: list[str]) -> None:
     """Add what aider wrote about its own work, as a tool result without a call."""
     if any(line.strip() for line in lines):
-        builder.add_event("tool_call_response", "\n".join(lines).strip("\n"), name="aider")
+        builder.add_event(
+            "tool_call_response", "\n".join(lines).strip("\n"), name="aider", is_error=False
+        )
         builder.count += 1
 
 

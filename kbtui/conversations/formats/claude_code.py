@@ -653,7 +653,6 @@ class ClaudeCodeParser(JsonlConversationParser):
             _format_content(block.get("content")),
             time,
             is_error=block.get("is_error") is True,
-            data=details if type(details) is dict else None,
         )
         if type(details) is dict:
             if patch := _format_patch(details):

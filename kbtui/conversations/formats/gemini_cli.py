@@ -43,7 +43,7 @@ from kbtui.conversations.models import (
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
-from kbtui.text import format_json
+from kbtui.text import format_json, format_json_unless_text
 from kbtui.workspace.paths import get_user_home
 
 if TYPE_CHECKING:
@@ -779,17 +779,13 @@ def read_tool_result(result: Any) -> tuple[str, bool]:
         response = one.get("response")
         if type(response) is dict and "error" in response:
             is_error = True
-            texts.append(_format_text(response["error"]))
+            texts.append(format_json_unless_text(response["error"]))
         elif type(response) is dict and "output" in response:
-            texts.append(_format_text(response["output"]))
+            texts.append(format_json_unless_text(response["output"]))
         else:
-            texts.append(_format_text(response))
+            texts.append(format_json_unless_text(response))
         if type(one.get("parts")) is list:
             texts.append(_read_parts(one["parts"]).text)
     if parts.text:
         texts.append(parts.text)
     return "\n".join(text for text in texts if text), is_error
-
-
-def _format_text(value: Any) -> str:
-    return value if type(value) is str else format_json(value)

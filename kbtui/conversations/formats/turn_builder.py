@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.models import ConversationEvent, ConversationUsage, Turn, add_up_usage
 from kbtui.dates import parse_timestamp
-from kbtui.text import format_json
+from kbtui.text import format_json, format_json_unless_text
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -168,7 +168,7 @@ class TurnBuilder:
     ) -> ConversationEvent:
         """Add a tool call; arguments that are not an object become the text of the event."""
         is_object = type(arguments) is dict
-        text = "" if is_object or arguments is None else _format_arguments(arguments)
+        text = "" if is_object or arguments is None else format_json_unless_text(arguments)
         event = self.add_event(
             "tool_call_request",
             text,
@@ -242,7 +242,3 @@ def _check_event_values(text: Any, fields: dict[str, Any]) -> None:
 def _check_type(name: str, value: Any, wanted: Any) -> None:
     if not isinstance(value, wanted):
         raise TypeError(f"{name} is of type {type(value).__name__}")
-
-
-def _format_arguments(arguments: Any) -> str:
-    return arguments if type(arguments) is str else format_json(arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -10,10 +9,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
+from kbtui.conversations.models import format_event_text
 from kbtui.dates import format_time_with_date
 from kbtui.refs import is_conversation_id
 from kbtui.secret_detection import describe_secrets_in_text
-from kbtui.text import cut_to_width, one_line, strip_escape_sequences_before_cutting
+from kbtui.text import (
+    cut_to_width,
+    format_json_value_on_one_line,
+    one_line,
+    strip_escape_sequences_before_cutting,
+)
 from kbtui.tui.framework.styled_text import truncate_text_start
 from kbtui.tui.reader.document_blocks import (
     DocumentBlock,
@@ -107,7 +112,7 @@ def format_json_value_as_text(value: Any, pad: str = "") -> str:
         )
     if isinstance(value, list):
         return "\n".join(_format_labeled_json_value(f"{pad}-", item, pad) for item in value)
-    return f"{pad}{_format_json_scalar(value)}"
+    return f"{pad}{format_json_value_on_one_line(value)}"
 
 
 def _format_labeled_json_value(head: str, item: Any, pad: str) -> str:
@@ -115,11 +120,7 @@ def _format_labeled_json_value(head: str, item: Any, pad: str) -> str:
         return "\n".join([head, *(f"{pad}  {line}" for line in item.rstrip("\n").split("\n"))])
     if isinstance(item, dict | list) and item:
         return f"{head}\n{format_json_value_as_text(item, pad + '  ')}"
-    return f"{head} {_format_json_scalar(item)}"
-
-
-def _format_json_scalar(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"{head} {format_json_value_on_one_line(item)}"
 
 
 @dataclass(frozen=True)
@@ -490,10 +491,9 @@ class _ConversationDocumentBuilder:
 
     def _add_event_blocks(self, event: ConversationEvent) -> None:
         before, key = self.view, f"{self.turn}.{event.index}"
-        is_call = event.kind in ("tool_call_request", "tool_call_response")
-        is_reasoning = event.kind == "reasoning"
-        if (is_call and self.compacted.lacks_calls) or (
-            is_reasoning and self.compacted.lacks_reasoning
+        kind = EVENT_KINDS[event.kind]
+        if (kind.role_group == "tool" and self.compacted.lacks_calls) or (
+            kind.role == "reasoning" and self.compacted.lacks_reasoning
         ):
             self.view = "user"
         _BLOCK_ADDERS_BY_EVENT_KIND.get(
@@ -524,8 +524,8 @@ class _ConversationDocumentBuilder:
     def _add_message_blocks(self, key: str, event: ConversationEvent) -> None:
         name = self.conversation.assistant or "Assistant"
         self._add_speaker_heading(key, name, "assistant", event.timestamp)
-        if event.kind == "structured":
-            self._add_source_text_blocks(key, event.text, language="json", panel=True)
+        if language := EVENT_KINDS[event.kind].language:
+            self._add_source_text_blocks(key, event.text, language=language, panel=True)
         else:
             self._add_markdown_blocks(key, event.text)
 
@@ -561,7 +561,7 @@ class _ConversationDocumentBuilder:
         words: Spans = [("✗ ", "error")] if failed else []
         words += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
         directory = self.conversation.info.working_directory
-        summary = summarize_tool_arguments(event.arguments, directory)
+        summary = summarize_tool_arguments(event.arguments, directory) or one_line(event.text[:120])
         words.append((summary, "dim"))
         right: Spans = [("no result", "warning")]
         if result:
@@ -574,11 +574,9 @@ class _ConversationDocumentBuilder:
             self.errors.append(len(self.blocks))
         self._add_fold_heading(key, "tool", words, right, ends_with_path=_is_path(summary))
         before = self.view
-        if event.arguments:
+        if arguments := event.text or format_json_value_as_text(event.arguments or {}):
             self.view = "user" if self.compacted.lacks_arguments else before
-            self._add_source_text_blocks(
-                f"{key}:arguments", format_json_value_as_text(event.arguments)
-            )
+            self._add_source_text_blocks(f"{key}:arguments", arguments)
         if result is not None:
             self.view = "user" if self.compacted.lacks_results else before
             self._add_tool_result_blocks(key, result)
@@ -654,14 +652,15 @@ class _ConversationDocumentBuilder:
         self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source_text_blocks(key, event.text, language="json")
 
-    def _add_event_text_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add a fold that contains the text of the event."""
-        label = EVENT_KINDS[event.kind].label.lower()
-        word = "asks" if event.kind == "inquiry_request" else label
-        self._add_fold_heading(
-            key, "tool", [(f"{word}  ", "tool"), (one_line(event.text[:400]), "dim")]
-        )
-        self._add_source_text_blocks(key, event.text)
+    def _add_question_fold(self, key: str, event: ConversationEvent) -> None:
+        self._add_event_text_fold(key, event, "asks")
+
+    def _add_event_text_fold(self, key: str, event: ConversationEvent, word: str = "") -> None:
+        """Add a fold with everything that the event says; it is headed by `word`, else by the kind."""
+        text = format_event_text(event, format_json_value_as_text)
+        word = word or EVENT_KINDS[event.kind].label.lower()
+        self._add_fold_heading(key, "tool", [(f"{word}  ", "tool"), (one_line(text[:400]), "dim")])
+        self._add_source_text_blocks(key, text)
 
     def _add_fold_heading(
         self,
@@ -717,6 +716,7 @@ _BLOCK_ADDERS_BY_EVENT_KIND: dict[
     "tool_call_response": _ConversationDocumentBuilder._add_fold_for_result_without_call,
     "notice": _ConversationDocumentBuilder._add_notice_blocks,
     "compaction": _ConversationDocumentBuilder._add_compaction_fold,
+    "inquiry_request": _ConversationDocumentBuilder._add_question_fold,
     "unknown": _ConversationDocumentBuilder._add_unknown_event_fold,
 }
 """Event kind -> the method that adds the event's blocks; for all other kinds, `_add_event_text_fold`."""

@@ -17,7 +17,7 @@ from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
 from kbtui.conversations.models import ConversationCompaction, ConversationEvent, Turn
 from kbtui.dates import parse_timestamp
-from kbtui.text import format_json
+from kbtui.text import format_json, format_json_unless_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,8 +172,11 @@ class ConversationEventParser:
     # one method for each type of element
 
     def _parse_text_event(self, index: int, element: _Element, kind: str) -> ConversationEvent:
-        """Parse an event whose content is its text."""
-        return self._append_event(kind, index, element, element.get("content"), "content")
+        """Parse an event whose content is its text, with the fields that the row of its kind names."""
+        event = self._append_event(kind, index, element, element.get("content"), "content")
+        if names := EVENT_KINDS[kind].fields:
+            event.fields = {name: element[name] for name in names if name in element}
+        return event
 
     def _parse_turn_start(self, index: int, element: _Element) -> None:
         self._open_message = None
@@ -187,8 +190,6 @@ class ConversationEventParser:
                 event.author = author
             else:
                 self._report_event_problem(event, "its author is not a string")
-        if "schema" in element:
-            event.data = element["schema"]
         if resources := element.get("resources"):
             resources = resources if type(resources) is list else [resources]
             try:
@@ -224,7 +225,7 @@ class ConversationEventParser:
     def _parse_structured_answer(self, index: int, element: _Element) -> None:
         if "data" in element:
             data = element["data"]
-            text = data if type(data) is str else format_json(data)
+            text = format_json_unless_text(data)
             event = self._append_event("structured", index, element, text, "data")
             event.data = data
         else:
@@ -269,7 +270,6 @@ class ConversationEventParser:
         question = element.get("question")
         text = question.get("text") if type(question) is dict else None
         event = self._append_event("inquiry_request", index, element, text, "question")
-        event.data = question
         if type(source := element.get("source")) is dict:
             name = source.get("name") or source.get("source")
             event.name = name if type(name) is str else None
@@ -279,7 +279,7 @@ class ConversationEventParser:
 
     def _parse_inquiry_response(self, index: int, element: _Element) -> None:
         answer = element.get("answer")
-        text = answer if type(answer) is str else format_json(answer)
+        text = format_json_unless_text(answer)
         event = self._append_event("inquiry_response", index, element, text, "answer")
         event.data = answer
         if "answer" not in element:
@@ -331,8 +331,7 @@ class ConversationEventParser:
         event.kind, event.timestamp, event.text, event.index = kind, time, text, index
         event.author = event.name = event.arguments = event.call_id = event.call = None
         event.data = event.metadata = event.problem = event.result = event.request = None
-        event.outcome = None
-        event.is_error = False
+        event.outcome = event.is_error = event.fields = None
         if type(text) is not str:
             self._set_event_text_from_value(event, element, text, field)
         turn.events.append(event)
