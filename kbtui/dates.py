@@ -71,7 +71,7 @@ def parse_timestamp(text: object) -> datetime | None:
     if type(text) is not str:
         return None
     try:
-        # Try JP's own form first: this is eight times as fast as setting the zone afterwards.
+        # Try JP's own form first: this is faster than setting the zone afterwards.
         time = datetime.fromisoformat(text + "+00:00")
         if time.tzinfo is not None:
             return time

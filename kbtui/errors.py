@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os.path
 
-TYPE_CHECKING = False  # importing `typing` would take a third of the time of `kbtui --help`
+TYPE_CHECKING = False  # no command should wait for `typing`
 if TYPE_CHECKING:
     from pathlib import Path
 

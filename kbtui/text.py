@@ -40,7 +40,7 @@ _SUSPECT = rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_INVISIBLE_RANGES}]"
 # Latin letters, usual punctuation, arrows and symbols. Most texts have no other characters, so the
 # two patterns for other characters, which take four times as long to compile, are seldom needed.
 _USUAL = r"[\t\n\x20-\x7e\xa0-\xac\xae-\u02ff\u2010-\u2027\u2030-\u205e\u2190-\u2bff]*"
-# Scripts and symbols that can have marks. Testing for them first makes the check twenty times as fast.
+# Scripts and symbols that can have marks: most texts have none, and testing for them is quick.
 _MAY_HAVE_MARKS = (
     r"[\u0300-\u036f\u0483-\u0489\u0591-\u1dff\u200c\u200d\u20d0-\u20f0\u2cef-\u2cf1\u2d7f\u2de0-\u2dff\u302a-\u302f\u3099\u309a"
     r"\ua66f-\ua6f1\ua802-\uabff\ud7b0-\ud7ff\ufb1e\ufe00-\ufe2f\U000101fd-\U0001efff\U000e0100-\U000e01ef]"

@@ -68,7 +68,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         return 3
     if argv is None:
         sys.excepthook = _print_crash_traceback
-        # A final garbage collection would take a twentieth of a short command's time.
+        # The interpreter's final garbage collection would visit every object.
         atexit.register(gc.freeze)
     words = list(sys.argv[1:] if argv is None else argv)
     _repair_standard_streams()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kbtui.search.filter_definitions import FilterDefinition, Surface
     from kbtui.search.search_request_and_answer import SearchRequestJson
 
-# Help is in English, as all of kbtui. Looking for translations takes a twentieth of a search's time.
+# Help is in English, as all of kbtui, so `argparse` need not look for translations.
 argparse._ = str  # type: ignore[attr-defined]
 
 
@@ -97,7 +97,7 @@ def iterate_filters_from_options(
 def parse_filter_options(args: Namespace) -> SearchRequestJson:
     """Return the filters that options set, as fields of a `SearchRequest` in JSON; raises `UsageError`.
 
-    Dates remain text: importing `datetime` here would take a twentieth of a search.
+    Dates remain text, because importing `datetime` would delay every search.
     """
     from kbtui.errors import UsageError
     from kbtui.search.filter_definitions import FilterValueError

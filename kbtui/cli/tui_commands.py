@@ -44,8 +44,8 @@ def open_tui(
     if terminal.lower() in {"dumb", "unknown"}:
         message = f"the TUI needs a terminal that can move the cursor, but TERM is {terminal!r}"
         raise UsageError(message, hint=hint)
-    # Garbage collections during the imports would take a seventh of the time to the first paint.
-    # The main screen enables them again.
+    # Garbage collections during the imports would delay the first paint. The main screen enables
+    # them again.
     gc.disable()
     from kbtui.library import open_workspace
 

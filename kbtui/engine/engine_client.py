@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-# Importing `socket` takes as long as importing this whole package: it builds tables of constants.
+# Importing `socket` takes longer than importing this whole package: it builds tables of constants.
 from _socket import AF_UNIX, SHUT_RDWR, SOCK_STREAM, socket
 from _thread import allocate_lock
 

@@ -44,7 +44,7 @@ _HEADING = re.compile(r"#{1,6}\s")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _WORD_END = re.compile(r"\s+|(?<=[。！？])")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
-# Not compiled here: this takes two milliseconds, and English texts do not need it.
+# Compiled on first use, because English texts do not need it.
 _WIDE_CHARACTER = "[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U0002ffff]"
 _WIDE_CHARACTER_SIZE = 3
 

@@ -52,7 +52,7 @@ def compute_index_fingerprint(settings: Settings) -> str:
 
 
 def _hash_values(values: tuple[object, ...]) -> str:
-    # Importing `hashlib` takes 3 ms, for which a search without an engine would have to wait.
+    # A search without an engine must not wait for `hashlib`.
     return f"{zlib.crc32(repr(values).encode()) & 0xFFFFFF:06x}"
 
 

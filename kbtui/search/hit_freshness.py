@@ -113,7 +113,7 @@ def _format_current_file_state(path: str) -> str | None:
 def _stat_file(path: str) -> os.stat_result | None:
     # The catalog stores paths in UTF-8, but the locale of this process may have another encoding.
     try:
-        return os.stat(path.encode("utf-8", "surrogateescape"))  # noqa: PTH116  (faster than `Path.stat`)
+        return os.stat(path.encode("utf-8", "surrogateescape"))  # noqa: PTH116  (`Path` takes no bytes)
     except OSError:
         return None
 

@@ -11,8 +11,11 @@ import stat
 import sys
 
 try:
-    # Avoid `hashlib`, which would load OpenSSL. The standard module `random` does the same.
-    from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
+    # Avoid `hashlib`, which loads OpenSSL. The standard module `random` does the same.
+    if sys.version_info >= (3, 12):
+        from _sha2 import sha256
+    else:
+        from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
 except ImportError:
     from hashlib import sha256
 

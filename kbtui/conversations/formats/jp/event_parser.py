@@ -7,7 +7,6 @@ changes are elements, too; `MergedConversationConfig` keeps track of them.
 from __future__ import annotations
 
 import re
-from binascii import a2b_base64
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -487,10 +486,7 @@ def decode_base64_text(text: str) -> str:
         if last not in allowed:
             return text
     try:
-        # `pybase64` is far faster for long strings, `binascii` twice as fast for short ones.
-        is_long = len(text) > 60
-        data = b64decode(encoded, None, True) if is_long else a2b_base64(encoded, strict_mode=True)
-        return data.decode()
+        return b64decode(encoded, None, True).decode()
     except ValueError:
         return text
 
