@@ -1,1 +1,1 @@
-"""The tools for assistants, which kbtui offers over MCP and as local tools of JP."""
+"""The tools that kbtui offers to assistants, over MCP and as local tools of JP."""

@@ -47,7 +47,7 @@ def format_notices(notices: Iterable[ConversationNotice], *, for_command: bool =
 
 
 class ToolCallRefused(KbtuiError):
-    """A refusal worded for assistants; `command_message` and `command_hint` are for people."""
+    """An error worded for assistants; `command_message` and `command_hint` are its wording for people."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class ConversationListPage:
 class ConversationGrepLine:
     """A matching line or a line of context; adjacent lines have the same `block`.
 
-    If the line's conversation is part of another one, `parent_id` is the id of that other one.
+    `parent_id` is the id of the conversation to which the line's conversation belongs, if any.
     """
 
     id: str

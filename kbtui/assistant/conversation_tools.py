@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 MAX_READ_LENGTH = 60_000
 """The maximum length of an answer of `conversation_read` as XML, in characters."""
 MAX_CHECKED_BYTES = 4 << 20
-"""A list decodes other agents' conversations up to this size, in order to find all their problems."""
+"""The maximum size of another agent's conversation that a list decodes to find all its problems."""
 _FRAME_LENGTH = 10_000
 """How many characters of an answer are reserved for its hint and its other short fields."""
 _MIN_HIT_LENGTH = 100
@@ -158,7 +158,7 @@ def answer_conversation_list(
 
 
 def _check_or_count_events(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with the number of events and, unless the conversation is long, all problems."""
+    """Return `info` with the number of events and, if the conversation is not long, all its problems."""
     is_long = info.agent != "jp" and info.size > MAX_CHECKED_BYTES
     return add_event_count(info) if is_long else add_event_count_and_problems(info)
 
@@ -455,8 +455,8 @@ def select_requested_turns(
 ) -> list[Turn]:
     """Return one turn, the `last` turns, or all turns. If `ref` names a call, other events are left out.
 
-    Raises `UsageError` if both numbers are given or either is below 1, and `NothingFound` for an
-    unknown turn or call.
+    Raises `UsageError` if both `turn` and `last` are given or one of them is below 1, and
+    `NothingFound` for an unknown turn or call.
     """
     if turn is not None and last is not None:
         raise ToolArgumentsRefused(
@@ -684,7 +684,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return the maximum size of each text so that all texts together fit into `total`."""
+    """Return the size to which longer texts are cut, so that all texts together fit into `total`."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0

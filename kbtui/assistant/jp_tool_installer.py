@@ -287,7 +287,7 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
 
 
 def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Map the names to files that define tools with these names but were not written by kbtui.
+    """Map tool names to files that define tools with these names and that kbtui did not write.
 
     JP would merge their definitions with kbtui's own.
     """

@@ -120,8 +120,8 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
         if isinstance(line, str) and not line.strip():
             return None
         code, text = types.PARSE_ERROR, "the line is not valid JSON"
-    # The SDK tries every kind of message, so it also reports missing fields of other kinds. The
-    # report of a missing field contains the whole message.
+    # The SDK checks a line against every kind of message and reports the fields that each kind
+    # lacks. Each such report contains the whole message.
     whole = next((fault["input"] for fault in found if fault["type"] == "missing"), None)
     if isinstance(whole, dict):
         number = whole.get("id")
@@ -259,7 +259,7 @@ class _McpRequestHandler:
         return types.CallToolResult(content=[text], is_error=reply.is_error)
 
     async def _announce_tool_changes(self, context: ServerRequestContext[Any]) -> None:
-        """Notify the client if the tools have changed since it listed them.
+        """Notify the client if the tools have changed since the client listed them.
 
         This is checked after each call and not periodically, so that an idle server reads no files.
         """
@@ -272,8 +272,8 @@ class _McpRequestHandler:
         self._announced_tools = tools
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             await self.changes.publish(ToolsListChanged())
-            # This is for clients with protocol versions before 2026-07-28; for newer ones, the SDK
-            # drops it.
+            # Clients with protocol versions before 2026-07-28 need this notification. The SDK does
+            # not send it to newer clients.
             await context.session.send_tool_list_changed()
 
     def _list_mcp_tools(self) -> list[types.Tool]:

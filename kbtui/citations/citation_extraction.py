@@ -51,7 +51,7 @@ class CitationTargetLookup:
     def find_topic(self, name: str) -> Topic | None:
         """Find a topic by its id or, ignoring case, by its title; None if there is none.
 
-        Disabled topics count: they may have been enabled when they were cited.
+        Disabled topics are found, too: they may have been enabled when they were cited.
         """
         if name in self._topics:
             return self._topics[name]
@@ -123,10 +123,10 @@ def parse_kbtui_tool_name(name: str) -> str | None:
 
 
 _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})")
-"""The name of a tool after a name that the user chose for the MCP server: `mcp__notes__learn`."""
+"""Matches a tool's name after any name of an MCP server: `mcp__notes__learn`."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""Where to look for the start of a JSON list in a stored result: in this many characters."""
+"""How many characters of a stored result are searched for the start of a JSON list."""
 QUOTE_CHARACTERS = 600
 """The maximum length of a citation's quote, in characters."""
 
@@ -193,7 +193,7 @@ def _find_targets_of_event(
     if family := parse_kbtui_tool_name(event.name):
         yield from _find_targets_of_kbtui_tool(family, event, targets)
     elif match := _TOOL_OF_ANY_SERVER.fullmatch(event.name):
-        # Another server may have a tool with this name. Its results name nothing of this workspace.
+        # The tool may be another server's. Then its results name nothing that exists here.
         found = _find_targets_of_kbtui_tool(match["tool"], event, targets)
         yield from (target for target in found if not target.gone)
 

@@ -45,7 +45,7 @@ _OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line
 _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
 """A script of `sed -n` that prints lines, such as `1,200p`."""
 _PATTERN = re.compile(r"[$`*?{}\n]|^~|^-|^$")
-"""What a plain path never has: characters that a shell expands, or an option's leading dash."""
+"""Matches a word that is not a plain path: an option, or a word that a shell would expand."""
 _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 _ADDED_TO_CHAT = re.compile(r"^Added (.+?) to the chat\.?$", re.MULTILINE)
 """What aider writes when a person adds a file to the conversation."""
@@ -64,7 +64,7 @@ class FileRead(NamedTuple):
 
 
 def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
-    """Return the files that a tool call read; [] if it read none, or if that is uncertain."""
+    """Return the files that a tool call read; files that it may not have read are left out."""
     name, arguments = call.name or "", call.arguments or {}
     if name in _READING_TOOLS:
         return [FileRead(path) for path in _list_texts(arguments, _PATH_ARGUMENTS)]
@@ -108,7 +108,7 @@ def _iterate_files_read_by_command(command: Any, directory: str | None) -> Itera
         if words[0] == "cd" and len(words) == 2 and not _PATTERN.search(words[1]):
             directory = posixpath.join(directory or "", words[1])
         elif words[0] in {"cd", "popd", "pushd"} or words[0].startswith("("):
-            return  # the directory of what follows is unknown
+            return  # the directory of the following commands is unknown
         else:
             yield from (FileRead(path, directory) for path in _list_printed_paths(words))
 
@@ -116,7 +116,7 @@ def _iterate_files_read_by_command(command: Any, directory: str | None) -> Itera
 def _iterate_simple_commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each command in a command line, except commands that write to a file.
 
-    Stops at a here-document and at what cannot be parsed.
+    Stops at a here-document and at text that cannot be parsed.
     """
     lexer = shlex.shlex(text, posix=True, punctuation_chars=";<>|&\n")
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""

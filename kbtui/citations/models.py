@@ -17,9 +17,9 @@ class Citation(NamedTuple):
     `conversation`, `turn` and `call` identify the tool call; `source_title` is the title of its
     conversation. `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if
     `kind` is "file"; `title` is the title of the target, if known. `gone` means that the target
-    no longer exists. `quote` is the beginning of the passage that a search returned. With the
-    quote, the passage is found even if its subject is now split differently. The index has no quotes.
-    `rewound` means that the person later left the citing turn behind by going back.
+    no longer exists. `quote` is the beginning of the passage that a search returned. By its quote, a
+    passage is found even if its subject is now split differently. Citations from the index have no
+    quote. `rewound` means that the user later went back to a turn before the citing turn.
     """
 
     conversation: str

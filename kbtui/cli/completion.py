@@ -51,13 +51,17 @@ def run_completion_command(args: Namespace) -> int:
 
 
 def print_shell_completions(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
-    """Print completions; `find_parser` returns a parser and how many leading words to skip."""
+    """Print completions for the command line in the environment.
+
+    `find_parser` takes the words after `kbtui` and returns the parser that completes them, and how
+    many leading words that parser skips.
+    """
     from argcomplete.finders import ExclusiveCompletionFinder
     from argcomplete.lexers import split_line
 
     words = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
     parser, skipped = find_parser(words[1:])
-    # argcomplete reads from this variable at which word the program's name is.
+    # This variable tells argcomplete which word is the name of the program.
     os.environ["_ARGCOMPLETE"] = str(1 + skipped)
     ExclusiveCompletionFinder()(
         parser,
@@ -93,7 +97,7 @@ def _list_argument_completions(
         return DirectoriesCompleter()(prefix)
     if kind in {"FILE", "WHAT"}:
         return FilesCompleter()(prefix)
-    # NAME as the value of an option is the name of a tool, which is not completed.
+    # For an option, NAME is the name of a tool; such names are not completed.
     if kind not in COMPLETERS or (kind == "NAME" and action.option_strings):
         return {}
     topic = parsed_args.topic if kind == "SUBJECT" else ""
@@ -105,7 +109,7 @@ def _list_argument_completions(
 
 
 MAX_CONVERSATIONS = 20
-"""The maximum number of conversations that are offered before the user types a digit."""
+"""The maximum number of JP's conversations that are offered before the user types a digit."""
 MAX_TITLES = 200
 """The maximum number of other agents' conversations that are offered with their titles."""
 

@@ -275,8 +275,8 @@ class LogRedactor:
 
     def redact_log(self, lines: Iterable[str]) -> Iterator[str]:
         """Yield the lines of a log without file names, quoted text, ids and addresses."""
-        # The states: `frames` in a traceback before its exception; `text` in private text, which
-        # ends only at the next record; `between` everywhere else.
+        # `state` is `frames` in a traceback before its exception, `text` in private text, which
+        # ends only at the next record, and `between` everywhere else.
         state, indented, is_traceback = "between", False, False
         for line in lines:
             if header := _RECORD_HEADER.match(line):

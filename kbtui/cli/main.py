@@ -91,7 +91,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The program that reads the output has ended, as `head` does.
+        # The program that reads the output, such as `head`, has ended.
         _discard_buffered_output()
         return 0
     except OSError as error:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kbtui.search.filter_definitions import FilterDefinition, Surface
     from kbtui.search.search_request_and_answer import SearchRequestJson
 
-# Help is in English, as all of kbtui, so `argparse` need not look for translations.
+# All help is in English, so `argparse` need not look for translations.
 argparse._ = str  # type: ignore[attr-defined]
 
 
@@ -30,8 +30,8 @@ class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
 class CommandParser(argparse.ArgumentParser):
     """`ArgumentParser` that raises `UsageError` instead of printing and exiting.
 
-    Every parser has the option `-w`. It has no default, so that a `-w` before the command stays in
-    effect.
+    Every parser has the option `-w`. This option has no default, because a default would override
+    a `-w` before the command.
     """
 
     hint: str | None = None
