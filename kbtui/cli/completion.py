@@ -124,7 +124,7 @@ def _load_knowledge(path: str | None) -> KnowledgeBase:
     return load_knowledge(_find_workspace(path))
 
 
-def list_topic_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+def _list_topic_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     return [(topic.id, topic.title or "") for topic in _list_enabled_topics(_load_knowledge(path))]
 
 
@@ -132,7 +132,7 @@ def _list_enabled_topics(knowledge: KnowledgeBase) -> list[Topic]:
     return [topic for topic in knowledge.topics.values() if topic.enable]
 
 
-def list_slug_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+def _list_slug_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the slugs of the topic `topic_name`, one directory level at a time."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(topic_name)
@@ -141,7 +141,7 @@ def list_slug_completions(path: str | None, topic_name: str, current: str) -> Pa
     )
 
 
-def list_subject_glob_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+def _list_subject_glob_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the topics as `TOPIC/`; after the user has typed `TOPIC/`, list its slugs."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
@@ -153,16 +153,16 @@ def list_subject_glob_completions(path: str | None, topic_name: str, current: st
     return [(f"{topic}/{slug}", text) for slug, text in steps]
 
 
-def list_reference_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+def _list_reference_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     if current.isdigit() or current.startswith("jp-c"):
-        return list_conversation_id_completions(path, topic_name, current)
-    found = [*list_subject_glob_completions(path, topic_name, current)]
+        return _list_conversation_id_completions(path, topic_name, current)
+    found = [*_list_subject_glob_completions(path, topic_name, current)]
     if "/" not in current:
-        found += list_conversation_id_completions(path, topic_name, current)
+        found += _list_conversation_id_completions(path, topic_name, current)
     return found
 
 
-def list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+def _list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the ids of JP's live conversations, newest first, then those of other agents.
 
     Until the user has typed the prefix of an agent's ids, only that prefix is offered.
@@ -216,13 +216,13 @@ def _list_other_id_completions(path: str | None, current: str) -> Pairs:
     return found
 
 
-def list_agent_name_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+def _list_agent_name_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     from kbtui.conversations.conversation_repository import list_formats
 
     return [(one.name, one.label) for one in list_formats()]
 
 
-def list_source_name_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+def _list_source_name_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     from kbtui.workspace.jp_config import load_config_file
     from kbtui.workspace.paths import SOURCES_FILE
 
@@ -231,7 +231,7 @@ def list_source_name_completions(path: str | None, topic_name: str, current: str
     return [(name, "") for name in found] if isinstance(found, dict) else []
 
 
-def list_setting_key_completions(path: str | None, topic_name: str, current: str) -> Pairs:
+def _list_setting_key_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     from kbtui.workspace.settings import SETTING_KEYS
 
     return [(key.name, key.text) for key in SETTING_KEYS]
@@ -247,14 +247,14 @@ def _list_completions_of_next_path_level(slugs: list[str], current: str) -> Pair
 
 
 COMPLETERS: dict[str, Callable[[str | None, str, str], Pairs]] = {
-    "TOPIC": list_topic_completions,
-    "SUBJECT": list_slug_completions,
-    "TOPIC/GLOB": list_subject_glob_completions,
-    "REF": list_reference_completions,
-    "ID": list_conversation_id_completions,
-    "AGENT": list_agent_name_completions,
-    "NAME": list_source_name_completions,
-    "KEY": list_setting_key_completions,
+    "TOPIC": _list_topic_completions,
+    "SUBJECT": _list_slug_completions,
+    "TOPIC/GLOB": _list_subject_glob_completions,
+    "REF": _list_reference_completions,
+    "ID": _list_conversation_id_completions,
+    "AGENT": _list_agent_name_completions,
+    "NAME": _list_source_name_completions,
+    "KEY": _list_setting_key_completions,
 }
 """The functions that complete arguments, by the argument's metavar.
 

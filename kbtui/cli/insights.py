@@ -95,6 +95,7 @@ def _format_count_with_noun(number: int, noun: str) -> str:
 
 
 def format_insights_report(found: UsageStatistics) -> str:
+    """Return what `kbtui insights` prints without `--json`."""
     from kbtui.userdata.usage_statistics import draw_daily_usage_chart
 
     never = f"Never cited ({found.never_cited_total})"

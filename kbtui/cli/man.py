@@ -41,6 +41,7 @@ def run_man_command(args: Namespace) -> int:
 
 
 def format_man_page() -> str:
+    """Return the manual page as roff, made from the help of the commands."""
     from kbtui.cli.main import COMMANDS
 
     lines = [

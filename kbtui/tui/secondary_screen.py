@@ -183,6 +183,7 @@ class SecondaryScreen(StyledScreen):
             self.show_message()
 
     def show_totals_line(self, left: Spans, right: Spans | None = None) -> None:
+        """Show totals at the left and right edge of the line below the panes."""
         self.query_one("#totals", TextLine).set_edge_texts(left, right)
 
     def format_error_on_one_line(self, error: Exception) -> str:
@@ -190,6 +191,7 @@ class SecondaryScreen(StyledScreen):
         return format_error_on_one_line(error, self.library.workspace.root)
 
     def show_error(self, error: Exception) -> None:
+        """Show an error in the message line."""
         self.show_message(self.format_error_on_one_line(error), "error")
 
     @property
@@ -276,6 +278,7 @@ class ListDetailScreen(SecondaryScreen):
 
     @property
     def is_detail_pane_focused(self) -> bool:
+        """Whether the right pane has the focus."""
         return self.focused is self.reader
 
     def focus_detail_pane(self) -> None:

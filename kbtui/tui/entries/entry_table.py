@@ -123,6 +123,7 @@ class EntryTable(RowList):
 
     @property
     def selected_entry(self) -> EntryRow | None:
+        """The entry in the selected row; None if the list is empty."""
         row = self.selected_row
         return row.data if row is not None else None
 

@@ -85,6 +85,7 @@ class SubjectCosts:
         """(Topic, slug) -> why the subject cannot be read, as `learn` reports it."""
 
     def forget_costs(self) -> None:
+        """Forget all costs and errors."""
         self._costs, self._versions, self.unreadable = {}, {}, {}
 
     def get_subject_cost(self, topic: str, slug: str) -> PromptCost | None:
