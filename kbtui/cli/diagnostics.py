@@ -45,7 +45,7 @@ def run_doctor_command(args: Namespace) -> int:
             progress.show_progress(f"checking {finding.area}")
     print_text_or_json(
         "".join(f"{f.state:<6} {f.area:<14} {f.message}\n" for f in findings),
-        [{"area": f.area, "state": f.state, "message": f.message} for f in findings],
+        [finding._asdict() | {"message": finding.message} for finding in findings],
         args.json,
     )
     return 1 if any(finding.state == "wrong" for finding in findings) else 0
@@ -62,7 +62,7 @@ def _run_doctor_checks(path: str | None) -> Iterator[DiagnosticFinding]:
         yield from run_diagnostics(open_workspace(path, Settings()))
     except WorkspaceError as error:
         yield from run_diagnostics(None)
-        yield DiagnosticFinding("workspace", "wrong", str(error))
+        yield DiagnosticFinding("workspace", "wrong", "unavailable", {"detail": str(error)})
 
 
 def declare_paths_command_arguments(parser: ArgumentParser) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.conversations.conversation_repository import (
     AGENTS_OFF_BY_DEFAULT,
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
+AgentOffReason = Literal["not_named", "project_unknown"]
+AGENT_OFF_TEXTS: dict[AgentOffReason, str] = {
+    "not_named": "`agents` in [conversations] does not name it",
+    "project_unknown": "its files do not say which project they belong to; to read all of them, name it in `agents`",
+}
+
+
 class AgentOverview(NamedTuple):
     """What is known of an agent without reading its conversations.
 
@@ -39,7 +46,7 @@ class AgentOverview(NamedTuple):
     elsewhere: int | None
     unusable: int
     without_turn: int
-    off: str | None
+    off: AgentOffReason | None
 
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON object."""
@@ -59,7 +66,7 @@ class AgentOverview(NamedTuple):
         if self.unusable:
             parts.append(f"{self.unusable:,} unreadable")
         if self.off is not None:
-            parts.append(f"not read: {self.off}")
+            parts.append(f"not read: {AGENT_OFF_TEXTS[self.off]}")
         return ", ".join(parts)
 
 
@@ -83,11 +90,10 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
         total = one.count_conversations_of_all_projects()
         empty = sum(stray.has_no_turn for stray in unusable)
         files = sum(stray.path.is_file() for stray in unusable)
-        off = None
+        off: AgentOffReason | None = None
         if one.name not in enabled:
-            off = "`agents` in [conversations] does not name it"
-            if chosen is None and one.name in AGENTS_OFF_BY_DEFAULT:
-                off = "its files do not say which project they belong to; to read all of them, name it in `agents`"
+            is_off_by_default = chosen is None and one.name in AGENTS_OFF_BY_DEFAULT
+            off = "project_unknown" if is_off_by_default else "not_named"
         if stored or unusable or total or (chosen is not None and off is None):
             found.append(
                 AgentOverview(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.errors import EngineUnavailable, KbtuiError, WorkspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from importlib.metadata import Distribution
 
     from kbtui.conversations.models import ConversationInfo
@@ -22,6 +23,119 @@ if TYPE_CHECKING:
 
 
 FindingState = Literal["ok", "note", "wrong"]
+FindingCode = Literal[
+    "agent", "agents_missing", "check_failed", "colours_limited", "colours_off",
+    "conversation_damaged", "conversation_with_unknown_events", "conversations_checked_when_indexed",
+    "conversations_counted", "conversations_trashed", "conversations_unchecked",
+    "directory_not_writable", "directory_skipped", "directory_unreadable", "disk_full",
+    "engine_cannot_start", "engine_not_running", "engine_polling", "engine_running", "engine_silent",
+    "environment_directory_missing", "format_unusable", "hard_links", "index_counted",
+    "index_damaged", "keywords_only", "knowledge_counted", "learn_tool_outdated",
+    "learn_tool_unneeded", "locale_not_utf8", "model_off", "model_ready", "model_unavailable",
+    "not_installed", "package_incomplete", "package_missing", "package_version",
+    "packages_installed", "problem", "query_log_unusable", "refresh_failed", "settings",
+    "source_not_approved", "source_run_failed", "source_topic_unknown", "sources_counted",
+    "standard_output_not_terminal", "term_not_set", "term_unusable", "terminal",
+    "terminal_too_small", "tmux_clipboard", "unavailable", "unknown_agent", "workspace",
+    "workspace_gone", "workspace_id_missing", "workspace_without_jp",
+]  # fmt: skip
+FindingValues = Mapping[str, str | int | list[str] | None]
+"""The values of a finding. `detail` is the message of an error or a problem."""
+
+
+def _format_knowledge_counts(values: Any) -> str:
+    counts = [_format_count(values, "topic"), _format_count(values, "subject")]
+    counts += [f"{values[name]:,} {name}" for name in ("hidden", "disabled") if values[name]]
+    return ", ".join(counts)
+
+
+def _format_conversation_counts(values: Any) -> str:
+    nested = f", {values['nested']} within other conversations" if values["nested"] else ""
+    return f"{values['conversations']} in all, {values['archived']} archived{nested}"
+
+
+def _format_agent(values: Any) -> str:
+    from kbtui.conversations.agent_overview import AgentOverview
+
+    places = ", ".join(values["directories"]) or "no directory"
+    conversations = AgentOverview(**values).describe_conversations()
+    return f"{values['label']} ({values['name']}), {places}: {conversations}"
+
+
+def _format_count(values: Any, noun: str) -> str:
+    count = values[f"{noun}s"]
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def _format_settings(values: Any) -> str:
+    changed = ", ".join(values["changed"])
+    state = f"changed: {changed}" if changed else "all settings are at their defaults"
+    return f"{values['file'] or 'no file'}; {state}"
+
+
+FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
+    "agent": _format_agent,
+    "agents_missing": "no agent has conversations on this machine",
+    "check_failed": "the check failed: {detail}",
+    "colours_limited": "the terminal does not announce 24-bit colour (COLORTERM=truecolor): kbtui uses the nearest of 256 colours",
+    "colours_off": "NO_COLOR is set, so kbtui shows no colours",
+    "conversation_damaged": "{ref}: {detail}",
+    "conversation_with_unknown_events": "{ref}: the conversation contains {detail}",
+    "conversations_checked_when_indexed": "{conversations:,} of them were only checked when they were indexed",
+    "conversations_counted": _format_conversation_counts,
+    "conversations_trashed": lambda values: (
+        f"{values['directory']}: skipped: {_format_count(values, 'conversation')} that JP could not read; TRASHED.md in each says why"
+    ),
+    "conversations_unchecked": "{conversations:,} of them were not checked, because they are not indexed yet; run `kbtui index`, then `kbtui doctor` again",
+    "directory_not_writable": "the directory of the {name} is not writable: {directory}",
+    "directory_skipped": "{directory}: skipped: {detail}",
+    "directory_unreadable": "{directory}: unreadable: {detail}",
+    "disk_full": "only {megabytes} MB free for the index in {directory}",
+    "engine_cannot_start": "the engine cannot start: {detail}",
+    "engine_not_running": "not running; a search or the TUI starts it",
+    "engine_polling": "the engine polls the files every second: {detail}",
+    "engine_running": "running as process {process}",
+    "engine_silent": "the engine does not answer: {detail}",
+    "environment_directory_missing": "{variable} names {directory}, which is not an existing directory",
+    "format_unusable": "the format {name!r}, which an installed package provides, cannot be loaded: {detail}",
+    "hard_links": "{ref}: the file has other hard links, perhaps outside the workspace; an editor that replaces the file on saving breaks them",
+    "index_counted": "{subjects} subjects that are not disabled, {conversations} conversations, {chunks} passages, {citations} citations",
+    "index_damaged": "{detail}; `kbtui index` rebuilds it",
+    "keywords_only": "no semantic search: {detail}",
+    "knowledge_counted": _format_knowledge_counts,
+    "learn_tool_outdated": "{file} is out of date: the topics that it describes have changed; `kbtui tools install` updates it",
+    "learn_tool_unneeded": "{file} offers `learn`, but no topic has a subject to learn; `kbtui tools install` updates it",
+    "locale_not_utf8": "the locale's encoding is {encoding}: some characters cannot be shown; try LANG=C.UTF-8",
+    "model_off": "switched off in the settings, so search uses keywords only",
+    "model_ready": lambda values: values["model"] or "all-MiniLM-L6-v2, packaged, verified",
+    "model_unavailable": "only keyword search: {detail}",
+    "not_installed": "kbtui is not installed as a package, so its requirements are unknown",
+    "package_incomplete": "{package} is incomplete ({file} is missing): {command}",
+    "package_missing": "{package} is not installed, but {needed_by} needs it: {command}",
+    "package_version": "{package} {version} is installed, but {needed_by} needs {wanted}: {command}",
+    "packages_installed": "all {packages} required packages are installed",
+    "problem": "{detail}",
+    "query_log_unusable": "searches are not logged: {detail}",
+    "refresh_failed": "the last refresh failed: {detail}",
+    "settings": _format_settings,
+    "source_not_approved": "{name}: not approved, so it never runs; `kbtui source approve {name}` shows it and asks for approval",
+    "source_run_failed": "{name}: the last run ended with status {status}: {detail}",
+    "source_topic_unknown": "{name}: unknown topic {topic!r}",
+    "sources_counted": lambda values: _format_count(values, "source"),
+    "standard_output_not_terminal": "standard output is not a terminal: commands print plain text, and the TUI cannot start",
+    "term_not_set": "TERM is not set: the TUI cannot start; a common value is xterm-256color",
+    "term_unusable": "TERM is {name}: the TUI cannot start; a common value is xterm-256color",
+    "terminal": "{name}, {columns} columns, {rows} rows",
+    "terminal_too_small": "the terminal is too small: the panes need {columns} columns and {rows} rows",
+    "tmux_clipboard": "copying needs this tmux setting: set -g set-clipboard on",
+    "unavailable": "{detail}",
+    "unknown_agent": "`agents` in [conversations] names {name!r}, which kbtui cannot read; {detail}",
+    "workspace": "{directory}",
+    "workspace_gone": "{directory} was moved or deleted",
+    "workspace_id_missing": ".jp/.id is missing or invalid, so conversations in JP's user directory are not found",
+    "workspace_without_jp": "{directory}, no JP workspace; topics and sources are declared in {configuration}",
+}
+"""The wording of each code for people."""
 
 
 class DiagnosticFinding(NamedTuple):
@@ -29,12 +143,25 @@ class DiagnosticFinding(NamedTuple):
 
     area: str
     state: FindingState
-    message: str
+    code: FindingCode
+    values: FindingValues = {}  # noqa: RUF012  (nobody changes it)
     ref: str | None = None
 
+    @property
+    def message(self) -> str:
+        """The finding as text for people."""
+        text = FINDING_TEXTS[self.code]
+        if not isinstance(text, str):
+            return text(self.values)
+        return text.format(**self.values, ref=self.ref)
 
-FindingWithoutArea = tuple[FindingState, str] | tuple[FindingState, str, str | None]
-"""A finding without its area: state, message and, if there is one, reference."""
+
+FindingWithoutArea = (
+    tuple[FindingState, FindingCode]
+    | tuple[FindingState, FindingCode, FindingValues]
+    | tuple[FindingState, FindingCode, FindingValues, str | None]
+)
+"""The fields of a `DiagnosticFinding` without its area."""
 MIN_TERMINAL_SIZE = (60, 15)
 """The smallest size, in columns and rows, in which all panes of the TUI have enough space."""
 READING_SECONDS = 1.0
@@ -52,44 +179,35 @@ def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
 
     name = os.environ.get("TERM", "")
     if sys.__stdout__ is None or not sys.__stdout__.isatty():
-        text = (
-            "standard output is not a terminal: commands print plain text, and the TUI cannot start"
-        )
-        yield "note", text
-    elif name in {"", "dumb", "unknown"}:
-        text = "the TUI cannot start; a common value is xterm-256color"
-        yield "wrong", f"TERM is {name or 'not set'}: {text}"
+        yield "note", "standard_output_not_terminal"
+    elif not name:
+        yield "wrong", "term_not_set"
+    elif name in {"dumb", "unknown"}:
+        yield "wrong", "term_unusable", {"name": name}
     else:
         columns, rows = shutil.get_terminal_size()
-        yield "ok", f"{name}, {columns} columns, {rows} rows"
+        values: FindingValues = {"name": name, "columns": columns, "rows": rows}
+        yield "ok", "terminal", values
         wide, high = MIN_TERMINAL_SIZE
         if columns < wide or rows < high:
-            yield (
-                "note",
-                f"the terminal is too small: the panes need {wide} columns and {high} rows",
-            )
+            yield "note", "terminal_too_small", {"columns": wide, "rows": high}
     if os.environ.get("NO_COLOR"):
-        yield "note", "NO_COLOR is set, so kbtui shows no colours"
+        yield "note", "colours_off"
     elif os.environ.get("COLORTERM") not in {"truecolor", "24bit"}:
-        text = "the terminal does not announce 24-bit colour (COLORTERM=truecolor): "
-        yield "note", text + "kbtui uses the nearest of 256 colours"
+        yield "note", "colours_limited"
     encoding = locale.getencoding()
     if encoding.lower().replace("-", "") != "utf8":
-        text = f"the locale's encoding is {encoding}: some characters cannot be shown; "
-        yield "wrong", text + "try LANG=C.UTF-8"
+        yield "wrong", "locale_not_utf8", {"encoding": encoding}
     if os.environ.get("TMUX"):
-        yield "note", "copying needs this tmux setting: set -g set-clipboard on"
+        yield "note", "tmux_clipboard"
 
 
 def _diagnose_settings(library: Library | None) -> Iterator[FindingWithoutArea]:
     from kbtui.workspace.settings import get_settings_path, list_settings_with_origins
 
-    changed = ", ".join(
-        one.key.name for one in list_settings_with_origins() if one.origin != "default"
-    )
-    where = get_settings_path() if get_settings_path().exists() else "no file"
-    state = f"changed: {changed}" if changed else "all settings are at their defaults"
-    yield "ok", f"{where}; {state}"
+    changed = [one.key.name for one in list_settings_with_origins() if one.origin != "default"]
+    file = str(get_settings_path()) if get_settings_path().exists() else None
+    yield "ok", "settings", {"file": file, "changed": changed}
 
 
 def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
@@ -102,13 +220,14 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
     try:
         waiting = [(Requirement(text), "", "kbtui") for text in requires("kbtui") or []]
     except PackageNotFoundError:
-        yield "note", "kbtui is not installed as a package, so its requirements are unknown"
+        yield "note", "not_installed"
         return
     seen: dict[str, set[str]] = {}
     is_complete = True
 
-    def describe_package_problem(problem: str, install: str) -> str:
-        return f"{wanted.name} {problem}: {sys.executable} -m pip install {install}"
+    def make_values(install: str, **values: str) -> FindingValues:
+        command = f"{sys.executable} -m pip install {install}"
+        return {"package": wanted.name, "needed_by": by, "command": command, **values}
 
     while waiting:
         wanted, extra, by = waiting.pop()
@@ -123,22 +242,21 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
         except PackageNotFoundError:
             if fresh:
                 is_complete = False
-                text = f"is not installed, but {by} needs it"
-                yield "wrong", describe_package_problem(text, exact)
+                yield "wrong", "package_missing", make_values(exact)
             continue
         if fresh:
             needs = [Requirement(text) for text in found.requires or []]
             waiting += [(one, each, wanted.name) for one in needs for each in sorted(fresh)]
         if not wanted.specifier.contains(found.version, prereleases=True):
             is_complete = False
-            text = f"{found.version} is installed, but {by} needs {wanted.specifier}"
-            yield "note", describe_package_problem(text, exact)
+            values = make_values(exact, version=found.version, wanted=str(wanted.specifier))
+            yield "note", "package_version", values
         if "" in fresh and (gone := _find_missing_module_file(found)):
             is_complete = False
             install = f"--force-reinstall --no-deps {wanted.name}=={found.version}"
-            yield "wrong", describe_package_problem(f"is incomplete ({gone} is missing)", install)
+            yield "wrong", "package_incomplete", make_values(install, file=gone)
     if is_complete:
-        yield "ok", f"all {len(seen)} required packages are installed"
+        yield "ok", "packages_installed", {"packages": len(seen)}
 
 
 def _find_missing_module_file(found: Distribution) -> str | None:
@@ -163,17 +281,18 @@ def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
     from kbtui.workspace import paths
 
     workspace = library.workspace
+    directory = str(workspace.root)
     if not workspace.root.is_dir():
-        yield "wrong", f"{workspace.root} was moved or deleted"
+        yield "wrong", "workspace_gone", {"directory": directory}
         return
     if not workspace.is_jp_workspace:
-        config = f"topics and sources are declared in {workspace.kbtui_directory.name}"
-        yield "ok", f"{workspace.root}, no JP workspace; {config}"
+        configuration = workspace.kbtui_directory.name
+        values: FindingValues = {"directory": directory, "configuration": configuration}
+        yield "ok", "workspace_without_jp", values
     else:
-        yield "ok", str(workspace.root)
+        yield "ok", "workspace", {"directory": directory}
     if workspace.is_jp_workspace and workspace.id is None:
-        text = "so conversations in JP's user directory are not found"
-        yield "note", f".jp/.id is missing or invalid, {text}"
+        yield "note", "workspace_id_missing"
     directories = {
         "index": workspace.cache_dir,
         "query log": workspace.data_dir,
@@ -182,16 +301,17 @@ def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
     for name, folder in directories.items():
         existing = _find_nearest_existing_directory(folder)
         if not os.access(existing, os.W_OK | os.X_OK):
-            yield "wrong", f"the directory of the {name} is not writable: {existing}"
+            yield "wrong", "directory_not_writable", {"name": name, "directory": str(existing)}
     existing = _find_nearest_existing_directory(workspace.cache_dir)
     free = shutil.disk_usage(existing).free
     if free < MIN_FREE_BYTES:
-        yield "note", f"only {free // 1_000_000} MB free for the index in {existing}"
+        values = {"megabytes": free // 1_000_000, "directory": str(existing)}
+        yield "note", "disk_full", values
     try:
         if library.settings.query_log:
             UserData(workspace).query_log.check_query_log_file()
     except WorkspaceError as error:
-        yield "wrong", f"searches are not logged: {error}"
+        yield "wrong", "query_log_unusable", {"detail": str(error)}
 
 
 def _find_nearest_existing_directory(folder: Path) -> Path:
@@ -214,7 +334,7 @@ def run_diagnostics(library: Library | None) -> Iterator[DiagnosticFinding]:
             for finding in check(library):  # type: ignore[arg-type]
                 yield DiagnosticFinding(area, *finding)
         except (KbtuiError, OSError) as error:
-            yield DiagnosticFinding(area, "wrong", f"the check failed: {error}")
+            yield DiagnosticFinding(area, "wrong", "check_failed", {"detail": str(error)})
 
 
 def _diagnose_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
@@ -223,29 +343,22 @@ def _diagnose_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
     knowledge = library.load_knowledge()
     subjects = [one for topic in knowledge.topics for one in knowledge.list_subjects(topic)]
     hidden = sum(subject.hidden for subject in subjects)
-    disabled = sum(subject.disabled for subject in subjects)
-    counts = [_format_count_with_noun(len(knowledge.topics), "topic")]
-    counts.append(_format_count_with_noun(len(subjects) - hidden, "subject"))
-    counts += [f"{hidden:,} hidden"] if hidden else []
-    counts += [f"{disabled:,} disabled"] if disabled else []
-    yield "ok", ", ".join(counts)
+    counts = {
+        "topics": len(knowledge.topics),
+        "subjects": len(subjects) - hidden,
+        "hidden": hidden,
+        "disabled": sum(subject.disabled for subject in subjects),
+    }
+    yield "ok", "knowledge_counted", counts
     for problem in knowledge.problems:
-        yield "wrong", str(problem)
+        yield "wrong", "problem", {"detail": str(problem)}
     for problem in knowledge_lint.lint_knowledge(knowledge):
-        yield "note", str(problem), _find_subject_ref_of_problem(knowledge, problem)
+        ref = _find_subject_ref_of_problem(knowledge, problem)
+        yield "note", "problem", {"detail": str(problem)}, ref
     for subject in subjects:
         if not subject.disabled and _has_hard_links(subject):
-            ref = f"{subject.topic}/{subject.slug}"
-            text = (
-                f"{ref}: the file has other hard links, perhaps outside the workspace; "
-                "an editor that replaces the file on saving breaks them"
-            )
-            yield "note", text, ref
+            yield "note", "hard_links", {}, f"{subject.topic}/{subject.slug}"
     yield from _diagnose_installed_learn_tool(library, knowledge)
-
-
-def _format_count_with_noun(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def _has_hard_links(subject: Subject) -> bool:
@@ -269,12 +382,9 @@ def _diagnose_installed_learn_tool(
         return
     definition = knowledge.make_learn_tool_definition()
     if definition is None:
-        text = f"{name} offers `learn`, but no topic has a subject to learn"
+        yield "note", "learn_tool_unneeded", {"file": name}
     elif installed != definition["description"]:
-        text = f"{name} is out of date: the topics that it describes have changed"
-    else:
-        return
-    yield "note", f"{text}; `kbtui tools install` updates it"
+        yield "note", "learn_tool_outdated", {"file": name}
 
 
 def _find_subject_ref_of_problem(knowledge: KnowledgeBase, problem: KnowledgeProblem) -> str | None:
@@ -292,20 +402,23 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
 
     infos = library.list_conversations_without_counts()
     strays = find_unusable_conversation_directories(library.workspace)
-    archived = sum(info.archived for info in infos)
-    nested = sum(info.parent is not None for info in infos)
-    parts = f", {nested} within other conversations" if nested else ""
+    counts = {
+        "conversations": len(infos),
+        "archived": sum(info.archived for info in infos),
+        "nested": sum(info.parent is not None for info in infos),
+    }
     # If a directory could not be read, "ok, 0" would wrongly say that there are none.
     state: FindingState = "note" if any(stray.is_unreadable for stray in strays) else "ok"
-    yield state, f"{len(infos)} in all, {archived} archived{parts}"
+    yield state, "conversations_counted", counts
     for path, reason, is_unreadable, _ in strays:
+        values: FindingValues = {"directory": str(path), "detail": reason}
         if is_unreadable:
-            yield "wrong", f"{path}: unreadable: {reason}"
+            yield "wrong", "directory_unreadable", values
         else:
-            yield "note", f"{path}: skipped: {reason}"
+            yield "note", "directory_skipped", values
     for folder, count in count_trashed_conversations(library.workspace).items():
-        moved = f"{_format_count_with_noun(count, 'conversation')} that JP could not read"
-        yield "note", f"{folder}: skipped: {moved}; TRASHED.md in each says why"
+        values = {"directory": str(folder), "conversations": count}
+        yield "note", "conversations_trashed", values
     yield from _diagnose_texts_of_conversations(library, infos)
 
 
@@ -326,25 +439,21 @@ def _diagnose_texts_of_conversations(
         if info.id in errors and not is_in_time:
             indexed += 1
             if error := errors[info.id]:
-                yield "wrong", f"{info.ref}: {error}", info.ref
+                yield "wrong", "conversation_damaged", {"detail": error}, info.ref
             continue
         if time.monotonic() >= end:
             unknown += 1
             continue
         conversation = load_conversation(info)
         if problem := conversation.describe_problems():
-            yield "wrong", f"{info.ref}: {problem}", info.ref
+            yield "wrong", "conversation_damaged", {"detail": problem}, info.ref
         if extras := conversation.describe_unknown_content():
-            text = f"{info.ref}: the conversation contains {' and '.join(extras)}"
-            yield "note", text, info.ref
+            values = {"detail": " and ".join(extras)}
+            yield "note", "conversation_with_unknown_events", values, info.ref
     if indexed:
-        yield "ok", f"{indexed:,} of them were only checked when they were indexed"
+        yield "ok", "conversations_checked_when_indexed", {"conversations": indexed}
     if unknown:
-        yield (
-            "note",
-            f"{unknown:,} of them were not checked, because they are not indexed yet; "
-            "run `kbtui index`, then `kbtui doctor` again",
-        )
+        yield "note", "conversations_unchecked", {"conversations": unknown}
 
 
 def _find_errors_in_index(library: Library, infos: list[ConversationInfo]) -> dict[str, str | None]:
@@ -373,22 +482,18 @@ def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
 
     found = list_agent_overviews(library.workspace)
     if not found:
-        yield "note", "no agent has conversations on this machine"
+        yield "note", "agents_missing"
     for one in found:
-        places = ", ".join(map(str, one.directories)) or "no directory"
         state: FindingState = "ok" if one.off is None else "note"
-        yield state, f"{one.label} ({one.name}), {places}: {one.describe_conversations()}"
+        yield state, "agent", one.as_json()
     for name, hint in list_unknown_agents():
-        yield (
-            "wrong",
-            f"`agents` in [conversations] names {name!r}, which kbtui cannot read; {hint}",
-        )
+        yield "wrong", "unknown_agent", {"name": name, "detail": hint}
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "LLM_USER_PATH"):
         if (directory := os.environ.get(name)) and not Path(directory).is_dir():
-            yield "wrong", f"{name} names {directory}, which is not an existing directory"
+            values = {"variable": name, "directory": directory}
+            yield "wrong", "environment_directory_missing", values
     for name, reason in unusable_formats.items():
-        what = f"the format {name!r}, which an installed package provides,"
-        yield "wrong", f"{what} cannot be loaded: {reason}"
+        yield "wrong", "format_unusable", {"name": name, "detail": reason}
 
 
 def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:
@@ -399,24 +504,23 @@ def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:
     count = len(found.sources)
     if count or not found.problems:
         # If the file could not be read, "ok, 0" would wrongly say that there are none.
-        yield "ok", _format_count_with_noun(count, "source")
+        yield "ok", "sources_counted", {"sources": count}
     for problem in found.problems:
-        yield "wrong", str(problem)
+        yield "wrong", "problem", {"detail": str(problem)}
     if not found.sources:
         return
     userdata = UserData(library.workspace)
     topics, runs = library.load_knowledge().topics, userdata.load_last_source_runs()
     for name, source in found.sources.items():
         if source.topic not in topics:
-            yield "wrong", f"{name}: unknown topic {source.topic!r}"
+            yield "wrong", "source_topic_unknown", {"name": name, "topic": source.topic}
         if find_source_approval_time(library.workspace, userdata, source) is None:
-            hint = f"`kbtui source approve {name}` shows it and asks for approval"
-            yield "note", f"{name}: not approved, so it never runs; {hint}"
+            yield "note", "source_not_approved", {"name": name}
         run = runs.get(name)
         if run is not None and run.status != "ok":
             state: FindingState = "wrong" if run.status == "error" else "note"
-            text = f"{name}: the last run ended with status {run.status}: {run.error}"
-            yield state, text
+            values = {"name": name, "status": run.status, "detail": run.error}
+            yield state, "source_run_failed", values
 
 
 def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
@@ -426,19 +530,15 @@ def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
     try:
         reader = IndexReader(library.workspace.cache_dir)
     except KbtuiError as error:
-        yield "note", str(error)
+        yield "note", "unavailable", {"detail": str(error)}
         return
     try:
         # The index also has hidden subjects but no disabled ones, unlike the library pane.
-        labels = {"chunks": "passages", "subjects": "subjects that are not disabled"}
-        counts = [
-            f"{count} {labels.get(name, name)}"
-            for name, count in reader.count_catalog_rows().items()
-        ]
+        counts = reader.count_catalog_rows()
         if found := find_index_damage(reader.folder):
-            yield "wrong", f"{found}; `kbtui index` rebuilds it"
+            yield "wrong", "index_damaged", {"detail": found}
         else:
-            yield "ok", ", ".join(counts)
+            yield "ok", "index_counted", counts
     finally:
         reader.close()
 
@@ -453,27 +553,27 @@ def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
         try:
             get_engine_socket_path(library.workspace)
         except WorkspaceError as error:
-            yield "wrong", f"the engine cannot start: {error}"
+            yield "wrong", "engine_cannot_start", {"detail": str(error)}
         else:
-            yield "note", "not running; a search or the TUI starts it"
+            yield "note", "engine_not_running"
         return
     except EngineUnavailable as error:
-        yield "wrong", str(error)
+        yield "wrong", "unavailable", {"detail": str(error)}
         return
     try:
         state = client.send_request("status")
     except EngineUnavailable as error:
-        yield "note", f"the engine does not answer: {error.message}"
+        yield "note", "engine_silent", {"detail": error.message}
         return
     finally:
         client.close()
-    yield "ok", f"running as process {state.get('pid')}"
+    yield "ok", "engine_running", {"process": state.get("pid")}
     if state.get("error"):
-        yield "wrong", f"the last refresh failed: {state['error']}"
+        yield "wrong", "refresh_failed", {"detail": state["error"]}
     if state.get("polling"):
-        yield "note", f"the engine polls the files every second: {state['polling']}"
+        yield "note", "engine_polling", {"detail": state["polling"]}
     if state.get("reason"):
-        yield "note", f"no semantic search: {state['reason']}"
+        yield "note", "keywords_only", {"detail": state["reason"]}
 
 
 def _diagnose_model(library: Library) -> Iterator[FindingWithoutArea]:
@@ -484,15 +584,14 @@ def _diagnose_model(library: Library) -> Iterator[FindingWithoutArea]:
     )
 
     if library.settings.model == "off":
-        yield "note", "switched off in the settings, so search uses keywords only"
+        yield "note", "model_off"
         return
     try:
         verify_packaged_model(find_embedding_model(library.settings.model))
     except EmbeddingModelUnavailable as error:
-        yield "wrong", f"only keyword search: {error}"
+        yield "wrong", "model_unavailable", {"detail": str(error)}
         return
-    name = library.settings.model or "all-MiniLM-L6-v2, packaged, verified"
-    yield "ok", name
+    yield "ok", "model_ready", {"model": library.settings.model}
 
 
 _ENVIRONMENT_CHECKS = {

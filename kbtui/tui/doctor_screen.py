@@ -126,8 +126,8 @@ class DoctorScreen(SecondaryScreen):
                     next_count = 2 * len(findings)
                     show_findings_so_far(area)
         except Exception as error:
-            message = f"cannot be checked: {type(error).__name__}: {error}"
-            findings.append(DiagnosticFinding(area, "wrong", message))
+            detail = f"{type(error).__name__}: {error}"
+            findings.append(DiagnosticFinding(area, "wrong", "check_failed", {"detail": detail}))
         show_findings_so_far(None)
 
     def _show_findings(

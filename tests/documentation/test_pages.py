@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 from urllib.parse import urlsplit
 
 import pytest
+
+from kbtui.library.diagnostics import FindingCode
+from kbtui.notices import RankReasonCode
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -37,3 +41,8 @@ def test_every_page_is_reachable_from_the_index() -> None:
             reached.add(page)
             waiting.extend(find_links(page))
     assert sorted(str(page) for page in DOCS.rglob("*.md") if page not in reached) == []
+
+
+def test_the_codes_in_json_are_documented() -> None:
+    documented = set(re.findall(r"`(\w+)`", (DOCS / "guide/json.md").read_text("utf-8")))
+    assert {*get_args(FindingCode), *get_args(RankReasonCode)} <= documented
