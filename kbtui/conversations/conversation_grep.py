@@ -135,8 +135,8 @@ def _find_character_boundary(line: str, offset: int, step: int) -> int:
     return offset
 
 
-GROUPS = event_kinds.map_groups_to_grep_scopes()
-SCOPES = event_kinds.list_grep_scopes()
+SCOPES_BY_NAME = event_kinds.map_names_to_grep_scopes()
+SCOPES = SCOPES_BY_NAME["all"]
 
 
 @dataclass(frozen=True)
@@ -180,12 +180,11 @@ class ConversationMatches:
 
 def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
     """Return the scopes that names stand for: `all`, groups or single scopes. Raises `UsageError`."""
-    known = {"all": SCOPES, **GROUPS, **{scope: (scope,) for scope in SCOPES}}
     for name in names or ():
-        if name not in known:
-            hint = f"the scopes are {', '.join(known)}"
+        if name not in SCOPES_BY_NAME:
+            hint = f"the scopes are {', '.join(SCOPES_BY_NAME)}"
             raise UsageError(f"unknown scope {name!r}", where="scopes", hint=hint)
-    return frozenset(scope for name in names or ("all",) for scope in known[name])
+    return frozenset(scope for name in names or ("all",) for scope in SCOPES_BY_NAME[name])
 
 
 def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool:

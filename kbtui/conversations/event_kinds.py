@@ -79,26 +79,19 @@ _KINDS = (
 EVENT_KINDS = {kind.name: kind for kind in _KINDS}
 
 
-def list_grep_scopes() -> tuple[str, ...]:
-    """Return the scopes of grep: the title, and every role."""
-    return ("title", *dict.fromkeys(kind.role for kind in EVENT_KINDS.values()))
+def map_names_to_grep_scopes() -> dict[str, tuple[str, ...]]:
+    """Map each name that `--scope` accepts to its scopes: `all`, a group such as `chat`, or one scope."""
+    kinds = EVENT_KINDS.values()
+    scopes = ("title", *dict.fromkeys(kind.role for kind in kinds))
+    groups = _collect_group_values((kind.scope_group, kind.role) for kind in kinds)
+    return {"all": scopes, **groups, **{scope: (scope,) for scope in scopes}}
 
 
-def map_groups_to_grep_scopes() -> dict[str, tuple[str, ...]]:
-    """Map each group, such as `chat`, to its scopes in grep."""
-    return _collect_group_values((kind.scope_group, kind.role) for kind in EVENT_KINDS.values())
-
-
-def list_search_roles() -> tuple[str, ...]:
-    """Return the roles that `role:` accepts."""
-    return tuple(dict.fromkeys(kind.role for kind in EVENT_KINDS.values() if kind.is_indexed))
-
-
-def map_groups_to_search_roles() -> dict[str, tuple[str, ...]]:
-    """Map each group that `role:` accepts to its roles."""
-    return _collect_group_values(
-        (kind.role_group, kind.role) for kind in EVENT_KINDS.values() if kind.is_indexed
-    )
+def map_names_to_search_roles() -> dict[str, tuple[str, ...]]:
+    """Map each name that `role:` accepts to its roles: one role, or a group such as `tool`."""
+    kinds = [kind for kind in EVENT_KINDS.values() if kind.is_indexed]
+    names = [(kind.role, kind.role) for kind in kinds]
+    return _collect_group_values([*names, *((kind.role_group, kind.role) for kind in kinds)])
 
 
 def map_include_groups_to_event_kinds() -> dict[str, tuple[str, ...]]:

@@ -216,7 +216,7 @@ FILTERS: tuple[FilterDefinition, ...] = (
     FilterDefinition(
         "role", "only text by this role: user, assistant, reasoning, tool, …", "choice",
         search="roles", term="role", options=("--role",), metavar="ROLE",
-        choices=_map_names_to_themselves(*event_kinds.list_search_roles()) | event_kinds.map_groups_to_search_roles(),
+        choices=event_kinds.map_names_to_search_roles(),
     ),
     FilterDefinition(
         "tool", "only calls of this tool and their results", "term", ("tools",),

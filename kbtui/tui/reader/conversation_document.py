@@ -561,7 +561,9 @@ class _ConversationDocumentBuilder:
         words: Spans = [("✗ ", "error")] if failed else []
         words += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
         directory = self.conversation.info.working_directory
-        summary = summarize_tool_arguments(event.arguments, directory) or one_line(event.text[:120])
+        summary = summarize_tool_arguments(event.arguments, directory) or one_line(
+            event.text[:_MAX_SUMMARY_CHARACTERS]
+        )
         words.append((summary, "dim"))
         right: Spans = [("no result", "warning")]
         if result:
