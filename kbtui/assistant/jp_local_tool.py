@@ -11,14 +11,31 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import KbtuiError, NothingFound, UsageError, WorkspaceError
 
 if TYPE_CHECKING:
+    from typing import Literal, TypedDict
+
     from kbtui.library import Library
+
+    class JpToolSuccess(TypedDict):
+        """The answer to a call that succeeded."""
+
+        type: Literal["success"]
+        content: str
+
+    class JpToolError(TypedDict):
+        """The answer to a call that failed; JP repeats a call if its error is `transient`."""
+
+        type: Literal["error"]
+        message: str
+        trace: list[str]
+        transient: bool
+
 
 MAX_ARGUMENT_WIDTH = 200
 """The maximum width of an argument in the answer to `format_arguments`, in columns."""
 
 
-def answer_jp_tool_call(context_json: str, tool_json: str) -> dict[str, Any]:
-    """Answer a call by JP with `{type: success, content}` or `{type: error, message, …}`.
+def answer_jp_tool_call(context_json: str, tool_json: str) -> JpToolSuccess | JpToolError:
+    """Answer a call by JP.
 
     The workspace is exactly `context.root`; directories above it are not searched. The calling
     conversation is `context.conversation_id` if JP passes it. kbtui's errors are not raised; they
@@ -45,7 +62,7 @@ def answer_jp_tool_call(context_json: str, tool_json: str) -> dict[str, Any]:
 
 def _run_jp_tool_call(
     context: dict[str, Any], name: str, arguments: dict[str, Any]
-) -> dict[str, Any]:
+) -> JpToolSuccess | JpToolError:
     from kbtui.assistant.assistant_tools import answer_tool_call, should_mask_secrets
 
     with closing(_open_library(context.get("root"))) as library:
@@ -57,7 +74,7 @@ def _run_jp_tool_call(
     return {"type": "success", "content": reply.text}
 
 
-def _make_jp_error_outcome(message: str) -> dict[str, Any]:
+def _make_jp_error_outcome(message: str) -> JpToolError:
     return {"type": "error", "message": message, "trace": [], "transient": False}
 
 

@@ -9,14 +9,14 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
 from kbtui.files import FileReplacement, parse_toml, read_regular_file, replace_files_atomically
 from kbtui.library.diagnostics import TOOLS_DIRECTORY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Literal
 
     from kbtui.assistant.assistant_tools import ToolDefinition
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def format_tool_toml(tool: ToolDefinition) -> str:
     """Format the file that defines a tool for JP."""
-    table: dict[str, Any] = {
+    table: dict[str, object] = {
         # The tool is off unless a conversation enables it by name. All versions of JP understand this value.
         "enable": "explicit",
         "run": "unattended",
@@ -51,7 +51,9 @@ def format_tool_toml(tool: ToolDefinition) -> str:
     return _dump_toml({"conversation": {"tools": {tool.name: table}}})
 
 
-def _make_toml_parameter_table(schema: dict[str, Any], *, is_required: bool) -> dict[str, Any]:
+def _make_toml_parameter_table(
+    schema: Mapping[str, object], *, is_required: bool
+) -> dict[str, object]:
     """Return a parameter as a TOML table with the keys that JP knows."""
     table = {"type": schema["type"], "summary": schema["description"]}
     if is_required:
@@ -80,7 +82,7 @@ def format_skill_toml(tools: Iterable[ToolDefinition]) -> str:
     )
 
 
-def _dump_toml(document: dict[str, Any]) -> str:
+def _dump_toml(document: dict[str, object]) -> str:
     import tomli_w
 
     return tomli_w.dumps(document, multiline_strings=True)

@@ -26,11 +26,10 @@ from kbtui.text import cut_to_width, format_parent_of_title, measure_text_width,
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from typing import Any
 
     from kbtui.citations.models import Citation
     from kbtui.cli.parser import CommandParser
-    from kbtui.index.entry_query import EntryPage, EntryRow
+    from kbtui.index.entry_query import EntryChunkJson, EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
@@ -102,7 +101,7 @@ def run_entries_command(args: Namespace) -> int:
     return 0 if page.total else 1
 
 
-def _serialize_entry(row: EntryRow) -> dict[str, Any]:
+def _serialize_entry(row: EntryRow) -> dict[str, object]:
     """Return an entry as documented JSON."""
     facts = asdict(row)
     del facts["path"], facts["short_ref"]
@@ -330,11 +329,12 @@ def _show_entry(library: Library, args: Namespace) -> int:
         if cite.timestamp is None or cite.timestamp.timestamp() > since
     ]
     chunks = serialize_entry_chunks(reader, entry_id)
-    for chunk in chunks:
-        chunk["text"] = chunk["text"] if args.full else chunk["text"][:PREVIEW_CHARACTERS]
+    for chunk in chunks if not args.full else ():
+        chunk["text"] = chunk["text"][:PREVIEW_CHARACTERS]
+    source = _find_source_name_of_subject(library, row)
     facts = {
         **_serialize_entry(row),
-        "source": _find_source_name_of_subject(library, row),
+        "source": source,
         "chunk_list": chunks,
         "citations_30d": [
             {
@@ -349,7 +349,8 @@ def _show_entry(library: Library, args: Namespace) -> int:
     }
     short_refs = reader.shorten_references(cite.source for cite in cites)
     library.close()
-    print_text_or_json(_format_entry_details(facts, cites, short_refs), facts, args.json)
+    text = _format_entry_details(row, source, chunks, cites, short_refs)
+    print_text_or_json(text, facts, args.json)
     return 0
 
 
@@ -363,24 +364,28 @@ def _find_source_name_of_subject(library: Library, row: EntryRow) -> str | None:
 
 
 def _format_entry_details(
-    facts: dict[str, Any], cites: list[Citation], short_refs: dict[str, str]
+    row: EntryRow,
+    source: str | None,
+    chunks: list[EntryChunkJson],
+    cites: list[Citation],
+    short_refs: dict[str, str],
 ) -> str:
     from kbtui.citations.citation_export import format_citing_turn
 
+    created, changed = map(format_unix_time_as_iso, (row.created, row.changed))
     lines = [
-        f"{facts['ref']}  {one_line(facts['title'])}"
-        f"{format_parent_of_title(facts['parent_title'] or facts['parent_id'])}",
-        f"{facts['type']}, {facts['status']}" + (f": {facts['error']}" if facts["error"] else ""),
-        f"id {facts['id']}, created {facts['created_at']}, changed {facts['changed_at']}",
+        f"{row.ref}  {one_line(row.title)}{format_parent_of_title(row.parent_name)}",
+        f"{row.type}, {row.status}" + (f": {row.error}" if row.error else ""),
+        f"id {row.id}, created {created}, changed {changed}",
     ]
-    if facts["tags"]:
-        lines.append("tags " + ", ".join(map(one_line, facts["tags"])))
-    if facts["source"] or facts["source_url"]:
-        lines.append(f"source {facts['source'] or '-'}  {facts['source_url'] or ''}".rstrip())
-    lines.append(f"\ncited in the last 30 days: {facts['cites_30d']}")
+    if row.tags:
+        lines.append("tags " + ", ".join(map(one_line, row.tags)))
+    if source or row.source_url:
+        lines.append(f"source {source or '-'}  {row.source_url or ''}".rstrip())
+    lines.append(f"\ncited in the last 30 days: {row.cites_30d}")
     lines += [f"  {format_citing_turn(cite, short_refs)}" for cite in cites]
-    lines.append(f"\n{facts['chunks']} passage{'s' * (facts['chunks'] != 1)}")
-    for chunk in facts["chunk_list"]:
+    lines.append(f"\n{row.chunks} passage{'s' * (row.chunks != 1)}")
+    for chunk in chunks:
         model = f", {chunk['model']}" if chunk["model"] else ""
         lines.append(f"  chunk:{chunk['chunk_id']}  {chunk['characters']} characters{model}")
         lines += [f"    {line}" for line in chunk["text"].split("\n")]

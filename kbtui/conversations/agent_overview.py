@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.conversations.conversation_repository import (
     AGENTS_OFF_BY_DEFAULT,
@@ -48,7 +48,7 @@ class AgentOverview(NamedTuple):
     without_turn: int
     off: AgentOffReason | None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, str | int | list[str] | None]:
         """Return the documented JSON object."""
         return {**self._asdict(), "directories": list(map(str, self.directories))}
 

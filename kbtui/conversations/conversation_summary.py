@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_repository import (
     find_subagents,
@@ -63,7 +63,7 @@ class ConversationSummary:
             _add_usage_by_model(found, one.usage_by_model)
         return found
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the documented JSON object, without the costs."""
         return {
             "agent": self.info.agent,
@@ -85,7 +85,7 @@ class ConversationSummary:
         }
 
 
-def usage_to_dict(usage: ConversationUsage | None) -> dict[str, Any]:
+def usage_to_dict(usage: ConversationUsage | None) -> dict[str, object]:
     """Return numbers of tokens in the documented JSON form; an unknown number is null."""
     usage = usage or ConversationUsage()
     return {

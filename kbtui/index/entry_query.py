@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from kbtui.errors import UsageError
 from kbtui.index.catalog_database import make_catalog_error
@@ -334,12 +334,20 @@ def _create_filtered_entries_table(
     db.execute(sql, [pending.seq, missing, json.dumps(failed), *values, *wanted.statuses])
 
 
-def serialize_entry_chunks(reader: IndexReader, entry_id: str) -> list[dict[str, Any]]:
-    """Return an entry's chunks in order, as JSON objects.
+class EntryChunkJson(TypedDict):
+    """A chunk of an entry as documented JSON; `model` is None if the chunk has no vector."""
 
-    The keys are `chunk_id`, `characters`, `model` (None without a vector), `lines`, `turn`, `role`
-    and `text`.
-    """
+    chunk_id: str
+    characters: int
+    model: str | None
+    lines: list[int] | None
+    turn: int | None
+    role: str | None
+    text: str
+
+
+def serialize_entry_chunks(reader: IndexReader, entry_id: str) -> list[EntryChunkJson]:
+    """Return an entry's chunks in order, as documented JSON."""
     pending = read_entries_without_vectors(reader.folder)
     with open_catalog_snapshot(reader) as db:
         row = db.execute("SELECT seq FROM entries WHERE id = ?", (entry_id,)).fetchone()

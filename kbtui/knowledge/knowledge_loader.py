@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kbtui.knowledge.models import PreloadOrDisableMark, PromptFragment
+    from kbtui.knowledge.system_prompt_section import LearnToolDefinition
     from kbtui.refs import Ref
     from kbtui.workspace import Workspace
     from kbtui.workspace.jp_config import ConfigLayer
@@ -444,7 +445,7 @@ class KnowledgeBase:
             resolved, self._get_subject_of_slug
         )
 
-    def make_learn_tool_definition(self) -> dict[str, Any] | None:
+    def make_learn_tool_definition(self) -> LearnToolDefinition | None:
         """Return the definition of the `learn` tool; None if there is nothing to learn."""
         return system_prompt_section.define_learn_tool(self._resolve_enabled_topics())
 

@@ -11,11 +11,38 @@ from kbtui.knowledge.models import PromptFragment
 from kbtui.knowledge.subject_files import format_skipped_subject_note, read_subject_for_assistant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import TypedDict
 
     from kbtui.knowledge.models import Subject, Topic
     from kbtui.knowledge.subject_visibility import SubjectSlugsByVisibility
     from kbtui.workspace import Workspace
+
+    class ParameterSchema(TypedDict, total=False):
+        """The JSON Schema of a tool's parameter, or of its list items."""
+
+        type: str | list[str]
+        description: str
+        default: object
+        items: ParameterSchema
+        enum: Sequence[str]
+        minimum: int
+        maximum: int
+
+    class ArgumentSchema(TypedDict):
+        """The JSON Schema of a tool's arguments."""
+
+        type: str
+        properties: dict[str, ParameterSchema]
+        required: list[str]
+        additionalProperties: bool
+
+    class LearnToolDefinition(TypedDict):
+        """The definition of the tool `learn`."""
+
+        name: str
+        description: str
+        parameters: ArgumentSchema
 
 
 def estimate_token_count(text: str) -> int:
@@ -77,7 +104,7 @@ def format_preloaded_topic_block(
     return "\n\n".join(blocks) + "\n</topic>"
 
 
-def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> dict[str, Any] | None:
+def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> LearnToolDefinition | None:
     """Return name, description and parameters of `learn`; None if there is nothing to learn.
 
     Topics with only pre-loaded subjects are listed, too, because programs that offer this tool do not
@@ -106,7 +133,7 @@ def _format_offered_topic(topic: Topic) -> str:
     return f"- {topic.id}{title}" + (f": {introduction}" if introduction else "")
 
 
-def define_learn_tool_parameters() -> dict[str, Any]:
+def define_learn_tool_parameters() -> ArgumentSchema:
     """Return the JSON schema of `learn`'s arguments, with the same keys as in JP's `kb` plugin."""
     return {
         "type": "object",

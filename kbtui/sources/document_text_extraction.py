@@ -21,6 +21,22 @@ from kbtui.knowledge.subject_files import put_text_in_code_fence
 
 if TYPE_CHECKING:
     import asyncio
+    from typing import NotRequired, TypedDict
+
+    class ExtractedText(TypedDict):
+        """The text of a document, as Markdown.
+
+        Only HTML has the last three fields: the links, and whether the page asks not to be indexed, or
+        that its links are not followed.
+        """
+
+        title: str
+        text: str
+        tags: list[str]
+        links: NotRequired[list[str]]
+        noindex: NotRequired[bool]
+        nofollow: NotRequired[bool]
+
 
 MAX_LINKS = 5000
 
@@ -60,7 +76,7 @@ class TextExtractionError(Exception):
     """A document cannot be converted; the message says why."""
 
 
-def convert_html_page_to_markdown(text: str, url: str) -> dict[str, Any]:
+def convert_html_page_to_markdown(text: str, url: str) -> ExtractedText:
     """Return a page's title, text, links and robots rules; if `url` is empty, links stay relative."""
     import lxml.html
     import trafilatura
@@ -332,11 +348,8 @@ _DECLARED_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
 
 def extract_document_text(
     content: bytes, kind: str, url: str, charset: str | None
-) -> dict[str, Any]:
-    """Return the `title`, `text` (as Markdown) and `tags` of a document of content type `kind`.
-
-    For HTML the result also has `links`, `noindex` and `nofollow`. Raises `TextExtractionError`.
-    """
+) -> ExtractedText:
+    """Return the text of a document of content type `kind`; raises `TextExtractionError`."""
     if kind in PDF:
         return _extract_pdf_text(content)
     if kind in DOCX:
@@ -367,7 +380,7 @@ def decode_document_text(content: bytes, charset: str | None) -> str:
     return content.decode(likely[0] if likely else "cp1252", "replace")
 
 
-def _extract_pdf_text(content: bytes) -> dict[str, Any]:
+def _extract_pdf_text(content: bytes) -> ExtractedText:
     import io
 
     import pypdf
@@ -392,7 +405,7 @@ def _extract_pdf_text(content: bytes) -> dict[str, Any]:
     return {"title": title, "text": body, "tags": []}
 
 
-def _extract_docx_text(content: bytes) -> dict[str, Any]:
+def _extract_docx_text(content: bytes) -> ExtractedText:
     import io
     from xml.parsers.expat import ExpatError
     from zipfile import BadZipFile
@@ -419,7 +432,7 @@ def _extract_docx_text(content: bytes) -> dict[str, Any]:
     return {"title": head[2:].strip(), "text": text, "tags": []}
 
 
-def _extract_plain_text(text: str, *, markdown: bool) -> dict[str, Any]:
+def _extract_plain_text(text: str, *, markdown: bool) -> ExtractedText:
     from kbtui.knowledge.front_matter import split_front_matter
 
     split = split_front_matter(text)
@@ -452,6 +465,7 @@ def main() -> None:
     for line in sys.stdin.buffer:
         request = json.loads(line)
         content = sys.stdin.buffer.read(request.pop("size"))
+        found: Any
         try:
             found = extract_document_text(content, **request)
         except TextExtractionError as error:
@@ -491,7 +505,7 @@ class TextExtractorProcess:
 
     async def extract_in_child_process(
         self, content: bytes, kind: str, url: str, charset: str | None = None
-    ) -> dict[str, Any]:
+    ) -> ExtractedText:
         """Call `extract_document_text` in the child; raises `TextExtractionError` or `PackageUnavailable`."""
         import asyncio  # not at the top: the child process does not need it
 
@@ -514,9 +528,10 @@ class TextExtractorProcess:
             raise PackageUnavailable(ImportError(found["import"], name=found["name"]))
         if "error" in found:
             raise TextExtractionError(str(found["error"]))
-        return found
+        text: ExtractedText = found
+        return text
 
-    async def _send_extraction_request(self, request: bytes) -> dict[str, Any]:
+    async def _send_extraction_request(self, request: bytes) -> Any:
         import asyncio
 
         if self._process is None or self._process.returncode is not None:

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import unquote, urlsplit
 
 from kbtui.errors import KbtuiError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kbtui.sources.source_definitions import SourceDefinition
+    from kbtui.userdata.user_data_store import FetchedAddressFacts
 
 
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
@@ -66,6 +67,15 @@ class StoredDocument:
     is_edited: bool
 
 
+class DocumentCounts(TypedDict):
+    """How many documents a run added, updated, removed and found unchanged."""
+
+    added: int
+    updated: int
+    removed: int
+    unchanged: int
+
+
 class SourceDocumentDirectory:
     """The documents of one source. The files are read once; each change updates the file and this object.
 
@@ -75,7 +85,7 @@ class SourceDocumentDirectory:
     def __init__(self, root: Path, folder: Path, source: SourceDefinition) -> None:
         self._root, self._source = root, source
         self.folder = folder / source.name
-        self.counts = dict.fromkeys(("added", "updated", "removed", "unchanged"), 0)
+        self.counts: DocumentCounts = {"added": 0, "updated": 0, "removed": 0, "unchanged": 0}
         self.problems: list[str] = []
         self.edited: list[str] = []
         """Messages about documents that the user edited."""
@@ -250,9 +260,9 @@ class SourceRunContext:
 
     source: SourceDefinition
     directory: SourceDocumentDirectory
-    memory: dict[str, dict[str, Any]]
+    memory: dict[str, FetchedAddressFacts]
     on_progress: Callable[[SourceRunProgress], None]
-    new_memory: dict[str, dict[str, Any]] = field(default_factory=dict)
+    new_memory: dict[str, FetchedAddressFacts] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     skips: dict[str, str] = field(default_factory=dict)
     is_complete: bool = True
@@ -268,7 +278,7 @@ class SourceRunContext:
         """Pass the progress of the run to its caller."""
         self.on_progress(SourceRunProgress(self.source.name, done, total, now))
 
-    def store_document(self, document: FetchedDocument, facts: dict[str, Any]) -> None:
+    def store_document(self, document: FetchedDocument, facts: FetchedAddressFacts) -> None:
         """Store a document, or record a failure if it cannot be written."""
         if not document.text.strip():
             self.record_skipped_document(document.url, "it has no text")

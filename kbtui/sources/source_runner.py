@@ -139,9 +139,8 @@ def _run_source_to_end(
 def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRunRecord:
     """Return the record of a run that ends now."""
     directory = context.directory
-    counts: dict[str, Any] = directory.counts
     problems = (*context.problems, *directory.problems)
-    has_worked = any(counts.values())
+    has_worked = any(directory.counts.values())
     skips = tuple(SkippedDocument(*skip) for skip in context.skips.items())
     if skips and not (problems or has_worked or directory.documents):
         what, reason = skips[0]
@@ -157,7 +156,7 @@ def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRu
         skipped=len(skips),
         skips=skips[:MAX_NAMED_PROBLEMS],
         edited=tuple(directory.edited),
-        **counts,
+        **directory.counts,
     )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kbtui.sources.document_text_extraction import TextExtractorProcess
     from kbtui.sources.http_fetcher import FetchedResponse, HttpFetcher, SourceLimits
     from kbtui.sources.source_document_directory import SourceRunContext
+    from kbtui.userdata.user_data_store import FetchedAddressFacts
 
 MAX_ROBOTS_BYTES = 512_000
 """The number of bytes of robots.txt that are read; RFC 9309 requires at least 500 KiB."""
@@ -157,9 +158,12 @@ class WebCrawler:
             title = facts["title"] or name.rpartition("/")[2].replace("-", " ")
             document = FetchedDocument(url, name, title, facts["text"], tuple(facts["tags"]))
             get = found.headers.get
-            kept = {"etag": get("etag"), "modified": get("last-modified"), "links": links}
-            memory = {key: value for key, value in kept.items() if value}
-            self._run.store_document(document, memory)
+            kept: FetchedAddressFacts = {
+                "etag": get("etag"),
+                "modified": get("last-modified"),
+                "links": links,
+            }
+            self._run.store_document(document, kept)
 
     def _enqueue_links(self, links: Iterable[str], depth: int) -> None:
         if depth < self._run.source.depth:

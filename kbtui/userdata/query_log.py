@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 import time
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import WorkspaceError
@@ -70,7 +70,7 @@ class LoggedQuery(NamedTuple):
             return f"0 with these words, {self.results:,} by meaning"
         return f"{self.results:,} found"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the documented JSON shape."""
         return {
             "query": self.query,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kbtui.conversations.model_prices import format_cost
 from kbtui.conversations.models import ConversationUsage, add_up_usage
@@ -50,7 +50,7 @@ class TokenCount:
             remarks.append("estimated")
         return remarks
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the documented JSON shape."""
         from kbtui.conversations.conversation_summary import usage_to_dict
 
@@ -80,7 +80,7 @@ class TokenStatistics:
     subjects: list[TokenCount] = field(default_factory=list)
     day_before: str | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the documented JSON shape."""
         lists = ("by_day", "by_agent", "by_model", "by_project", "subjects")
         counts = {name: [one.as_json() for one in getattr(self, name)] for name in lists}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.conversations.model_prices import ModelPrices
 from kbtui.dates import format_unix_time_as_iso
@@ -42,7 +42,7 @@ class EntryCitationCount(NamedTuple):
     cites: int
     short_ref: str
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the documented JSON shape."""
         facts = self._asdict()
         del facts["changed"], facts["short_ref"]
@@ -64,7 +64,7 @@ class UsageStatistics:
     stale: list[EntryCitationCount]
     tokens: TokenStatistics
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the documented JSON shape."""
         return {
             "days": self.days,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.userdata.query_log import QueryLog
 from kbtui.userdata.sqlite_store import SqliteStore, replace_surrogates
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kbtui.workspace import Workspace
 
 RunStatus = Literal["ok", "partial", "error"]
@@ -41,6 +43,20 @@ class Bookmark(NamedTuple):
     note: str
     created: float
     changed: float
+
+
+class FetchedAddressFacts(TypedDict, total=False):
+    """Facts about an address of a source, which the next run needs.
+
+    `etag`, `modified` and `links` are from a web page, `stat` is the size and time of a file. `reader` is
+    the version of the text extraction.
+    """
+
+    etag: str | None
+    modified: str | None
+    links: list[str]
+    stat: str
+    reader: int
 
 
 class SkippedDocument(NamedTuple):
@@ -96,7 +112,7 @@ class SourceRunRecord(NamedTuple):
             found.setdefault(skip.reason, []).append(skip.what)
         return found
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the documented JSON shape; times as ISO 8601 in UTC."""
         return {
             "last_run_at": format_unix_time_as_iso(self.began),
@@ -157,7 +173,7 @@ class UserData:
         rows = self._store.select_rows("SELECT * FROM bookmarks ORDER BY created DESC, ref")
         return [Bookmark(*row) for row in rows]
 
-    def save_front_end_state(self, name: str, state: dict[str, Any]) -> None:
+    def save_front_end_state(self, name: str, state: Mapping[str, object]) -> None:
         """Save the state of a front end under a name; raises `ValueError` if it is too large."""
         text = json.dumps(state)
         if len(text) > SESSION_CHARACTERS:
@@ -166,7 +182,7 @@ class UserData:
             "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", name, text, time.time()
         )
 
-    def load_front_end_state(self, name: str) -> dict[str, Any] | None:
+    def load_front_end_state(self, name: str) -> Any:
         """Return the state that was saved under a name, or None if there is none."""
         rows = self._store.select_rows("SELECT state FROM sessions WHERE name = ?", name)
         return json.loads(rows[0][0]) if rows else None
@@ -204,14 +220,16 @@ class UserData:
             )
         return runs
 
-    def save_fetched_address_facts(self, source: str, facts: dict[str, dict[str, Any]]) -> None:
-        """Replace the facts (`ETag`, links) about a source's addresses, which its next run needs."""
+    def save_fetched_address_facts(
+        self, source: str, facts: dict[str, FetchedAddressFacts]
+    ) -> None:
+        """Replace the facts about a source's addresses, by address."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self._store.open_write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
             db.executemany("INSERT INTO fetched VALUES (?, ?, ?)", rows)
 
-    def load_fetched_address_facts(self, source: str) -> dict[str, dict[str, Any]]:
+    def load_fetched_address_facts(self, source: str) -> dict[str, FetchedAddressFacts]:
         """Return the facts about a source's addresses that the last run saved, by address."""
         rows = self._store.select_rows("SELECT url, facts FROM fetched WHERE source = ?", source)
         return {url: json.loads(facts) for url, facts in rows}

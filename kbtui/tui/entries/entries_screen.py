@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from kbtui.dates import Clock
-    from kbtui.index.entry_query import EntryFilter, EntryPage, EntryRow
+    from kbtui.index.entry_query import EntryChunkJson, EntryFilter, EntryPage, EntryRow
     from kbtui.library import Library
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
@@ -191,10 +191,10 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
     return blocks
 
 
-def _describe_passage_origin(chunk: dict[str, object]) -> str:
+def _describe_passage_origin(chunk: EntryChunkJson) -> str:
     """Return a text that names the lines or the turn of a passage; "" if neither is known."""
     lines, turn = chunk["lines"], chunk["turn"]
-    if isinstance(lines, list):
+    if lines is not None:
         first, last = lines
         return f"  line {first}" if first == last else f"  lines {first}–{last}"
     return f"  turn {turn}, {chunk['role']}" if turn else ""
