@@ -26,7 +26,7 @@ ONE = {"timestamp": "2026-01-01 00:00:00.0"}
 @pytest.fixture(autouse=True)
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "MIN_BYTES_FOR_PARTS", 0)
-    monkeypatch.setattr(loader, "READ_BYTES", 16)
+    monkeypatch.setattr(loader, "BLOCK_BYTES", 16)
 
 
 def write(builder: Builder, events: list[dict[str, Any]]) -> ConversationInfo:

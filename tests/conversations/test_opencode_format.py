@@ -640,7 +640,7 @@ RECORDS = st.dictionaries(KEYS, JSON | WORDS, max_size=8)
 @given(st.lists(st.tuples(JSON | RECORDS, st.lists(JSON | RECORDS, max_size=4)), max_size=4))
 def test_any_json_is_read(talk: list[tuple[Any, list[Any]]]) -> None:
     builder = TurnBuilder()
-    parser = opencode._MessageParser(builder)
+    parser = opencode.OpencodeMessageParser(builder)
     parser.parse_messages(
         [
             opencode._StoredMessage(str(number), json.dumps(message), map(json.dumps, parts))

@@ -20,11 +20,10 @@ from kbtui.conversations.formats.conversation_format import (
     UnusableConversationDirectory,
 )
 from kbtui.conversations.formats.jp.json_reader import open_regular_file
-from kbtui.conversations.formats.session_file import make_title_from_request
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
-    make_conversation,
     make_signature,
+    make_title_from_request,
 )
 from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage
@@ -129,7 +128,7 @@ class AiderFormat(ConversationFormat):
             parse_session(text, builder, info.created_at)
         except WorkspaceError as error:
             problems.append(error.message)
-        return make_conversation(info, builder, problems)
+        return builder.make_conversation_with_event_count(info, problems)
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Add up the numbers of tokens, which aider rounds. Never raises."""

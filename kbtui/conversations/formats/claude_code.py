@@ -7,6 +7,7 @@ import os
 import re
 import time
 from contextlib import suppress
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,13 +22,17 @@ from kbtui.conversations.formats.jsonl_format import (
     JsonlConversationParser,
     get_last_items,
 )
-from kbtui.conversations.formats.session_file import (
-    SessionFile,
+from kbtui.conversations.formats.stored_session import (
+    StoredSession,
+    find_last_time,
     iterate_head_records,
     iterate_line_records,
+    list_directory,
+    make_session_of_file,
     make_title_from_request,
     stat_session_file,
 )
+from kbtui.conversations.formats.turn_builder import count_base64_bytes
 from kbtui.conversations.models import ConversationCompaction, ConversationUsage, ResumeCommand
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
@@ -138,16 +143,16 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
-    ) -> tuple[Sequence[SessionFile], list[UnusableConversationDirectory]]:
+    ) -> tuple[Sequence[StoredSession], list[UnusableConversationDirectory]]:
         """Find the sessions that were held in a workspace, or the one with the id `only`."""
         wanted = only.removeprefix(self.id_prefix) if only is not None else None
         session = wanted.partition("~")[0] if wanted is not None else None
         projects = ProjectDirectories(workspace)
-        found: list[SessionFile] = []
+        found: list[StoredSession] = []
         unusable: list[UnusableConversationDirectory] = []
         own = {make_project_folder_name(one.path): one for one in projects.directories}
         for folder in _list_project_folders(projects, unusable):
-            names = _list_names(folder, unusable)
+            names = [entry.name for entry in list_directory(folder, unusable)]
             count, without = len(found), list[_FileWithoutDirectory]()
             subagents_of = [name for name in names if "." not in name]
             for name in names:
@@ -181,7 +186,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
     def _add_session(
         self,
-        found: list[SessionFile],
+        found: list[StoredSession],
         without: list[_FileWithoutDirectory],
         projects: ProjectDirectories,
         path: str,
@@ -201,20 +206,20 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
     def _append_session(
         self,
-        found: list[SessionFile],
+        found: list[StoredSession],
         file: _FileWithoutDirectory,
         project: ProjectDirectory,
         directory: str,
     ) -> None:
         found.append(
-            SessionFile(
+            make_session_of_file(
                 f"{self.id_prefix}{file.name}",
                 self.name,
                 file.path,
                 file.status,
                 project,
                 directory,
-                _read_session_facts,
+                partial(_read_session_facts, file.path),
                 parent=file.parent,
             )
         )
@@ -231,7 +236,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
     def _add_subagent(
         self,
-        found: list[SessionFile],
+        found: list[StoredSession],
         without: list[_FileWithoutDirectory],
         projects: ProjectDirectories,
         path: str,
@@ -258,15 +263,13 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         """Count the sessions and subagents of all projects."""
         root = f"{get_claude_directory()}/projects"
         count = 0
-        for folder in _list_names(root, []):
-            for name in _list_names(f"{root}/{folder}", []):
-                stem, end = os.path.splitext(name)  # noqa: PTH122
+        for folder in list_directory(root, []):
+            for entry in list_directory(folder.path, []):
+                stem, end = os.path.splitext(entry.name)  # noqa: PTH122
                 if end == ".jsonl":
                     count += not stem.startswith("agent-") or bool(_SUBAGENT_NAME.fullmatch(stem))
                 elif not end:
-                    count += sum(
-                        1 for _ in _iterate_subagent_files(f"{root}/{folder}/{name}/subagents")
-                    )
+                    count += sum(1 for _ in _iterate_subagent_files(f"{entry.path}/subagents"))
         return count
 
     def make_parser(
@@ -313,9 +316,9 @@ def _list_project_folders(
     root = f"{get_claude_directory()}/projects"
     names = [make_project_folder_name(one.path) for one in projects.directories]
     return [
-        f"{root}/{folder}"
-        for folder in _list_names(root, unusable)
-        if any(_is_name_or_below(folder, name) for name in names)
+        entry.path
+        for entry in list_directory(root, unusable)
+        if any(_is_name_or_below(entry.name, name) for name in names)
     ]
 
 
@@ -331,24 +334,12 @@ def _may_hold(stem: str, session: str) -> bool:
     return stem == session or stem.startswith("agent-")
 
 
-def _list_names(directory: str, unusable: list[UnusableConversationDirectory]) -> list[str]:
-    """Return the sorted names in a directory; add an unreadable directory to `unusable`."""
-    try:
-        return sorted(os.listdir(directory))  # noqa: PTH208
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        unusable.append(UnusableConversationDirectory(Path(directory), reason, True))
-        return []
-
-
 def _keep_newest_of_each_id(
-    found: list[SessionFile], unusable: list[UnusableConversationDirectory]
-) -> list[SessionFile]:
+    found: list[StoredSession], unusable: list[UnusableConversationDirectory]
+) -> list[StoredSession]:
     """Return the newest file of each session; the others are added to `unusable`."""
-    kept: dict[str, SessionFile] = {}
-    for one in sorted(found, key=lambda one: one.status.st_mtime_ns, reverse=True):
+    kept: dict[str, StoredSession] = {}
+    for one in sorted(found, key=lambda one: one.updated_at, reverse=True):
         newest = kept.setdefault(one.id, one)
         if newest is not one:
             reason = f"it has the same id as {newest.path}, which is newer"
@@ -420,12 +411,12 @@ def _iterate_texts(path: str, length: int, key: str) -> Iterator[str]:
             yield text
 
 
-def _read_session_facts(file: SessionFile) -> dict[str, Any]:
+def _read_session_facts(path: str) -> dict[str, Any]:
     """Return the title of a session, its creation time and the time of its last record."""
     facts: dict[str, Any] = {}
     request: str | None = None
     titles: dict[str, str] = {}
-    for record in iterate_head_records(file.path, _LONG_HEAD_BYTES):
+    for record in iterate_head_records(path, _LONG_HEAD_BYTES):
         if "created_at" not in facts and (time := parse_timestamp(record.get("timestamp"))):
             facts["created_at"] = time
         _collect_title(record, titles)
@@ -436,14 +427,12 @@ def _read_session_facts(file: SessionFile) -> dict[str, Any]:
             ) or make_title_from_request(format_request_text(content))
         if request is not None and "created_at" in facts:
             break
-    tail = read_file_tail(file.path, _TAIL_BYTES).split(b"\n")
+    tail = read_file_tail(path, _TAIL_BYTES).split(b"\n")
     may_have_title = (line for line in tail if b'Title"' in line or b'"summary"' in line)
     for record in iterate_line_records(may_have_title):
         _collect_title(record, titles)
-    for record in iterate_line_records(reversed(tail)):
-        if time := parse_timestamp(record.get("timestamp")):
-            facts["last_event_at"] = time
-            break
+    if time := find_last_time(tail):
+        facts["last_event_at"] = time
     title = next(
         (titles[key] for key in ("customTitle", "aiTitle", "summary") if key in titles), request
     )
@@ -525,7 +514,7 @@ def _format_media_block(block: dict[str, Any]) -> str:
     source = block.get("source")
     source = source if type(source) is dict else {}
     data = source.get("data")
-    size = f"{len(data.rstrip('=')) * 3 // 4:,} bytes" if type(data) is str else None
+    size = f"{count_base64_bytes(data):,} bytes" if type(data) is str else None
     named = (block.get("title"), source.get("url"), source.get("media_type"), size)
     details = ", ".join(part for part in named if type(part) is str and part)
     return f"[{block['type']}: {details}]" if details else f"[{block['type']}]"

@@ -13,7 +13,7 @@ import os
 import re
 from collections import Counter
 from contextlib import suppress
-from hashlib import blake2b
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,13 +28,21 @@ from kbtui.conversations.formats.jsonl_format import (
     get_last_items,
     iterate_jsonl_records,
 )
-from kbtui.conversations.formats.session_file import (
-    SessionFile,
+from kbtui.conversations.formats.stored_session import (
+    describe_error,
+    find_last_time,
+    list_directory,
+    make_session_of_file,
+    make_signature,
     make_title_from_request,
     stat_session_file,
 )
-from kbtui.conversations.formats.stored_session import READ_ERRORS
-from kbtui.conversations.formats.turn_builder import TurnBuilder
+from kbtui.conversations.formats.turn_builder import (
+    READ_ERRORS,
+    TurnBuilder,
+    count_base64_bytes,
+    get_text,
+)
 from kbtui.conversations.models import (
     ConversationCompaction,
     ConversationEvent,
@@ -203,7 +211,7 @@ class CodexFormat(JsonlConversationFormat):
                 head = self._read_session_head(path, status)
             except (WorkspaceError, ValueError) as error:
                 if only is None:
-                    reason = getattr(error, "message", None) or str(error)
+                    reason = describe_error(error)
                     unusable.append(UnusableConversationDirectory(Path(path), reason))
                 continue
             if head.is_summarizer or head.working_directory is None:
@@ -217,19 +225,20 @@ class CodexFormat(JsonlConversationFormat):
                 unusable.append(UnusableConversationDirectory(Path(path), reason))
                 continue
             seen[conversation_id] = path
-            session = CodexSessionFile(
+            title = names.get(head.id)
+            session = make_session_of_file(
                 conversation_id,
                 self.name,
                 path,
                 status,
                 project,
                 head.working_directory,
-                self._read_facts,
-                is_archived,
-                f"{ID_PREFIX}{head.parent}" if head.parent else None,
+                partial(_read_facts, path, head, title),
+                is_archived=is_archived,
+                parent=f"{ID_PREFIX}{head.parent}" if head.parent else None,
             )
-            session.head = head
-            session.thread_name = names.get(head.id)
+            if title is not None:
+                session.signature = make_signature(session.signature, title)
             found[conversation_id] = session
 
     def _read_session_head(self, path: str, status: os.stat_result) -> _SessionHead:
@@ -241,21 +250,6 @@ class CodexFormat(JsonlConversationFormat):
         if head.working_directory is not None or status.st_size > HEAD_BYTES:
             self._heads[path] = (status.st_ino, head)
         return head
-
-    def _read_facts(self, session: SessionFile) -> dict[str, Any]:
-        """Return the title, the creation time and the origin of a session."""
-        assert isinstance(session, CodexSessionFile)
-        facts: dict[str, Any] = {}
-        if session.head.created_at is not None:
-            facts["created_at"] = session.head.created_at
-        if session.head.forked_from is not None:
-            facts["labels"] = {"forked-from": f"{ID_PREFIX}{session.head.forked_from}"}
-        if last := _read_last_time(session.path):
-            facts["last_event_at"] = last
-        facts["title"] = session.thread_name
-        if facts["title"] is None:
-            facts["title"] = make_title_from_request(_read_first_request(session.path))
-        return facts
 
     def _read_thread_names(self, path: str) -> dict[str, str]:
         """Return the names that a person gave to sessions, by session id; a later name replaces an earlier one."""
@@ -279,22 +273,6 @@ class CodexFormat(JsonlConversationFormat):
         return names
 
 
-class CodexSessionFile(SessionFile):
-    """The file of a session, and the name of the session in `session_index.jsonl`."""
-
-    head: _SessionHead
-    thread_name: str | None = None
-
-    @property
-    def signature(self) -> str:
-        """A digest of the file's state and the session's name."""
-        own = super().signature
-        if self.thread_name is None:
-            return own
-        name = self.thread_name.encode("utf-8", "surrogatepass")
-        return f"{own}-{blake2b(name, digest_size=8).hexdigest()}"
-
-
 class _SessionHead(NamedTuple):
     """What the first record of a file says about its session."""
 
@@ -314,16 +292,18 @@ def find_codex_directory() -> str:
     return os.environ.get("CODEX_HOME") or f"{get_user_home()}/.codex"
 
 
-def _read_last_time(path: str) -> datetime | None:
-    """Return the time of the last record; None if the end of the file has no whole record."""
-    for line in reversed(read_file_tail(path, TAIL_BYTES).split(b"\n")):
-        try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if type(record) is dict and (time := parse_timestamp(record.get("timestamp"))):
-            return time
-    return None
+def _read_facts(path: str, head: _SessionHead, title: str | None) -> dict[str, Any]:
+    """Return the title, the creation time and the origin of a session."""
+    facts: dict[str, Any] = {}
+    if head.created_at is not None:
+        facts["created_at"] = head.created_at
+    if head.forked_from is not None:
+        facts["labels"] = {"forked-from": f"{ID_PREFIX}{head.forked_from}"}
+    if last := find_last_time(read_file_tail(path, TAIL_BYTES).split(b"\n")):
+        facts["last_event_at"] = last
+    if title is None:
+        title = make_title_from_request(_read_first_request(path))
+    return {**facts, "title": title}
 
 
 def _iterate_session_files(
@@ -335,16 +315,7 @@ def _iterate_session_files(
         compressed = 0
         while pending:
             directory, depth = pending.pop()
-            try:
-                with os.scandir(directory) as listing:
-                    entries = sorted(listing, key=lambda entry: entry.name)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                reason = (error.strerror or str(error)).lower()
-                unusable.append(UnusableConversationDirectory(Path(directory), reason, True))
-                continue
-            for entry in entries:
+            for entry in list_directory(directory, unusable):
                 if entry.name.startswith("rollout-") and entry.name.endswith(".jsonl"):
                     yield entry.path, is_archived
                 elif entry.name.endswith(".jsonl.zst"):
@@ -377,7 +348,7 @@ def _read_session_head(path: str) -> _SessionHead:
             uuid = name[0]
         if uuid is None:
             raise ValueError("its first line does not say which session it is")
-        directory = _text_or_none(meta.get("cwd"))
+        directory = get_text(meta.get("cwd"))
         if directory is None:
             directory = _find_working_directory(file, min(size, HEAD_BYTES))
     forked_from = meta.get("forked_from_id")
@@ -438,10 +409,8 @@ def _read_first_request(path: str) -> str:
                 parser.parse_record(record.value)
             except READ_ERRORS:
                 continue
-            for turn in builder.turns:
-                for event in turn.events:
-                    if event.kind == "chat_request" and event.text.strip():
-                        return event.text
+            if text := builder.find_first_request():
+                return text
     return ""
 
 
@@ -527,7 +496,7 @@ class CodexParser(JsonlConversationParser):
         elif kind == "turn_context":
             self._set_model(payload.get("model"))
         elif kind == "compacted":
-            self._add_compaction(_text_or_none(payload.get("message")), time)
+            self._add_compaction(get_text(payload.get("message")), time)
             self._compaction_event_expected = True
         elif kind == "session_meta":
             self._note_fork(payload, time)
@@ -739,10 +708,8 @@ class CodexParser(JsonlConversationParser):
 
     def _set_model(self, model: Any) -> None:
         if type(model) is str and model:
-            self.builder.set_model(model)
             # The request precedes the record that says which model answers it.
-            if self.builder.turns and not self._has_answer:
-                self.builder.turns[-1].model = model
+            self.builder.set_model(model, is_before_answer=not self._has_answer)
 
     def _add_answer_event(self, kind: str, text: str, time: datetime | None) -> None:
         self._has_answer = True
@@ -772,7 +739,7 @@ class CodexParser(JsonlConversationParser):
     def _add_call(
         self, name: str, arguments: Any, payload: dict[str, Any], time: datetime | None
     ) -> ConversationEvent:
-        call_id = _text_or_none(payload.get("call_id")) or _text_or_none(payload.get("id"))
+        call_id = get_text(payload.get("call_id")) or get_text(payload.get("id"))
         if call_id is not None:
             self._call_ids[call_id] = None
         self._has_answer = True
@@ -780,9 +747,7 @@ class CodexParser(JsonlConversationParser):
 
     def _add_result(self, payload: dict[str, Any], output: Any, time: datetime | None) -> None:
         text, is_error = read_tool_output(output)
-        self.builder.add_result(
-            _text_or_none(payload.get("call_id")), text, time, is_error=is_error
-        )
+        self.builder.add_result(get_text(payload.get("call_id")), text, time, is_error=is_error)
 
     def _add_web_search(self, payload: dict[str, Any], source: str, time: datetime | None) -> None:
         action = payload.get("action")
@@ -796,12 +761,12 @@ class CodexParser(JsonlConversationParser):
     def _add_image_generation(
         self, payload: dict[str, Any], call_id: Any, time: datetime | None
     ) -> None:
-        call_id = _text_or_none(call_id)
+        call_id = get_text(call_id)
         if call_id is None or call_id not in self._call_ids:
             arguments = {"prompt": payload.get("revised_prompt")}
             self._add_call("image_generation", arguments, {"call_id": call_id}, time)
             if type(payload.get("result")) is str and call_id is not None:
-                size = _count_base64_bytes(payload["result"])
+                size = count_base64_bytes(payload["result"])
                 line = f"[image: {call_id}, image/png, {size:,} bytes]"
                 self.builder.add_result(call_id, line, time)
 
@@ -903,14 +868,10 @@ def _describe_image(source: str) -> str:
     if source.startswith("data:"):
         head, _, data = source.partition(",")
         kind = head.removeprefix("data:").partition(";")[0] or "unknown type"
-        return f"[image: pasted, {kind}, {_count_base64_bytes(data):,} bytes]"
+        return f"[image: pasted, {kind}, {count_base64_bytes(data):,} bytes]"
     name = source.rpartition("/")[2] or source
     kind = mimetypes.guess_type(name)[0] or "unknown type"
     return f"[image: {name}, {kind}]"
-
-
-def _count_base64_bytes(data: str) -> int:
-    return len(data) * 3 // 4 - data[-2:].count("=")
 
 
 def _parse_arguments(arguments: Any) -> Any:
@@ -944,10 +905,6 @@ def _is_plan(item: Any) -> bool:
 
 def _is_id(value: Any) -> bool:
     return type(value) is str and _ID.fullmatch(value) is not None
-
-
-def _text_or_none(value: Any) -> str | None:
-    return value if type(value) is str and value else None
 
 
 def _list_of_texts(value: Any) -> list[str]:

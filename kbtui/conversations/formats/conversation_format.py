@@ -160,13 +160,12 @@ class ConversationFormat(ABC):
             count_current_turns,
         )
 
-        conversation = self.load_conversation(info)
-        events = [event for turn in conversation.turns for event in turn.events]
+        found = self.decode_turns(info)
+        events = [event for turn in found.turns for event in turn.events]
         tools = {event.name for event in events if event.kind == "tool_call_request" and event.name}
-        models = {turn.model for turn in conversation.turns if turn.model}
-        problem = next(iter(conversation.problems), None)
+        models = {turn.model for turn in found.turns if turn.model}
         return ConversationToolsAndModels(
-            frozenset(tools), frozenset(models), count_current_turns(conversation.turns), problem
+            frozenset(tools), frozenset(models), count_current_turns(found.turns), found.problem
         )
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,12 +28,21 @@ from kbtui.conversations.formats.jp.json_reader import (
     read_file,
 )
 from kbtui.conversations.formats.jsonl_format import iterate_jsonl_records, parse_agent_json
-from kbtui.conversations.formats.session_file import (
-    SessionFile,
+from kbtui.conversations.formats.stored_session import (
+    StoredSession,
+    describe_error,
+    list_directory,
+    make_session_of_file,
     make_title_from_request,
     stat_session_file,
 )
-from kbtui.conversations.formats.turn_builder import TurnBuilder
+from kbtui.conversations.formats.turn_builder import (
+    READ_ERRORS,
+    TurnBuilder,
+    count_base64_bytes,
+    describe_media,
+    get_text,
+)
 from kbtui.conversations.models import (
     Conversation,
     ConversationCompaction,
@@ -76,15 +86,6 @@ _ACKNOWLEDGEMENTS = frozenset(
 )
 """What Gemini CLI writes in the name of the model after its own messages."""
 _NOTICES = frozenset({"info", "warning", "error"})
-_ERRORS = (
-    TypeError,
-    ValueError,
-    KeyError,
-    AttributeError,
-    IndexError,
-    OverflowError,
-    RecursionError,
-)
 
 
 class GeminiCliFormat(ConversationFormat):
@@ -120,12 +121,12 @@ class GeminiCliFormat(ConversationFormat):
     def count_conversations_of_all_projects(self) -> int:
         """Count the files of sessions of all projects, with those of subagents."""
         count = 0
-        for directory in _list_directory(f"{find_gemini_directory()}/tmp", []):
-            for entry in _list_directory(f"{directory.path}/chats", []):
+        for directory in list_directory(f"{find_gemini_directory()}/tmp", []):
+            for entry in list_directory(f"{directory.path}/chats", []):
                 if entry.name.endswith((".json", ".jsonl")):
                     count += 1
                 elif entry.is_dir():
-                    names = [one.name for one in _list_directory(entry.path, [])]
+                    names = [one.name for one in list_directory(entry.path, [])]
                     count += sum(name.endswith(".jsonl") for name in names)
         return count
 
@@ -133,19 +134,8 @@ class GeminiCliFormat(ConversationFormat):
         """Load a conversation. Never raises; `problems` says what is wrong."""
         replay = _replay_file(info)
         builder, compactions = _build_turns(replay)
-        problems = [*replay.problems, *builder.problems]
-        if builder.more_problems:
-            noun = "problem" if builder.more_problems == 1 else "problems"
-            problems.append(f"{builder.more_problems} more {noun}")
-        return Conversation(
-            replace(info, events_count=builder.count, last_event_at=builder.last_time),
-            builder.turns,
-            compactions=compactions,
-            problems=problems,
-            model=builder.model,
-            leading=builder.leading,
-            more_problems=builder.more_problems,
-        )
+        info = replace(info, events_count=builder.count, last_event_at=builder.last_time)
+        return builder.make_conversation(info, replay.problems, compactions=compactions)
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
         """Return `info` with `events_count` and `last_event_at`."""
@@ -175,9 +165,9 @@ class GeminiCliFormat(ConversationFormat):
         files: list[_FoundFile],
         only: str | None,
         unusable: list[UnusableConversationDirectory],
-    ) -> dict[str, SessionFile]:
+    ) -> dict[str, StoredSession]:
         """Return the sessions by their ids; add the files that cannot be used to `unusable`."""
-        found: dict[str, SessionFile] = {}
+        found: dict[str, StoredSession] = {}
         for path, project, directory, parent in files:
             status = stat_session_file(path)
             if status is None:
@@ -186,21 +176,21 @@ class GeminiCliFormat(ConversationFormat):
                 head = self._read_session_head(path, status)
             except (WorkspaceError, ValueError) as error:
                 if only is None and project is not None:
-                    reason = getattr(error, "message", None) or str(error)
+                    reason = describe_error(error)
                     unusable.append(UnusableConversationDirectory(Path(path), reason))
                 continue
             owner = project or directory.get(head.project_hash)
             conversation_id = _make_id(head.id)
             if owner is None or (only is not None and conversation_id != only):
                 continue
-            session = SessionFile(
+            session = make_session_of_file(
                 conversation_id,
                 self.name,
                 path,
                 status,
                 owner.project,
                 owner.path,
-                _read_facts,
+                partial(_read_facts, path),
                 parent=_make_id(parent) if parent else None,
             )
             other = found.get(conversation_id)
@@ -284,7 +274,7 @@ def _iterate_session_files(
         for path in (project.path, os.path.realpath(project.path)):
             owners.setdefault(hash_project_path(path), _Owner(project.path, project))
     paths_by_name = _read_project_registry(f"{home}/projects.json")
-    for directory in _list_directory(f"{home}/tmp", unusable):
+    for directory in list_directory(f"{home}/tmp", unusable):
         name = directory.name
         owner = owners.get(name)
         if owner is None:
@@ -294,28 +284,14 @@ def _iterate_session_files(
                 owner = _Owner(root, found)
             elif root or _HASH.fullmatch(name):
                 continue
-        for entry in _list_directory(f"{directory.path}/chats", unusable):
+        for entry in list_directory(f"{directory.path}/chats", unusable):
             if entry.name.endswith((".json", ".jsonl")):
                 yield _FoundFile(entry.path, owner, owners, None)
             elif entry.is_dir():
                 # A subagent's session is in a directory with the id of the session that started it.
-                for one in _list_directory(entry.path, unusable):
+                for one in list_directory(entry.path, unusable):
                     if one.name.endswith(".jsonl"):
                         yield _FoundFile(one.path, owner, owners, entry.name)
-
-
-def _list_directory(
-    path: str, unusable: list[UnusableConversationDirectory]
-) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        unusable.append(UnusableConversationDirectory(Path(path), reason, True))
-        return []
 
 
 def _read_project_root(directory: str) -> str | None:
@@ -333,7 +309,7 @@ def _read_project_registry(path: str) -> dict[str, str]:
         value = orjson.loads(read_file(path, REGISTRY_BYTES_MAX))
         projects = value["projects"]
         return {name: path for path, name in projects.items() if type(name) is str}
-    except (WorkspaceError, *_ERRORS):
+    except (WorkspaceError, *READ_ERRORS):
         return {}
 
 
@@ -361,13 +337,13 @@ def _make_id(session_id: str) -> str:
     return ID_PREFIX + re.sub(r"[^0-9A-Za-z._-]", "_", session_id)[:100]
 
 
-def _get_age_key(session: SessionFile) -> tuple[bool, int, str]:
-    return session.path.endswith(".jsonl"), session.status.st_mtime_ns, session.path
+def _get_age_key(session: StoredSession) -> tuple[bool, datetime, str]:
+    return session.path.endswith(".jsonl"), session.updated_at, session.path
 
 
-def _read_facts(session: SessionFile) -> dict[str, Any]:
+def _read_facts(path: str) -> dict[str, Any]:
     """Return the title and the creation time of a session."""
-    replay = _replay_path(session.path)
+    replay = _replay_path(path)
     facts: dict[str, Any] = {}
     if replay.problems:
         facts["problem"] = replay.problems[0]
@@ -392,7 +368,7 @@ def _find_first_request(replay: _Replay) -> str:
         if message.record.get("type") == "user":
             try:
                 text = _read_request(message.record)[0]
-            except _ERRORS:
+            except READ_ERRORS:
                 continue
             if text.strip() and not _INSTRUCTIONS.match(text) and not _SUMMARY.match(text):
                 return text
@@ -493,7 +469,7 @@ def _find_summary(record: dict[str, Any]) -> str | None:
         return None
     try:
         text = _read_parts(record.get("content")).text
-    except _ERRORS:
+    except READ_ERRORS:
         return None
     return text if _SUMMARY.match(text) else None
 
@@ -576,7 +552,7 @@ def _build_turns(replay: _Replay) -> tuple[TurnBuilder, list[ConversationCompact
     builder = TurnBuilder()
     compactions = []
     turns: dict[int, int] = {}
-    parser = _MessageParser(builder)
+    parser = GeminiMessageParser(builder)
     for message in replay.messages:
         record = message.record
         try:
@@ -588,7 +564,7 @@ def _build_turns(replay: _Replay) -> tuple[TurnBuilder, list[ConversationCompact
                 time = parse_timestamp(record["timestamp"])
                 compactions.append(ConversationCompaction(1, last, time, record["text"]))
                 builder.add_compaction_summary(record["text"], time)
-        except _ERRORS:
+        except READ_ERRORS:
             kind = record.get("type")
             builder.add_unreadable_record(kind if type(kind) is str else "record", record)
         turns[id(message)] = builder.turn_count
@@ -612,7 +588,7 @@ def _read_tokens(tokens: Any) -> ConversationUsage | None:
     )
 
 
-class _MessageParser:
+class GeminiMessageParser:
     """Parses the messages of a session into turns."""
 
     def __init__(self, builder: TurnBuilder) -> None:
@@ -663,9 +639,7 @@ class _MessageParser:
             return
         model = record.get("model")
         if type(model) is str and model:
-            self.builder.set_model(model)
-            if self.builder.turns and not self._has_answer:
-                self.builder.turns[-1].model = model
+            self.builder.set_model(model, is_before_answer=not self._has_answer)
         self._has_answer = True
         used = _read_tokens(record.get("tokens"))
         if used is not None and record.get("id") not in self._counted_ids:
@@ -757,15 +731,10 @@ def _read_request(record: dict[str, Any]) -> tuple[str, str | None]:
 
 def _describe_file(data: dict[str, Any]) -> str:
     """Return the line that stands for an image or another file."""
-    kind = data.get("mimeType")
-    kind = kind if type(kind) is str else "unknown type"
-    noun = "image" if kind.startswith("image/") else "file"
-    source = data.get("fileUri")
-    name = data.get("displayName") or (source if type(source) is str else "pasted")
-    if type(data.get("data")) is not str:
-        return f"[{noun}: {name}, {kind}]"
-    size = len(data["data"]) * 3 // 4 - data["data"][-2:].count("=")
-    return f"[{noun}: {name}, {kind}, {size:,} bytes]"
+    kind = get_text(data.get("mimeType")) or "unknown type"
+    name = str(data.get("displayName") or get_text(data.get("fileUri")) or "pasted")
+    encoded = data.get("data")
+    return describe_media(name, kind, count_base64_bytes(encoded) if type(encoded) is str else None)
 
 
 def read_tool_result(result: Any) -> tuple[str, bool]:

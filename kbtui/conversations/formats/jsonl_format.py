@@ -19,25 +19,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from kbtui.conversations.formats.conversation_format import ConversationFormat, DecodedTurns
-from kbtui.conversations.formats.jp.json_reader import open_regular_file
+from kbtui.conversations.formats.jp.json_reader import (
+    hash_file_range,
+    hash_file_until,
+    open_regular_file,
+)
+from kbtui.conversations.formats.turn_builder import READ_ERRORS, TurnBuilder
 from kbtui.conversations.models import (
     Conversation,
     ConversationCompaction,
     ConversationInfo,
     ConversationPart,
-    ConversationToolsAndModels,
     ConversationUsage,
     TurnResumePoint,
     add_up_usage,
     add_up_usage_by_model,
-    count_current_turns,
 )
 from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from kbtui.conversations.formats.turn_builder import TurnBuilder
 
 LINE_BYTES_MAX = 32 << 20
 """The maximum length in bytes of a line that is parsed; longer lines are skipped and reported."""
@@ -239,18 +240,6 @@ class JsonlConversationFormat(ConversationFormat):
         problem = problem or next(iter(builder.problems), None)
         return DecodedTurns(builder.turns, builder.last_time, problem)
 
-    def read_conversation_tools_and_models(
-        self, info: ConversationInfo
-    ) -> ConversationToolsAndModels:
-        """Return the tools and models used in a conversation. Never raises."""
-        found = self.decode_turns(info)
-        events = [event for turn in found.turns for event in turn.events]
-        tools = {event.name for event in events if event.kind == "tool_call_request" and event.name}
-        models = {turn.model for turn in found.turns if turn.model}
-        return ConversationToolsAndModels(
-            frozenset(tools), frozenset(models), count_current_turns(found.turns), found.problem
-        )
-
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Return the tokens that a conversation used; None if its file does not say. Never raises."""
         return self._parse_file(info)[0].usage
@@ -271,7 +260,7 @@ class JsonlConversationFormat(ConversationFormat):
             return None
         try:
             with open_regular_file(str(info.events_path)) as (file, file_size):
-                digest = self._hash_file_until(file, mark) if mark else None
+                digest = self._copy_or_compute_hash_until(file, mark) if mark else None
                 if digest is None:
                     mark, digest = None, hashlib.sha256()
                 return self._read_part(
@@ -289,8 +278,6 @@ class JsonlConversationFormat(ConversationFormat):
         digest: Any,
         size: int,
     ) -> ConversationPart | None:
-        from kbtui.conversations.formats.turn_builder import TurnBuilder
-
         before = start or TurnResumePoint(0, "", 0, 0)
         builder = TurnBuilder(turns=before.turns, count=before.elements, record_noun="line")
         builder.problems += [before.problem] if before.problem else []
@@ -305,7 +292,7 @@ class JsonlConversationFormat(ConversationFormat):
         for record in iterate_jsonl_records(file, before.offset, file_size):
             builder.count += record.empty_lines
             # Empty lines, and lines that are too long, are hashed here.
-            _hash_bytes(digest, file, hashed, record.start)
+            hash_file_range(digest, file, hashed, record.start)
             hashed = record.start + len(record.line)
             starts_turn = type(record.value) is dict and _starts_turn(parser, record.value)
             if must_start_turn and not starts_turn:
@@ -342,20 +329,16 @@ class JsonlConversationFormat(ConversationFormat):
         conversation = _make_conversation(info, parser, [])
         return ConversationPart(conversation, start, mark, is_last)
 
-    def _hash_file_until(self, file: int, mark: TurnResumePoint) -> Any:
+    def _copy_or_compute_hash_until(self, file: int, mark: TurnResumePoint) -> Any:
         """Return the SHA-256 of the file up to the mark, or None if it differs from the mark's hash."""
         if (known := self._hashed) and known[:2] == (_get_file_state(file), mark.digest):
             return known[2].copy()
-        digest = hashlib.sha256()
-        _hash_bytes(digest, file, 0, mark.offset)
-        return digest if digest.hexdigest() == mark.digest else None
+        return hash_file_until(file, mark)
 
     def _parse_file(
         self, info: ConversationInfo, size: int | None = None
     ) -> tuple[JsonlConversationParser, str | None]:
         """Parse the records of the first `size` bytes; return the parser, and a problem if there is one."""
-        from kbtui.conversations.formats.turn_builder import TurnBuilder
-
         parser = self.make_parser(TurnBuilder(record_noun="line"), None)
         if info.events_path is None:
             return parser, None
@@ -372,7 +355,7 @@ class JsonlConversationFormat(ConversationFormat):
 def _starts_turn(parser: JsonlConversationParser, record: dict[str, Any]) -> bool:
     try:
         return parser.starts_turn(record)
-    except (TypeError, ValueError, KeyError, AttributeError, IndexError):
+    except READ_ERRORS:
         return False
 
 
@@ -394,15 +377,7 @@ def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) ->
     else:
         try:
             parser.parse_record(record.value)
-        except (
-            TypeError,
-            ValueError,
-            KeyError,
-            AttributeError,
-            IndexError,
-            OverflowError,
-            RecursionError,
-        ):
+        except READ_ERRORS:
             kind = record.value.get("type")
             name = kind if type(kind) is str else "record"
             builder.add_unreadable_record(name, record.value)
@@ -414,28 +389,11 @@ def _make_conversation(
 ) -> Conversation:
     """Return a conversation that has everything that `parser` has parsed so far."""
     builder = parser.builder
-    problems = [*problems, *builder.problems]
-    if builder.more_problems:
-        noun = "problem" if builder.more_problems == 1 else "problems"
-        problems.append(f"{builder.more_problems} more {noun}")
-    return Conversation(
-        replace(info, events_count=builder.count, last_event_at=builder.last_time),
-        builder.turns,
-        compactions=parser.compactions,
-        problems=problems,
-        model=builder.model,
-        leading=builder.leading,
-        more_problems=builder.more_problems,
-    )
+    info = replace(info, events_count=builder.count, last_event_at=builder.last_time)
+    return builder.make_conversation(info, problems, compactions=parser.compactions)
 
 
 def _get_file_state(file: int) -> tuple[int, ...]:
     """Return the device, inode, size and modification time of an open file."""
     status = os.fstat(file)
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _hash_bytes(digest: Any, file: int, start: int, end: int) -> None:
-    while start < end and (block := os.pread(file, min(BLOCK_BYTES, end - start), start)):
-        digest.update(block)
-        start += len(block)

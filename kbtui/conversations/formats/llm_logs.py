@@ -20,26 +20,27 @@ from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
     UnusableConversationDirectory,
 )
-from kbtui.conversations.formats.session_file import make_title_from_request
 from kbtui.conversations.formats.sqlite_reader import (
     DatabaseState,
     format_columns,
-    get_count,
-    get_text,
     list_columns,
     open_database,
     read_database_state,
 )
 from kbtui.conversations.formats.stored_session import (
-    READ_ERRORS,
     StoredSession,
-    describe_media,
-    make_conversation,
     make_conversation_id,
     make_signature,
+    make_title_from_request,
     parse_own_id,
 )
-from kbtui.conversations.formats.turn_builder import TurnBuilder
+from kbtui.conversations.formats.turn_builder import (
+    READ_ERRORS,
+    TurnBuilder,
+    describe_media,
+    get_count,
+    get_text,
+)
 from kbtui.conversations.models import (
     Conversation,
     ConversationInfo,
@@ -150,7 +151,7 @@ class LlmFormat(ConversationFormat):
                 _LogReader(database, builder).read_conversation(own_id)
         except WorkspaceError as error:
             problems.append(error.message)
-        return make_conversation(info, builder, problems)
+        return builder.make_conversation_with_event_count(info, problems)
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Add up the tokens of all responses. Never raises."""

@@ -20,29 +20,33 @@ from kbtui.conversations.formats.conversation_format import (
     UnusableConversationDirectory,
 )
 from kbtui.conversations.formats.jp.json_reader import read_file
-from kbtui.conversations.formats.session_file import make_title_from_request
 from kbtui.conversations.formats.sqlite_reader import (
     DatabaseState,
     FileState,
     format_columns,
-    get_count,
-    get_text,
     list_columns,
     open_database,
     read_database_state,
     read_file_state,
 )
 from kbtui.conversations.formats.stored_session import (
-    READ_ERRORS,
     StoredSession,
-    convert_milliseconds_to_time,
-    describe_media,
-    make_conversation,
+    convert_unix_time,
+    describe_error,
+    list_directory,
     make_conversation_id,
     make_signature,
+    make_title_from_request,
     parse_own_id,
 )
-from kbtui.conversations.formats.turn_builder import TurnBuilder
+from kbtui.conversations.formats.turn_builder import (
+    READ_ERRORS,
+    TurnBuilder,
+    count_base64_bytes,
+    describe_media,
+    get_count,
+    get_text,
+)
 from kbtui.conversations.models import (
     Conversation,
     ConversationCompaction,
@@ -156,7 +160,7 @@ class OpencodeFormat(ConversationFormat):
             try:
                 row = self._read_session_file(path, session_id)
             except (WorkspaceError, ValueError) as error:
-                reason = getattr(error, "message", None) or str(error)
+                reason = describe_error(error)
                 problems.append(UnusableConversationDirectory(Path(path), reason, True))
                 continue
             if projects.find_directory_of(row["directory"]):
@@ -188,8 +192,8 @@ class OpencodeFormat(ConversationFormat):
         read_facts: Any,
     ) -> StoredSession:
         project = projects.find_directory_of(row["directory"])
-        created = convert_milliseconds_to_time(row["time_created"])
-        updated = convert_milliseconds_to_time(row["time_updated"])
+        created = convert_unix_time(row["time_created"], 1000)
+        updated = convert_unix_time(row["time_updated"], 1000)
         modified = _read_modification_time(path)
         parent = get_text(row["parent_id"])
         return StoredSession(
@@ -200,7 +204,7 @@ class OpencodeFormat(ConversationFormat):
             created or updated or modified,
             updated or created or modified,
             read_facts,
-            is_archived=convert_milliseconds_to_time(row["time_archived"]) is not None,
+            is_archived=convert_unix_time(row["time_archived"], 1000) is not None,
             parent=make_conversation_id(self.id_prefix, parent) if parent else None,
             working_directory=row["directory"],
             worktree=project.worktree if project else None,
@@ -221,15 +225,15 @@ class OpencodeFormat(ConversationFormat):
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a session. Never raises; `problems` says what is wrong."""
         builder = TurnBuilder()
-        parser = _MessageParser(builder)
+        parser = OpencodeMessageParser(builder)
         problem = self._read_messages(info, parser)
-        return make_conversation(
-            info, builder, [problem] if problem else [], compactions=parser.compactions
+        return builder.make_conversation_with_event_count(
+            info, [problem] if problem else [], compactions=parser.compactions
         )
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Return the tokens of all messages. Never raises."""
-        parser = _MessageParser(TurnBuilder())
+        parser = OpencodeMessageParser(TurnBuilder())
         self._read_messages(info, parser, with_parts=False)
         return parser.usage
 
@@ -239,7 +243,7 @@ class OpencodeFormat(ConversationFormat):
         return ResumeCommand(("opencode", "--session", own_id), info.working_directory or ".")
 
     def _read_messages(
-        self, info: ConversationInfo, parser: _MessageParser, *, with_parts: bool = True
+        self, info: ConversationInfo, parser: OpencodeMessageParser, *, with_parts: bool = True
     ) -> str | None:
         """Parse all messages of a session; return what prevents reading further, or None."""
         own_id = parse_own_id(self.id_prefix, info.id)
@@ -262,7 +266,7 @@ class OpencodeFormat(ConversationFormat):
                     _parse_revert(revert["revert"] if revert else None),
                 )
         except (WorkspaceError, ValueError) as error:
-            return getattr(error, "message", None) or str(error)
+            return describe_error(error)
         return None
 
 
@@ -297,12 +301,12 @@ def _list_databases() -> list[str]:
     directory = _get_data_directory()
     if chosen := os.environ.get("OPENCODE_DB"):
         return [] if chosen == ":memory:" else [os.path.join(directory, chosen)]  # noqa: PTH118
-    try:
-        names = sorted(os.listdir(directory))  # noqa: PTH208
-    except OSError:
-        names = []
     # Each unreleased version has its own database, named after its channel.
-    others = [name for name in names if name.startswith("opencode-") and name.endswith(".db")]
+    others = [
+        name
+        for name in _list_names(directory)
+        if name.startswith("opencode-") and name.endswith(".db")
+    ]
     return [f"{directory}/{name}" for name in ("opencode.db", *others)]
 
 
@@ -321,10 +325,7 @@ def _list_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
 
 
 def _list_names(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))  # noqa: PTH208
-    except OSError:
-        return []
+    return [entry.name for entry in list_directory(directory, [])]
 
 
 def _read_modification_time(path: str) -> datetime:
@@ -525,13 +526,11 @@ def _choose_title(row: dict[str, Any], messages: Iterable[_StoredMessage]) -> st
     if title is not None and title.strip() and not title.startswith(_DEFAULT_TITLES):
         return title
     builder = TurnBuilder()
-    parser = _MessageParser(builder)
+    parser = OpencodeMessageParser(builder)
     for message in messages:
         parser.parse_message(message)
-        for turn in builder.turns:
-            for event in turn.events:
-                if event.kind == "chat_request" and event.text.strip():
-                    return make_title_from_request(event.text)
+        if text := builder.find_first_request():
+            return make_title_from_request(text)
     return title
 
 
@@ -545,7 +544,7 @@ def _make_usage(counts: dict[str, int]) -> ConversationUsage:
     )
 
 
-class _MessageParser:
+class OpencodeMessageParser:
     """Parses the messages of one session in order."""
 
     def __init__(self, builder: TurnBuilder) -> None:
@@ -696,11 +695,9 @@ class _MessageParser:
                 builder.add_compaction_summary(summary, time)
                 return
         if model := _get_model(message):
-            builder.set_model(model)
-            if builder.turns and not any(
-                event.kind == "message" for event in builder.turns[-1].events
-            ):
-                builder.turns[-1].model = model
+            events = builder.turns[-1].events if builder.turns else []
+            has_answer = any(event.kind == "message" for event in events)
+            builder.set_model(model, is_before_answer=not has_answer)
         for part in parts:
             try:
                 self._parse_part(part, time)
@@ -815,7 +812,7 @@ def _get_string(part: dict[str, Any], key: str) -> str:
 
 def _get_time(record: dict[str, Any], key: str) -> datetime | None:
     time = record.get("time")
-    return convert_milliseconds_to_time(time.get(key)) if type(time) is dict else None
+    return convert_unix_time(time.get(key), 1000) if type(time) is dict else None
 
 
 def _get_model(message: dict[str, Any]) -> str | None:
@@ -832,7 +829,7 @@ def _describe_file(part: dict[str, Any]) -> str:
     size = None
     if type(url) is str and url.startswith("data:"):
         encoded = url.partition(",")[2]
-        size = len(encoded) * 3 // 4 - encoded[-2:].count("=")
+        size = count_base64_bytes(encoded)
     name = get_text(part.get("filename"))
     if name is None and type(url) is str and size is None:
         name = url[:200]

@@ -6,7 +6,7 @@ import os
 import stat
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.errors import WorkspaceError
 
@@ -105,15 +105,3 @@ def format_columns(table: str, wanted: tuple[str, ...], existing: set[str]) -> s
         f'"{table}"."{name}" AS "{name}"' if name in existing else f'NULL AS "{name}"'
         for name in wanted
     )
-
-
-def get_text(value: Any) -> str | None:
-    """Return a non-empty text; None for any other value."""
-    return value if type(value) is str and value else None
-
-
-def get_count(value: Any) -> int | None:
-    """Return a number of tokens or bytes; None if the value is negative or not a number."""
-    if type(value) is float and 0 <= value < 1 << 62:
-        return int(value)
-    return value if type(value) is int and value >= 0 else None

@@ -1,39 +1,47 @@
-"""A conversation that an agent keeps together with others in one file or database."""
+"""A conversation that an agent stores as a file, or as a part of a file or database."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import codecs
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
-from kbtui.conversations.models import Conversation, ConversationInfo
+import orjson
+
+from kbtui.conversations.formats.conversation_format import UnusableConversationDirectory
+from kbtui.conversations.formats.jp.json_reader import open_regular_file
+from kbtui.conversations.models import ConversationInfo
+from kbtui.dates import parse_timestamp
+from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from kbtui.conversations.formats.turn_builder import TurnBuilder
+    from kbtui.conversations.project_directories import ProjectDirectory
 
-READ_ERRORS = (
-    TypeError,
-    ValueError,
-    KeyError,
-    AttributeError,
-    IndexError,
-    RecursionError,
-    OverflowError,
-)
-"""The exceptions that parsing a record may raise if it has values of the wrong type."""
+HEAD_BLOCK_BYTES = 16 << 10
+"""How many bytes of a file's beginning are read at a time."""
+TITLE_CHARACTERS = 80
+"""The maximum length of a title that is made from the first request."""
+_MAX_HARMLESS_WORD = 11
+"""A word of at most this many characters is too short to be a secret, so a title may be cut in it."""
+_TITLE_SEARCH_CHARACTERS = 4000
+"""How many characters of a request are searched for secrets, so that no title ends within one."""
 
 
 @dataclass(slots=True)
 class StoredSession:
-    """One conversation of a file or database, found but not read.
+    """One conversation of an agent other than JP, found but not read.
 
     `read_facts` reads the fields of `ConversationInfo` that this class does not know, such as the
-    title and the size; it may raise `OSError`, `ValueError` or `KbtuiError`.
+    title; it may raise any error.
     """
 
     id: str
@@ -47,6 +55,8 @@ class StoredSession:
     parent: str | None = None
     working_directory: str | None = None
     worktree: str | None = None
+    last_event_at: datetime | None = None
+    size: int = 0
 
     def read_conversation_info(self) -> ConversationInfo:
         """Read the metadata but no events. Never raises; `problem` says what is wrong."""
@@ -54,7 +64,7 @@ class StoredSession:
         try:
             facts = self.read_facts()
         except Exception as error:  # a damaged session must not hide the others
-            problem = getattr(error, "message", None) or str(error) or type(error).__name__
+            problem = describe_error(error)
         values: dict[str, Any] = {
             "id": self.id,
             "title": None,
@@ -66,6 +76,8 @@ class StoredSession:
             "created_at": self.created_at,
             "updated_at": self.updated_at,
             "last_activated_at": self.updated_at,
+            "last_event_at": self.last_event_at,
+            "size": self.size,
             "signature": self.signature,
             "problem": problem,
             "parent": self.parent,
@@ -74,6 +86,66 @@ class StoredSession:
             "worktree": self.worktree,
         }
         return ConversationInfo(**(values | facts))
+
+
+def make_session_of_file(
+    id: str,  # noqa: A002
+    agent: str,
+    path: str,
+    status: os.stat_result,
+    project: ProjectDirectory,
+    working_directory: str,
+    read_facts: Callable[[], dict[str, Any]],
+    *,
+    is_archived: bool = False,
+    parent: str | None = None,
+) -> StoredSession:
+    """Return the conversation that has a file of its own; `status` is the state of the file."""
+    modified = convert_unix_time(status.st_mtime) or datetime.fromtimestamp(0, UTC)
+    return StoredSession(
+        id,
+        agent,
+        path,
+        make_signature(path, status.st_ino, status.st_size, status.st_mtime_ns),
+        modified,
+        modified,
+        read_facts,
+        is_archived,
+        parent,
+        working_directory,
+        project.worktree,
+        modified,
+        status.st_size,
+    )
+
+
+def describe_error(error: Exception) -> str:
+    """Return why a conversation cannot be read, for people."""
+    return getattr(error, "message", None) or str(error) or type(error).__name__
+
+
+def list_directory(
+    path: str, unusable: list[UnusableConversationDirectory]
+) -> list[os.DirEntry[str]]:
+    """Return the entries of a directory, sorted by name; add an unreadable directory to `unusable`."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        unusable.append(UnusableConversationDirectory(Path(path), reason, True))
+        return []
+
+
+def stat_session_file(path: str) -> os.stat_result | None:
+    """Return the state of a regular file; None if there is no regular file at `path`."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  (thousands)
+    except OSError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def make_conversation_id(prefix: str, own_id: str) -> str:
@@ -92,39 +164,74 @@ def make_signature(*values: object) -> str:
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
 
 
-def convert_milliseconds_to_time(value: Any) -> datetime | None:
-    """Convert Unix milliseconds to a time; return None if the value is not a valid time."""
+def convert_unix_time(value: Any, units_per_second: int = 1) -> datetime | None:
+    """Convert a number of seconds, or of smaller units, since 1970; return None if it is not valid."""
     if type(value) not in (int, float):
         return None
     try:
-        return datetime.fromtimestamp(value / 1000, UTC)
+        return datetime.fromtimestamp(value / units_per_second, UTC)
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def make_conversation(
-    info: ConversationInfo, builder: TurnBuilder, problems: list[str], **fields: Any
-) -> Conversation:
-    """Return a conversation with the turns, the model and the problems that `builder` has."""
-    problems = [*problems, *builder.problems]
-    if builder.more_problems:
-        noun = "problem" if builder.more_problems == 1 else "problems"
-        problems.append(f"{builder.more_problems} more {noun}")
-    last = builder.last_time or info.last_event_at
-    count = sum(len(turn.events) for turn in builder.turns)
-    return Conversation(
-        replace(info, events_count=count, last_event_at=last),
-        builder.turns,
-        problems=problems,
-        model=builder.model,
-        leading=builder.leading,
-        more_problems=builder.more_problems,
-        **fields,
-    )
+def iterate_head_records(
+    path: str, length: int, key: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the records in the first `length` bytes of a file of JSON Lines; those without `key` are left out.
+
+    Reads only as far as the caller asks for records. Damaged lines are left out, and so is the rest
+    of a file that cannot be read.
+    """
+    name = f'"{key}"'.encode() if key is not None else b""
+    rest, at = b"", 0
+    with suppress(WorkspaceError), open_regular_file(path) as (file, _):
+        # A line that is longer than what was read so far is read in ever larger blocks.
+        while block := os.pread(file, min(max(HEAD_BLOCK_BYTES, len(rest)), length - at), at):
+            at += len(block)
+            *lines, rest = (rest + block).split(b"\n")
+            for record in iterate_line_records(line for line in lines if name in line):
+                if key is None or key in record:
+                    yield record
+        for record in iterate_line_records([rest]):
+            if key is None or key in record:
+                yield record
 
 
-def describe_media(name: str | None, media_type: str | None, size: int | None) -> str:
-    """Return the line that stands for an image or another attached file."""
-    noun = "image" if (media_type or "").startswith("image/") else "file"
-    parts = [name, media_type, f"{size:,} bytes" if size is not None else None]
-    return f"[{noun}: {', '.join(part for part in parts if part)}]"
+def iterate_line_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects in lines; other lines are left out."""
+    for line in lines:
+        try:
+            record = orjson.loads(line.removeprefix(codecs.BOM_UTF8))
+        except orjson.JSONDecodeError:
+            continue
+        if type(record) is dict:
+            yield record
+
+
+def find_last_time(lines: list[bytes]) -> datetime | None:
+    """Return the last time in the records of lines; None if no record has a time."""
+    records = iterate_line_records(reversed(lines))
+    times = (parse_timestamp(record.get("timestamp")) for record in records)
+    return next(filter(None, times), None)
+
+
+def make_title_from_request(text: str) -> str | None:
+    """Return the first line of a request, cut to `TITLE_CHARACTERS`; None if there is no text."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if len(line) > TITLE_CHARACTERS:
+        line = line[: _find_title_end(line)].rstrip() + "…"
+    return line or None
+
+
+def _find_title_end(line: str) -> int:
+    """Return where to cut a title: not within a secret, because half a secret is not recognized."""
+    end = TITLE_CHARACTERS - 1
+    # Most titles are cut between words or within a short one, which needs no search for secrets.
+    start = max(line.rfind(" ", 0, end), line.rfind("\t", 0, end)) + 1
+    words = line[start : start + _MAX_HARMLESS_WORD + 1].split(maxsplit=1)
+    if not words or len(words[0]) <= _MAX_HARMLESS_WORD:
+        return end
+    from kbtui.secret_detection import find_secrets
+
+    found = find_secrets(line[:_TITLE_SEARCH_CHARACTERS])
+    return next((one.start for one in found if one.start < end < one.end), end)

@@ -1,18 +1,36 @@
-"""Builds the turns of a conversation from the records of an agent."""
+"""Builds the turns of a conversation from the records of an agent, and reads values of records."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from kbtui.conversations.models import ConversationEvent, ConversationUsage, Turn, add_up_usage
+from kbtui.conversations.models import (
+    Conversation,
+    ConversationEvent,
+    ConversationUsage,
+    Turn,
+    add_up_usage,
+)
 from kbtui.dates import parse_timestamp
 from kbtui.text import format_json, format_json_unless_text
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from kbtui.conversations.models import ConversationInfo
+
+READ_ERRORS = (
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    RecursionError,
+    OverflowError,
+)
+"""The exceptions that parsing a record may raise if it has values of the wrong type."""
 _TYPE_NAME = re.compile(r"[\w.:-][\w.: -]{0,59}")
 PROBLEMS_NAMED = 100
 """The maximum number of problems that are kept as text; further ones are only counted."""
@@ -90,12 +108,15 @@ class TurnBuilder:
         turn.usage = {model: ConversationUsage(**used) for model, used in state["usage"]}
         self._calls = state["calls"]
 
-    def set_model(self, model: str) -> None:
-        """Set the model that answers from now on."""
+    def set_model(self, model: str, *, is_before_answer: bool = False) -> None:
+        """Set the model that answers from now on.
+
+        `is_before_answer` says that the current turn has no answer yet, so that its model is this one.
+        """
         _check_type("the model", model, str)
         self.model = model
-        if self.turns:
-            self.turns[-1].model = self.turns[-1].model or model
+        if self.turns and (is_before_answer or not self.turns[-1].model):
+            self.turns[-1].model = model
 
     def add_usage(self, usage: ConversationUsage, model: str | None = None) -> None:
         """Add tokens to the current turn, for `model` or else for the model that answers.
@@ -210,6 +231,39 @@ class TurnBuilder:
             event.call = request.call
         return event
 
+    def find_first_request(self) -> str | None:
+        """Return the text of the first request that is not blank; None if there is none."""
+        events = (event for turn in self.turns for event in turn.events)
+        requests = (event.text for event in events if event.kind == "chat_request")
+        return next((text for text in requests if text.strip()), None)
+
+    def make_conversation(
+        self, info: ConversationInfo, problems: list[str], **fields: Any
+    ) -> Conversation:
+        """Return a conversation with all that was added so far; `problems` come before the builder's."""
+        problems = [*problems, *self.problems]
+        if self.more_problems:
+            noun = "problem" if self.more_problems == 1 else "problems"
+            problems.append(f"{self.more_problems} more {noun}")
+        return Conversation(
+            info,
+            self.turns,
+            problems=problems,
+            model=self.model,
+            leading=self.leading,
+            more_problems=self.more_problems,
+            **fields,
+        )
+
+    def make_conversation_with_event_count(
+        self, info: ConversationInfo, problems: list[str], **fields: Any
+    ) -> Conversation:
+        """Return what `make_conversation` returns, with the number of events and the time of the last one."""
+        count = sum(len(turn.events) for turn in self.turns)
+        last = self.last_time or info.last_event_at
+        info = replace(info, events_count=count, last_event_at=last)
+        return self.make_conversation(info, problems, **fields)
+
     def add_event_problem(self, event: ConversationEvent, problem: str) -> None:
         """Record what is wrong with an event."""
         event.problem = f"{event.problem}; {problem}" if event.problem else problem
@@ -242,3 +296,27 @@ def _check_event_values(text: Any, fields: dict[str, Any]) -> None:
 def _check_type(name: str, value: Any, wanted: Any) -> None:
     if not isinstance(value, wanted):
         raise TypeError(f"{name} is of type {type(value).__name__}")
+
+
+def get_text(value: Any) -> str | None:
+    """Return a non-empty text; None for any other value."""
+    return value if type(value) is str and value else None
+
+
+def get_count(value: Any) -> int | None:
+    """Return a number of tokens or bytes; None if the value is negative or not a number."""
+    if type(value) is float and 0 <= value < 1 << 62:
+        return int(value)
+    return value if type(value) is int and value >= 0 else None
+
+
+def count_base64_bytes(data: str) -> int:
+    """Return the number of bytes that a base64 text encodes."""
+    return len(data.rstrip("=")) * 3 // 4
+
+
+def describe_media(name: str | None, media_type: str | None, size: int | None) -> str:
+    """Return the line that stands for an image or another attached file."""
+    noun = "image" if (media_type or "").startswith("image/") else "file"
+    parts = [name, media_type, f"{size:,} bytes" if size is not None else None]
+    return f"[{noun}: {', '.join(part for part in parts if part)}]"

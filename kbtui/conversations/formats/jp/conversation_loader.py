@@ -18,11 +18,13 @@ from kbtui.conversations.formats.jp.event_parser import (
 )
 from kbtui.conversations.formats.jp.json_reader import (
     ARRAY_START,
+    BLOCK_BYTES,
     MAX_CONFIG_BYTES,
     MAX_EVENTS_BYTES,
     SEPARATOR,
     HarmlessFileProblem,
     has_jp_array_ending,
+    hash_file_until,
     keep_complete_array_elements,
     open_regular_file,
     parse_json_array,
@@ -50,8 +52,6 @@ _BEGINNING_BYTES = 1 << 20
 _TAIL_BYTES = 16 << 10
 MIN_BYTES_FOR_PARTS = 128 << 10
 """The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
-READ_BYTES = 1 << 20
-"""How much of a file is read at a time, in bytes."""
 _RESPONSE_TYPES = frozenset(kind.name for kind in EVENT_KINDS.values() if kind.is_response)
 _NO_CONFIG = "there is no base configuration, so JP cannot open this conversation"
 
@@ -264,7 +264,7 @@ def load_conversation_part(
         return None
     try:
         with open_regular_file(str(info.events_path)) as (file, file_size):
-            digest = _hash_file_until_resume_point(file, mark)
+            digest = hash_file_until(file, mark) if mark else None
             if digest is None:
                 mark, digest = None, hashlib.sha256(b"[")
             if os.pread(file, len(ARRAY_START), 0) != ARRAY_START:
@@ -279,20 +279,6 @@ def load_conversation_part(
         return None
     span, is_last = found
     return _decode_conversation_part(info, mark, digest, span, is_last) if span else None
-
-
-def _hash_file_until_resume_point(file: int, mark: TurnResumePoint | None) -> Any:
-    """Return the SHA-256 of the file up to `mark`; None if `mark` is None or these bytes have changed."""
-    if mark is None:
-        return None
-    digest, position = hashlib.sha256(), 0
-    while position < mark.offset:
-        block = os.pread(file, min(READ_BYTES, mark.offset - position), position)
-        if not block:
-            return None
-        digest.update(block)
-        position += len(block)
-    return digest if digest.hexdigest() == mark.digest else None
 
 
 class _JsonElementBatch(NamedTuple):
@@ -319,7 +305,7 @@ def _read_whole_turns_from_offset(
     Returns None if `size` bytes contain no whole turn. The elements are None if the bytes do not have
     JP's line breaks and indentation.
     """
-    is_last = file_size - start <= size + READ_BYTES
+    is_last = file_size - start <= size + BLOCK_BYTES
     data = os.pread(file, file_size - start if is_last else size, start)
     if is_last:
         if not has_jp_array_ending(data):

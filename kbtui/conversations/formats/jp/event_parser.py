@@ -14,6 +14,7 @@ from pybase64 import b64decode
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
+from kbtui.conversations.formats.turn_builder import count_base64_bytes
 from kbtui.conversations.models import ConversationCompaction, ConversationEvent, Turn
 from kbtui.dates import parse_timestamp
 from kbtui.text import format_json, format_json_unless_text
@@ -548,7 +549,7 @@ def _format_typed_block(block: dict[str, Any]) -> str:
         return _format_resource(block.get("resource", block))
     if kind in ("image", "audio") and type(data := block.get("data")) is str:
         media_type = _find_first_string_value(block, _MEDIA_KEYS)
-        return _format_content_placeholder(kind, media_type, _format_base64_size(data))
+        return _format_content_placeholder(kind, media_type, f"{count_base64_bytes(data):,} bytes")
     return f"[{kind}]\n{format_json(decode_base64_strings(block))}"
 
 
@@ -560,7 +561,7 @@ def _format_resource(resource: Any) -> str:
     if name is None:
         return f"[resource]\n{format_json(decode_base64_strings(resource))}"
     data = resource.get("blob")
-    size = _format_base64_size(data) if type(data) is str else None
+    size = f"{count_base64_bytes(data):,} bytes" if type(data) is str else None
     media_type = _find_first_string_value(resource, _MEDIA_KEYS)
     shown = _format_content_placeholder("resource", name, media_type, size)
     known = {"type", *_NAME_KEYS, *_MEDIA_KEYS, *(["blob"] if size else [])}
@@ -572,11 +573,6 @@ def _format_resource(resource: Any) -> str:
 
 def _find_first_string_value(block: dict[str, Any], keys: tuple[str, ...]) -> str | None:
     return next((block[key] for key in keys if type(block.get(key)) is str), None)
-
-
-def _format_base64_size(data: str) -> str:
-    """Return the size that base64 data has when decoded."""
-    return f"{len(data.rstrip('=')) * 3 // 4:,} bytes"
 
 
 def _format_content_placeholder(what: str, *parts: Any) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import errno
+import hashlib
 import os
 import re
 import stat
@@ -21,6 +22,8 @@ from kbtui.errors import WorkspaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from kbtui.conversations.models import TurnResumePoint
 
 MAX_EVENTS_BYTES = 512 << 20
 """The maximum size in bytes of an `events.json`. JP's own files are a thousand times smaller."""
@@ -102,6 +105,20 @@ def read_file_tail(path: str, length: int) -> bytes:
     """Read up to `length` bytes from the end of a regular file; raises `WorkspaceError`."""
     with open_regular_file(path) as (file, size):
         return os.pread(file, length, max(0, size - length))
+
+
+def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
+    """Add the bytes from `start` to before `end` of an open file to a digest."""
+    while start < end and (block := os.pread(file, min(BLOCK_BYTES, end - start), start)):
+        digest.update(block)
+        start += len(block)
+
+
+def hash_file_until(file: int, mark: TurnResumePoint) -> Any:
+    """Return the SHA-256 of an open file up to a mark, or None if it differs from the mark's hash."""
+    digest = hashlib.sha256()
+    hash_file_range(digest, file, 0, mark.offset)
+    return digest if digest.hexdigest() == mark.digest else None
 
 
 class HarmlessFileProblem(str):
