@@ -116,7 +116,7 @@ def count_all_citations(
     names = _map_citation_targets_to_entries(workspace, entries)
     rows = db.execute(
         f"SELECT t.target, date({_CITED_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
-        # The plus keeps SQLite from using the index on targets, which would take eight times as long.
+        # The plus keeps SQLite from using the index on targets, which takes several times as long.
         f"WHERE {_CITED_AT} >= ? GROUP BY +t.target, 2",
         (since,),
     ).fetchall()
@@ -396,7 +396,7 @@ def _make_entry_filter_sql(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
     terms += [("NOT ", word) for word in wanted.without]
     for negation, word in terms:
         if word.isascii() and "\0" not in word:
-            # LIKE is much faster, but it ignores the case of ASCII only, and it ends at a NUL character.
+            # LIKE is faster, but it ignores the case of ASCII only, and it ends at a NUL character.
             escaped = "".join(f"\\{sign}" if sign in "\\%_" else sign for sign in word)
             test, value = "{} LIKE ? ESCAPE '\\'", f"%{escaped}%"
         else:
