@@ -1,1 +1,1 @@
-"""Conversations: their data classes, their formats, and the search for lines in them."""
+"""Conversations: their data classes, their formats, and the line-by-line search in them."""

@@ -52,7 +52,7 @@ class LiteralGrepPattern:
         self._regex = re.compile(expression, flags)
 
     def _make_match_finder(self, text: str) -> Callable[[int], int]:
-        """Return a function that finds the first match at or after an offset, -1 if none."""
+        """Return a function that takes an offset and returns the offset of the next match, or -1."""
         if not self.ignore_case:
             return partial(text.find, self.pattern)
         if self.pattern.isascii():
@@ -93,7 +93,7 @@ def _make_letter_regex(letter: str) -> str:
 
 
 def _find_required_letters(pattern: str) -> tuple[str, ...]:
-    """Return the first non-ASCII letter of a pattern in all its cases.
+    """Return all case variants of the first non-ASCII letter of a pattern.
 
     A text that contains none of these letters cannot match. Looking for them is faster than the
     regular expression.
@@ -106,7 +106,7 @@ def _find_required_letters(pattern: str) -> tuple[str, ...]:
 def cut_line_around_match(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:
     """Cut a line to at most `length` characters around `match`; `…` replaces what is cut off.
 
-    A letter keeps its combining marks.
+    A letter is not separated from its combining marks.
     """
     if len(line) <= length:
         return line
@@ -252,7 +252,11 @@ def _mask_event_text(event: ConversationEvent, text: str) -> str:
 def _add_context_lines(
     text: str, spans: Sequence[tuple[int, int, int]], context: int
 ) -> Iterator[tuple[str | None, int | None]]:
-    """Yield `(line, match offset)`, `(line, None)` for context, and `(None, None)` between blocks."""
+    """Yield the matching lines with their context.
+
+    Yields `(line, match offset)` for a matching line, `(line, None)` for a line of context, and
+    `(None, None)` between two blocks of lines.
+    """
     lines = text.removesuffix("\n").split("\n")
     matches = {}
     number = offset = 0

@@ -82,11 +82,11 @@ def _check_format_of_other_package(
 
 
 unusable_formats: dict[str, str] = {}
-"""The reason why each format that failed to load cannot be used, by the name of its entry point."""
+"""Maps the entry point of each format that could not be loaded to the reason."""
 
 
 def list_enabled_formats() -> list[ConversationFormat]:
-    """Return the formats that the user's settings choose."""
+    """Return the formats of the agents that the user's settings enable."""
     chosen = get_chosen_agents(load_settings())
     if chosen is None:
         return [one for one in list_formats() if one.name not in AGENTS_OFF_BY_DEFAULT]
@@ -137,9 +137,10 @@ def find_conversation(
     *,
     counts: bool = False,
 ) -> ConversationInfo:
-    """Return the live or archived conversation with this id; `counts` as in `list_conversations`.
+    """Return the live or archived conversation with this id.
 
-    Raises `ConversationNotFound`.
+    `counts` has the same meaning as in `list_conversations`.
+    Raises `ConversationNotFound` if there is none.
     """
     id = str(resolve_conversation_ref(workspace, make_conversation_ref(id)).conversation)  # noqa: A001
     for stored in _iterate_stored_conversations(workspace, id):
@@ -151,7 +152,7 @@ def find_conversation(
 def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
     """Return a reference in which a shortened conversation id is replaced by the whole id.
 
-    In the id of a subagent, the session before `~` and the part after it can both be shortened. A
+    In the id of a subagent, the parts before and after `~` can both be shortened. A
     reference to anything else, or to no existing conversation, is returned unchanged. Raises
     `UsageError` if several conversations match.
     """
@@ -317,7 +318,7 @@ def find_unusable_conversation_directories(
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Count the damaged conversations in each trash directory to which an agent moves them."""
+    """Return the number of conversations in each trash directory, where agents move damaged ones."""
     counts: dict[str, int] = {}
     for one in list_enabled_formats():
         counts |= one.count_trashed_conversations(workspace)
@@ -332,7 +333,7 @@ def list_agent_directories(workspace: Workspace) -> list[Path]:
 
 
 def list_agent_files(workspace: Workspace) -> list[Path]:
-    """Return the conversation files that are watched one by one, because their directories are not."""
+    """Return the conversation files that are watched individually, not through their directories."""
     return [path for one in list_enabled_formats() for path in one.list_watched_files(workspace)]
 
 

@@ -27,8 +27,9 @@ WHOLE_BYTES_MAX = 8 << 20
 
 @dataclass
 class ConversationSummary:
-    """What a conversation contains. `project` is the directory in which it was held.
+    """The models, the tokens and the numbers of turns and events of a conversation.
 
+    `project` is the directory in which the agent ran.
     `usage` counts the conversation's tokens without those of its subagents. `usage_by_model` is empty
     if the files do not say which models used the tokens.
     """
@@ -37,7 +38,7 @@ class ConversationSummary:
     project: str
     turns: int = 0
     rewound_turns: int = 0
-    """The number of turns that the person left by going back to an earlier turn."""
+    """The number of turns that the user left behind by going back to an earlier turn."""
     events: Counter[str] = field(default_factory=Counter)
     """How many events of each kind there are."""
     compactions: int = 0
@@ -150,7 +151,7 @@ def _iterate_conversation_parts(
             raise _NotLoadableInParts
         mark = part.mark
         if not part.is_last and mark is not None and mark.open_turn is not None:
-            # The next part has the rest of this turn, and all that the turn used.
+            # The next part contains the rest of this turn, and the usage of the whole turn.
             turn = part.conversation.turns[-1]
             turn.usage, turn.is_rewound = {}, False
         yield part.conversation

@@ -16,7 +16,7 @@ TOKENS_PER_PRICE = 1_000_000
 
 
 class ModelPrice(NamedTuple):
-    """The prices of a model for each million tokens, in a currency that the user chooses."""
+    """The prices of a model per million tokens, in a currency that the user chooses."""
 
     input: float
     output: float

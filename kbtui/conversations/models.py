@@ -24,9 +24,10 @@ class ConversationInfo:
     `id` has the prefix of its format (`jp-c17457886043`). `events_count` is the number of elements in
     the file, as in `jp c ls`; None until they are counted. All times have the time zone UTC.
     `size` is in bytes. `problem` says why the conversation, or a part of it, cannot be read.
-    `signature` changes whenever one of its files does. `parent` is the id of the conversation
-    that this one belongs to. `agent` is the name of its format. `working_directory` is where the
-    agent ran. `worktree` is the name of the Git worktree in which it ran; None if in the workspace.
+    `signature` changes whenever one of the conversation's files changes. `parent` is the id of the
+    conversation that this one belongs to. `agent` is the agent's name. `working_directory` is the
+    directory in which the agent ran. `worktree` is the name of the Git worktree around it; None if
+    the directory is in the workspace itself.
     """
 
     id: str
@@ -198,7 +199,7 @@ class Turn:
     model: str | None = None
     started_at: datetime | None = None
     is_rewound: bool = False
-    """Whether the person went back to an earlier turn, so that the model no longer sees this one."""
+    """Whether the user went back to an earlier turn, so that the model no longer sees this turn."""
     usage: dict[str | None, ConversationUsage] = field(default_factory=dict)
     """The tokens that the turn used, by the model that answered; empty if the file does not say."""
 
@@ -210,9 +211,9 @@ def count_current_turns(turns: Iterable[Turn]) -> int:
 
 @dataclass(frozen=True)
 class ConversationCompaction:
-    """What a model sees instead of turns `first` to `last` (1-based, inclusive).
+    """A compaction: for the model, turns `first` to `last` (1-based, inclusive) are replaced or reduced.
 
-    `summary` replaces them; `reasoning` says whether reasoning is removed; `tool_calls` is the policy
+    `summary` replaces the turns; `reasoning` says whether reasoning is removed; `tool_calls` is the policy
     for tool calls: `omit`, `strip`, `strip-request` or `strip-response`.
     """
 
@@ -289,7 +290,7 @@ class Conversation:
 class ConversationToolsAndModels:
     """The names of the tools and models that a conversation used, as they are in its file.
 
-    `models` are those that answered or, if none has answered yet, the configured one. `turns` is the
+    `models` are the models that answered or, if none has answered yet, the configured one. `turns` is the
     number of turns that are not rewound. `problem` says which part of the events is damaged.
     """
 
@@ -316,7 +317,7 @@ class TurnResumePoint:
     problem: str | None = None
     waiting: tuple[str, ...] = ()
     state: dict[str, Any] | None = None
-    """What else the format must know to resume here, as JSON."""
+    """Further values that the format needs to resume here, as JSON."""
     open_turn: dict[str, Any] | None = None
     """The turn that began before this point and goes on after it, as JSON; None between two turns."""
 

@@ -1,7 +1,7 @@
 """Shortens the ids of conversations to beginnings that still identify them.
 
-JP's ids are not shortened. In the id of a subagent (`claude-258c7280-…~a2898e3`), the session before `~`
-and the part after it can both be shortened.
+JP's ids are not shortened. In the id of a subagent (`claude-258c7280-…~a2898e3`), the parts before and
+after `~` can both be shortened.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def find_ids_with_beginning(ids: Iterable[str], begun: str) -> list[str]:
         and id.count("~") >= len(beginnings) - 1
     ]
     if len(beginnings) == 1:
-        # The beginning of a session's id is also that of its subagents.
+        # The ids of a session's subagents begin with the id of the session.
         return [id for id in found if "~" not in id] or found  # noqa: A001
     return found
 

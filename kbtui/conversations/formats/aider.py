@@ -1,8 +1,8 @@
 """aider's format of conversations: one Markdown file for each repository, with all its sessions.
 
-`# aider chat started at …` begins a session, `#### ` is what a person typed, and `> ` is what aider
-itself wrote; everything else is a reply of the model. aider's own lines end with two
-spaces, unlike headings and quotations in a reply.
+The line `# aider chat started at …` begins a session. Lines that begin with `#### ` are requests, lines
+that begin with `> ` are aider's own messages, and all other lines are replies of the model. Requests and
+aider's own messages end with two spaces, unlike headings and quotations in a reply.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
 _ASKING_COMMAND = re.compile(r"/(?:ask|architect|code|context)\s+")
 _BLANK = "<blank>"
-"""What aider writes if a person typed nothing."""
+"""The text that aider writes for an empty request."""
 _MODEL = re.compile(r"(?:Main model|Models?): ([^\s,]+)")
 _TOKENS = re.compile(r"Tokens: (.+? received)\b")
 _TOKEN_COUNT = re.compile(r"([\d.,]+)(k|M)? (sent|cache write|cache hit|received)")
@@ -153,9 +153,11 @@ class AiderFormat(ConversationFormat):
 
 
 class _Session(NamedTuple):
-    """One session: its bytes without white space at the end, and the time in its first line.
+    """The position and the start time of a session in a history file.
 
-    `started` is this time as it appears in the conversation's id. `has_content` says whether there is a request or a reply.
+    `start` and `end` are byte offsets, without white space at the end. `started` is the time in the
+    first line, as written in the conversation's id. `has_content` says whether the session has a
+    request or a reply.
     """
 
     start: int
@@ -166,7 +168,10 @@ class _Session(NamedTuple):
 
 
 class _ChatHistory(NamedTuple):
-    """A file's state and its sessions. `tail` is its last bytes, by which its growth is recognized."""
+    """The state and the sessions of a history file.
+
+    `tail` is the last bytes of the file; they show later whether the file has only grown.
+    """
 
     state: tuple[int, int, int]
     sessions: list[_Session]
@@ -179,11 +184,11 @@ def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDire
     projects = ProjectDirectories(workspace)
     chosen = os.environ.get("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
-    # aider writes to the root of the repository, whose sessions belong to the project that is there.
+    # aider writes to the root of a repository; these sessions belong to the project in the root.
     for project in projects.directories:
         path = os.path.normpath(os.path.join(project.path, os.path.expanduser(chosen)))  # noqa: PTH111, PTH118
         is_elsewhere = not path.startswith(f"{project.path.rstrip('/')}/")
-        # One file for several projects does not say to which of them a session belongs.
+        # The sessions in a file that several projects share do not say to which project they belong.
         if path in seen or (is_elsewhere and not projects.find_directory_of(path)):
             continue
         seen.add(path)
@@ -191,7 +196,7 @@ def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDire
 
 
 def _parse_conversation_id(conversation_id: str) -> tuple[str, int]:
-    """Return the time in an id, and the session's number among those that began in that second."""
+    """Return the time in an id, and the session's number among those of the same second."""
     match = re.fullmatch(r"(.*T\d\d-\d\d-\d\d)(?:-(\d{1,9}))?", conversation_id)
     if match is None:
         return "", 1
@@ -208,7 +213,7 @@ def _get_file_state(status: os.stat_result) -> tuple[int, int, int]:
 def _find_sessions(
     file: int, path: str, status: os.stat_result, known: _ChatHistory | None
 ) -> _ChatHistory:
-    """Find the sessions of an open file; `known` is what an earlier call found."""
+    """Find the sessions of an open file; `known` is the result of an earlier call."""
     state = _get_file_state(status)
     sessions: list[_Session] = []
     start = 0
@@ -227,7 +232,7 @@ def _find_sessions(
 
 
 def _has_grown(file: int, state: tuple[int, int, int], known: _ChatHistory) -> bool:
-    """Return whether a file still begins with the text that `known` covers, and has more after it."""
+    """Return whether a file has only been appended to since `known` was read."""
     inode, size, _ = known.state
     at = size - len(known.tail)
     return (
@@ -238,8 +243,8 @@ def _has_grown(file: int, state: tuple[int, int, int], known: _ChatHistory) -> b
 def _iterate_session_ranges(file: int, start: int) -> Iterator[tuple[int, int, str | None, bool]]:
     """Yield the first byte, the end, the time and `has_content` of each session from `start` on.
 
-    A session ends before its trailing white space, so that appending another session does not change
-    it. Text before the first session has no time.
+    A session ends before its trailing white space, so that its range stays the same when another
+    session is appended. Text before the first session has no time.
     """
     begin, end, started, has_content = start, start, None, False
     position, is_after_blank = start, True
@@ -247,7 +252,7 @@ def _iterate_session_ranges(file: int, start: int) -> Iterator[tuple[int, int, s
     reader.seek(start)
     for line in reader:
         text = line.strip()
-        # aider writes a blank line before it; in the code of a reply it may be indented.
+        # aider writes a blank line before the first line of a session, and never indents this line.
         header = _HEADER.fullmatch(line.rstrip()) if is_after_blank else None
         if header:
             if end > begin:
@@ -321,7 +326,7 @@ def _read_facts(path: str, session: _Session, last_at: datetime | None) -> dict[
 
 
 def _choose_title(requests: list[str]) -> str | None:
-    """Return a title made from the first request that is not a command such as `/add`, if there is one."""
+    """Return a title made from the first request that is not a command such as `/add`, or None."""
     for request in requests:
         text = _ASKING_COMMAND.sub("", request)
         if text != _BLANK and not text.startswith(("/", "!")):
@@ -363,7 +368,7 @@ def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> 
             builder.start_turn(None if builder.turns else started)
             builder.add_event("chat_request", "\n".join(block.lines))
             builder.count += 1
-            # What aider writes when it starts belongs to no request; a turn begins with a request.
+            # aider's messages at the start of a session go into the first turn, after its request.
             _add_blocks(builder, opening)
             opening = []
         elif block.kind == "aider" and not builder.turns:
@@ -381,7 +386,7 @@ def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> 
 
 def _split_into_blocks(text: str) -> list[_Block]:
     lines = text.split("\n")
-    # An editor may have removed the spaces at the ends of lines. Then every such line counts.
+    # An editor may have removed the spaces at the ends of all lines. Then they are not required.
     is_marked = re.search(r"^(?:####|>).*  \r?$", text, re.MULTILINE) is not None
     blocks: list[_Block] = []
     is_after_blank = True
@@ -396,7 +401,7 @@ def _split_into_blocks(text: str) -> list[_Block]:
         else:
             kind, content = "reply", line
         last = blocks[-1] if blocks else None
-        # A blank line ends a request, so that two requests without a reply stay two.
+        # A blank line ends a request, so that two requests without a reply between them stay separate.
         if last is not None and last.kind == kind and (kind != "request" or not is_after_blank):
             last.lines.append(content)
         elif kind == "reply" and not content.strip():
@@ -429,7 +434,7 @@ def _add_blocks(builder: TurnBuilder, blocks: list[_Block]) -> None:
 
 
 def _add_output(builder: TurnBuilder, lines: list[str]) -> None:
-    """Add what aider wrote about its own work, as a tool result without a call."""
+    """Add aider's messages about its own work, as a tool result without a call."""
     if any(line.strip() for line in lines):
         builder.add_event(
             "tool_call_response", "\n".join(lines).strip("\n"), name="aider", is_error=False

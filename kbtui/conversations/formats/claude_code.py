@@ -50,15 +50,15 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 _HEAD_BYTES = 256 << 10
-"""How many bytes of a file's beginning are read at first, to find a value in its first records."""
+"""How many bytes at the beginning of a file are read to find a value in its first records."""
 _LONG_HEAD_BYTES = 32 << 20
-"""How many bytes are read if the first records are longer, for example because they have images."""
+"""How many bytes are read if the first records are longer, for example because they contain images."""
 _TAIL_BYTES = 64 << 10
-"""How many bytes of a file's end are read for the title, which the agent writes repeatedly."""
+"""How many bytes at the end of a file are read for the title, which the agent writes repeatedly."""
 _FOLDER_CHARACTERS = 100
 """How many characters of a folder's name are compared; the agent shortens longer names."""
 _NEW_SECONDS = 60.0
-"""A file without a whole line that changed within so many seconds is still being created."""
+"""For this many seconds after its last change, a file without a whole line counts as new."""
 _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
@@ -111,7 +111,7 @@ _USAGE_KEYS = (
 
 
 class _FileWithoutDirectory(NamedTuple):
-    """A file with no record that says where the session was held.
+    """A file whose records do not say in which directory the session was held.
 
     `name` is the session's id without its prefix, None if the file does not say it.
     """
@@ -126,7 +126,8 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     """The sessions of Claude Code that were held in a project, and their subagents.
 
     The agent keeps the sessions of each directory in a folder. The folder's name is the directory's
-    path, in which `-` replaces all characters except letters and digits. The records have the path.
+    path, in which `-` replaces all characters except letters and digits. The records contain the path
+    itself.
     """
 
     name = "claude-code"
@@ -139,7 +140,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         self._without_directory: dict[tuple[str, int], tuple[int, int]] = {}
         """The size and modification time of each file that names no directory, by path and inode."""
         self._with_turn: dict[tuple[str, int, int, int], bool] = {}
-        """(Path, inode, size, time) of a file that names no directory -> whether it has a turn."""
+        """Whether each file that names no directory has a turn, by path, inode, size and time."""
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -170,13 +171,13 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                     for path, agent in _iterate_subagent_files(f"{folder}/{name}/subagents"):
                         self._add_subagent(found, without, projects, path, agent, name)
             project = own.get(os.path.basename(folder))  # noqa: PTH119
-            # The name of a folder with none of the project's sessions may be that of another project.
+            # A folder without sessions of this project may belong to a project with the same folder name.
             if only is None and (len(found) > count or project):
                 unusable += _describe_files_without_directory(
                     [one for one in without if not (project and self._has_turn(one))]
                 )
             if project:
-                # Without a record that says otherwise, the name of the folder decides.
+                # If no record names a directory, the name of the folder decides.
                 for one in without:
                     if one.name is not None and self._has_turn(one):
                         self._append_session(found, one, project, project.path)
@@ -325,12 +326,12 @@ def _list_project_folders(
 def _is_name_or_below(folder: str, name: str) -> bool:
     if len(name) > _FOLDER_CHARACTERS:
         return folder.startswith(name[:_FOLDER_CHARACTERS])
-    # The name of `/` is already the dash that comes before a directory in it.
+    # The folder name of `/` is a dash, and the folder names of its subdirectories begin with it.
     return folder == name or folder.startswith(f"{name.rstrip('-')}-")
 
 
 def _may_hold(stem: str, session: str) -> bool:
-    """Return whether a file may contain the session, or a subagent as older versions store it."""
+    """Return whether a file with this name may contain a session or, in older versions, its subagents."""
     return stem == session or stem.startswith("agent-")
 
 
@@ -440,7 +441,7 @@ def _read_session_facts(path: str) -> dict[str, Any]:
 
 
 def _collect_title(record: dict[str, Any], titles: dict[str, str]) -> None:
-    """Store the title in a record, if there is one, in place of an earlier title of its kind."""
+    """Store a record's title in `titles`, if it has one; a later title of the same kind replaces it."""
     for kind, key in (
         ("custom-title", "customTitle"),
         ("ai-title", "aiTitle"),
@@ -478,7 +479,7 @@ def _join_text_blocks(content: Any) -> str:
 
 
 def format_request_text(content: Any) -> str:
-    """Return a request as the person typed it; a command is written as a command."""
+    """Return a request as the person typed it; a command becomes its name and arguments."""
     text = _format_content(content)
     if text.lstrip().startswith("<command-message>"):
         name = re.search(_TAG.format("command-name"), text)
@@ -489,7 +490,7 @@ def format_request_text(content: Any) -> str:
 
 
 def _format_content(content: Any) -> str:
-    """Return the text of a message's content: a string, or blocks of text, images and others."""
+    """Return a message's content as text; it is a string, or blocks of text, images and others."""
     if type(content) is str:
         return content
     if type(content) is not list:
@@ -533,20 +534,21 @@ class ClaudeCodeParser(JsonlConversationParser):
         state = state or {}
         builder.model = state.get("model")
         self._turn_of_record: dict[str, int] = dict(state.get("turn_of_record", {}))
-        """The `uuid` of a record -> the number of its turn."""
+        """The number of the turn of each record, by the record's `uuid`."""
         self._written: dict[tuple[str, int], None] = dict.fromkeys(
             map(tuple, state.get("written", ()))
         )
-        """The `uuid` and a checksum of each record, by which a repeated record is recognized."""
+        """The `uuid` and a checksum of each record, to recognize records that are repeated."""
         self._usage: dict[str, dict[str, int]] = {
             key: {**used} for key, used in state.get("usage", {}).items()
         }
-        """The token counts of each message, by its id. Each of its records has them, and they grow."""
+        """The token counts of each message, by message id. Each record of a message has the counts so far."""
 
     def make_state(self) -> dict[str, Any]:
-        """Return what a parser must know to resume here: the model, the last records and messages.
+        """Return the state from which another parser can resume: the model, the last records and messages.
 
-        Usually the next record replies to one of the last records or repeats one.
+        Older records are not needed, because the next record usually replies to a recent one or
+        repeats it.
         """
         return {
             "model": self.builder.model,
@@ -556,13 +558,13 @@ class ClaudeCodeParser(JsonlConversationParser):
         }
 
     def can_resume_in_turn(self) -> bool:
-        """Return true, because no record changes earlier events; a result only completes its call."""
+        """Return true, because records change no earlier events, except that a result completes its call."""
         return True
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
-        """Return whether a record is a request, by a person or by the main agent."""
+        """Return whether a record is a request by a person or, to a subagent, by the main agent."""
         if record.get("isSidechain"):
-            # The first record of a subagent's file is what the main agent asked it.
+            # The first record of a subagent's file is the request of the main agent.
             return not self.builder.turn_count and record.get("type") == "user"
         return _is_request(record)
 
@@ -599,7 +601,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         elif self.starts_turn(record):
             self._mark_rewound_turns(record)
             self.builder.start_turn(time)
-            # What a subagent is asked comes from the agent that started it.
+            # The requests of a subagent come from the agent that started it.
             author = "Agent" if record.get("isSidechain") else None
             text = format_request_text(content)
             self.builder.add_event("chat_request", text, time, author=author)
@@ -621,11 +623,11 @@ class ClaudeCodeParser(JsonlConversationParser):
         if parent is None:
             parent = record.get("logicalParentUuid")
         if parent is None:
-            last_kept = 0  # the first request was asked anew
+            last_kept = 0  # the person replaced the first request
         elif type(parent) is str and parent in self._turn_of_record:
             last_kept = self._turn_of_record[parent]
         else:
-            # Its parent is before the mark, or missing from the file.
+            # The record's parent is before the mark, or missing from the file.
             self.needs_earlier_turns |= self._is_resumed
             return
         self.needs_earlier_turns |= last_kept < self.builder.turns_before
@@ -693,7 +695,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             self.builder.add_event("notice", _format_notice(text), time)
 
     def _add_usage(self, message: dict[str, Any], model: str | None) -> None:
-        """Add the tokens of a message that its earlier records did not count yet."""
+        """Add the tokens that a message has used since its previous record."""
         counts, message_id = message.get("usage"), message.get("id")
         if type(counts) is not dict or type(message_id) is not str:
             return
@@ -716,7 +718,7 @@ def _get_string(values: Any, key: str) -> str | None:
 
 
 def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the subagent that a call started, and the person's answers to the call's questions."""
+    """Return the metadata of a result: the started subagent and the person's answers; None if empty."""
     metadata: dict[str, Any] = {}
     if agent := _get_string(details, "agentId"):
         metadata["subagent"] = agent
@@ -726,7 +728,7 @@ def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _describe_outcome(details: dict[str, Any]) -> str | None:
-    """Return the line that Claude Code shows for a result besides its text; None if it shows none."""
+    """Return the line with which Claude Code sums up a result; None if it shows no such line."""
 
     def get_number(key: str) -> float | None:
         value = details.get(key)

@@ -1,8 +1,8 @@
 """Reads the sessions of Codex: `rollout-TIME-UUID.jsonl` below `$CODEX_HOME`.
 
-Most of a session is in its file twice: as an event of the screen (`event_msg`) and as an item of the
-model's history (`response_item`). Each pair becomes one event. What a person typed is taken from the
-events, because the history also has messages that Codex wrote in the name of the user.
+The file contains most texts twice: as an event for the screen (`event_msg`) and as an item of the
+model's history (`response_item`). Each pair becomes one event. Requests are read from the `event_msg`
+records, because the history also has messages that Codex wrote in the name of the user.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
-"""How far to look for the working directory in the files of the oldest versions, in bytes."""
+"""How many bytes are searched for the working directory in files of the oldest versions."""
 FIRST_REQUEST_BYTES = 8 << 20
-"""How far to look for the first request, in bytes; instructions and images may precede it."""
+"""How many bytes are searched for the first request; instructions and images may precede it."""
 TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
 """The number of levels of directories for dates: years, months and days."""
@@ -84,11 +84,11 @@ _INSTRUCTIONS = re.compile(
     r"|<(?:environment_context|user_instructions|turn_aborted|permissions instructions"
     r"|collaboration_mode|personality_spec|model_switch|\w+_instructions)>)"
 )
-"""The beginning of a message that Codex writes in the name of the user, for the model alone."""
+"""Matches a message that Codex writes to the model in the name of the user."""
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )
-"""The beginning of a message that Codex writes in the name of the user to report what happened."""
+"""Matches a message that Codex writes in the name of the user to report what happened."""
 _HIDDEN_MARKUP = re.compile(r"<(oai-mem-citation|proposed_plan)>.*?(?:</\1>|\Z)", re.DOTALL)
 """Matches the parts of a reply that are in the model's history but not on the screen."""
 _EXIT_CODE = re.compile(r"(?:.*\n){0,4}?(?:Exit code:|Process exited with code) (-?\d+)\n")
@@ -134,7 +134,7 @@ _IGNORED_EVENTS = frozenset(
         "thread_settings_applied",
     }
 )
-"""Events that contain nothing, or only what other records contain."""
+"""Events that contain nothing, or only repeat other records."""
 _SUMMARIZERS = frozenset({"compact", "memory_consolidation"})
 
 
@@ -242,7 +242,7 @@ class CodexFormat(JsonlConversationFormat):
             found[conversation_id] = session
 
     def _read_session_head(self, path: str, status: os.stat_result) -> _SessionHead:
-        """Return what the first record of a file says, and remember it: this record never changes."""
+        """Return the facts in the first record of a file, and cache them: this record never changes."""
         known = self._heads.get(path)
         if known is not None and known[0] == status.st_ino:
             return known[1]
@@ -274,7 +274,7 @@ class CodexFormat(JsonlConversationFormat):
 
 
 class _SessionHead(NamedTuple):
-    """What the first record of a file says about its session."""
+    """The facts about a session that are in the first record of its file."""
 
     id: str
     working_directory: str | None
@@ -415,7 +415,7 @@ def _read_first_request(path: str) -> str:
 
 
 class _UnclearMessage(NamedTuple):
-    """A message in the name of the user, before it is known whether a person wrote it."""
+    """A message in the name of the user, of which it is not yet known whether a person wrote it."""
 
     text: str
     images: list[str]
@@ -456,9 +456,9 @@ class CodexParser(JsonlConversationParser):
         return _is_request(_read_content(payload.get("content"))[0])
 
     def make_state(self) -> dict[str, Any] | None:
-        """Return what a parser must know to resume here, as JSON.
+        """Return the state from which another parser can resume, as JSON.
 
-        The state has the last texts and calls, by which the parser recognizes their repetitions.
+        The state has the last texts and calls, so that the parser recognizes their repetitions.
         """
         self._take_back_unclear_messages()
         return {
@@ -477,7 +477,7 @@ class CodexParser(JsonlConversationParser):
         }
 
     def can_resume_in_turn(self) -> bool:
-        """Return whether it is known for each message so far whether a person wrote it."""
+        """Return whether it is known who wrote each message so far: a person or Codex."""
         return not self._unclear
 
     @property
@@ -535,7 +535,7 @@ class CodexParser(JsonlConversationParser):
         elif (notice := _describe_notice(kind, payload)) is not None:
             self.builder.add_event("notice", notice, time)
         elif kind not in _IGNORED_EVENTS and payload.get("call_id") not in self._call_ids:
-            # The end of a call says the same as the call's result in the history.
+            # The event for the end of a call repeats the call's result in the history.
             self.builder.add_unknown_event(str(kind), record, time)
 
     def _add_request(self, payload: dict[str, Any], time: datetime | None) -> None:
@@ -572,7 +572,7 @@ class CodexParser(JsonlConversationParser):
         )
 
     def _rewind_turns(self, count: int) -> None:
-        """Mark as rewound the last `count` of the turns that the model still sees."""
+        """Mark the last `count` turns as rewound; turns that are already rewound do not count."""
         seen = [turn for turn in self.builder.turns if not turn.is_rewound]
         if count > len(seen) and self.builder.turns_before:
             self.needs_earlier_turns = True
@@ -587,7 +587,7 @@ class CodexParser(JsonlConversationParser):
                 self.builder.add_compaction_summary(summary, time)
 
     def _note_fork(self, meta: dict[str, Any], time: datetime | None) -> None:
-        # A fork begins with a copy of the other session, including that one's first record.
+        # A fork begins with a copy of the other session, including the first record of that session.
         if not self._has_meta and _is_id(meta.get("forked_from_id")):
             self._forked_at = time
         self._has_meta = True
@@ -602,7 +602,7 @@ class CodexParser(JsonlConversationParser):
         return (time - self._forked_at).total_seconds() < COPY_SECONDS
 
     def _count_tokens(self, info: Any, is_copied: bool) -> None:
-        """Add the tokens of a call. Codex starts to count from 0 when it resumes a session.
+        """Add the tokens used since the last count. Codex counts from 0 again when it resumes a session.
 
         The tokens of copied records count only in the session from which they were copied.
         """
@@ -697,7 +697,7 @@ class CodexParser(JsonlConversationParser):
     def _settle_unclear_messages(self) -> None:
         """Decide, when the model answers, whether the unclear messages are requests.
 
-        They are if the file reports no requests as events. Otherwise they remain unknown events.
+        They are requests if the file has no request as an event. Otherwise they remain unknown events.
         """
         unclear = self._unclear
         if unclear and not self._has_user_events:
@@ -726,7 +726,7 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_second(self, kind: str, text: str, source: str) -> bool:
-        """Return whether this text repeats a text that the turn has from the other source."""
+        """Return whether this text repeats one that was read from the other source; if not, note it."""
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
             self._seen[other] -= 1
@@ -755,7 +755,7 @@ class CodexParser(JsonlConversationParser):
         if not self._is_second("web_search", str(query or ""), source):
             arguments = action if type(action) is dict else {"query": query}
             self._has_answer = True
-            # Codex keeps no results of it, so no result will follow.
+            # Codex does not store the results of web searches, so no result follows.
             self.builder.add_call("web_search", arguments, None, time)
 
     def _add_image_generation(
@@ -772,7 +772,7 @@ class CodexParser(JsonlConversationParser):
 
 
 def split_ide_context(text: str) -> tuple[str | None, str]:
-    """Split a request into the context that an IDE put before it, or None, and the request itself."""
+    """Split a request into the context that an IDE added (None if there is none) and the person's text."""
     if not text.lstrip().startswith(_IDE_CONTEXT):
         return None, text
     match = _IDE_REQUEST.search(text)
@@ -837,7 +837,7 @@ def _is_request(text: str) -> bool:
 
 
 def _find_echo(unclear: list[_UnclearMessage], text: str) -> _UnclearMessage | None:
-    """Return the unclear message that an event repeats, None if it repeats none."""
+    """Return the last unclear message that contains the text of an event; None if there is none."""
     return next((one for one in reversed(unclear) if _is_echo(one.text, text)), None)
 
 

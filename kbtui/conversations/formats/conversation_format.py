@@ -33,7 +33,7 @@ class UnusableConversationDirectory(NamedTuple):
     """A directory that cannot be listed as a conversation, and the reason.
 
     `is_unreadable` means that the directory should contain conversations but cannot be read.
-    `has_no_turn` means that nothing is wrong, but that nobody has asked anything yet.
+    `has_no_turn` means that nothing is wrong, but that there is no request yet.
     """
 
     path: Path

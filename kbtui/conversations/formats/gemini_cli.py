@@ -1,9 +1,9 @@
 """Reads the sessions of Gemini CLI: `session-TIME-ID.json` or `.jsonl` below `~/.gemini/tmp`.
 
 A `.json` file is one object. A `.jsonl` file is a log: a message that changed is written again, and
-`$set` and `$rewindTo` change what came before. So files of both kinds are read whole. What Gemini CLI removes
-from the history of the model stays in the conversation: a turn is marked as rewound, and a summary
-becomes a compaction.
+records with `$set` and `$rewindTo` change earlier messages. Files of both kinds are therefore read whole.
+Messages that Gemini CLI removes from the history of the model stay in the conversation: rewound turns
+are marked, and a summary becomes a compaction.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "gemini-"
 HEAD_BYTES = 16 << 10
-"""How much of a file is read to learn which session it is, in bytes."""
+"""How many bytes of a file are read to find out which session it contains."""
 REGISTRY_BYTES_MAX = 4 << 20
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -80,11 +80,11 @@ _NEXT_MESSAGE = re.compile(r"\n    \{")
 """Matches the start of the next message, with the indentation that Gemini CLI writes."""
 _SUMMARY = re.compile(r"\s*<state_snapshot>")
 _INSTRUCTIONS = re.compile(r"\s*(?:<session_context>|This is the Gemini CLI\. We are setting up)")
-"""The beginning of a message that Gemini CLI writes in the name of the user, for the model alone."""
+"""Matches a message that Gemini CLI writes to the model in the name of the user."""
 _ACKNOWLEDGEMENTS = frozenset(
     {"Got it. Thanks for the context!", "Got it. Thanks for the additional context!"}
 )
-"""What Gemini CLI writes in the name of the model after its own messages."""
+"""The replies that Gemini CLI writes in the name of the model to its own messages."""
 _NOTICES = frozenset({"info", "warning", "error"})
 
 
@@ -205,7 +205,7 @@ class GeminiCliFormat(ConversationFormat):
         return found
 
     def _read_session_head(self, path: str, status: os.stat_result) -> _SessionHead:
-        """Return which session a file contains, and remember it, because it never changes."""
+        """Return which session a file contains, and cache the result, because it never changes."""
         known = self._heads.get(path)
         if known is not None and known[0] == status.st_ino:
             return known[1]
@@ -216,7 +216,7 @@ class GeminiCliFormat(ConversationFormat):
 
 
 class _SessionHead(NamedTuple):
-    """What the beginning of a file says about its session."""
+    """The facts about a session that are at the beginning of its file."""
 
     id: str
     project_hash: str
@@ -230,7 +230,10 @@ class _Owner(NamedTuple):
 
 
 class _FoundFile(NamedTuple):
-    """A file of a session. If `owner` is None, the project's hash in the file finds it in `owners`."""
+    """A file of a session.
+
+    If `owner` is None, `owners` maps the project's hash, which is in the file, to the owner.
+    """
 
     path: str
     owner: _Owner | None
@@ -240,10 +243,10 @@ class _FoundFile(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Message:
-    """A record of a session, in the order of the conversation.
+    """A message, an unknown record or a compaction (`kind`) of a session.
 
-    `kind` is `message`, `unknown` or `compaction`. `last` is the last message that a compaction hides.
-    `is_undone` says that Gemini CLI removed the message from the history without rewinding.
+    `last` is the last message that a compaction replaces. `is_undone` says that Gemini CLI removed the
+    message from the history without rewinding.
     """
 
     kind: str
@@ -376,7 +379,7 @@ def _find_first_request(replay: _Replay) -> str:
 
 
 class _Replay:
-    """The state of a session after the records so far."""
+    """The state of a session after the records that have been applied so far."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
@@ -385,7 +388,7 @@ class _Replay:
         self._by_id: dict[str, _Message] = {}
 
     def add_problem(self, problem: str) -> None:
-        """Record what cannot be read."""
+        """Add the description of something that cannot be read."""
         self.problems.append(problem)
 
     def apply_record(self, record: Any) -> None:
@@ -409,7 +412,7 @@ class _Replay:
             self._set_history(values["messages"], values.get("lastUpdated"))
 
     def _add_message(self, record: dict[str, Any], position: int) -> None:
-        """Add a message, or replace the one with its id."""
+        """Add a message, or replace the message that has the same id."""
         known = self._by_id.get(record["id"])
         if known is not None and not known.is_rewound:
             known.record, known.is_undone = record, False
@@ -426,7 +429,7 @@ class _Replay:
             message.is_rewound = message.is_rewound or found
 
     def _set_history(self, records: list[Any], time: Any) -> None:
-        """Replace the history, as Gemini CLI does to compress it, undo a request or shorten outputs.
+        """Replace the history, after Gemini CLI compressed it, undid a request or shortened outputs.
 
         Known messages keep their content, because `records` may have shortened outputs.
         """
@@ -520,7 +523,7 @@ def _replay_path(path: str) -> _Replay:
 
 
 def _recover_session(text: str) -> dict[str, Any]:
-    """Return what can be read of a damaged or truncated object: the first values and the messages."""
+    """Return the readable part of a damaged or truncated object: its first values and the messages."""
     from json import JSONDecoder, dumps
 
     decoder = JSONDecoder()
@@ -538,7 +541,7 @@ def _recover_session(text: str) -> dict[str, Any]:
         position = start.end()
         try:
             message, position = decoder.raw_decode(text, position - 1)
-            # This also replaces halves of characters.
+            # This also replaces unpaired surrogates.
             messages.append(parse_agent_json(dumps(message).encode()))
         except (ValueError, RecursionError):
             pass
@@ -617,7 +620,7 @@ class GeminiMessageParser:
         record = message.record
         parts = _read_parts(record.get("content"))
         if parts.responses and not parts.text:
-            # The history repeats the results that the calls have.
+            # The history repeats results that the calls already have.
             for response in parts.responses:
                 if response.get("id") in self.builder.open_call_ids:
                     self._add_result(response["id"], [{"functionResponse": response}], None, time)
@@ -691,7 +694,7 @@ class GeminiMessageParser:
 
 
 class _Parts(NamedTuple):
-    """What the parts of a message contain; `text` has a line for each file."""
+    """The content of a message's parts; `text` has a line for each file."""
 
     text: str
     thoughts: list[str]
@@ -717,13 +720,13 @@ def _read_parts(content: Any) -> _Parts:
             files.append(_describe_file(part.get("inlineData") or part["fileData"]))
         elif part.keys() - {"thoughtSignature", "thought"}:
             files.append(format_json(part))
-    # Parts are pieces of one text, which has its own line ends.
+    # The parts are pieces of one text, so no line breaks are added between them.
     text = "".join(texts)
     return found._replace(text="\n".join([*([text] if text else []), *files]))
 
 
 def _read_request(record: dict[str, Any]) -> tuple[str, str | None]:
-    """Return what a person typed, and what Gemini CLI sent to the model if it sent something else."""
+    """Return the text that a person typed, and the text sent to the model if it differs, else None."""
     sent = _read_parts(record.get("content")).text
     shown = _read_parts(record.get("displayContent")).text
     return (shown, sent) if shown and shown != sent else (sent, None)

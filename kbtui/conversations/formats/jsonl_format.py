@@ -1,7 +1,7 @@
-"""Reads conversations that an agent appends to a file as JSON Lines, one record a line.
+"""Reads conversations that an agent appends to a file as JSON Lines, one record per line.
 
 Such a file is read line by line and never as a whole. When it has grown, reading resumes near its old
-end, at the last point where a parser knows enough to go on. This point may be within a turn.
+end, at the last point from which a parser can continue. This point may be within a turn.
 """
 
 from __future__ import annotations
@@ -138,10 +138,10 @@ def _parse_jsonl_line(start: int, line: bytes, line_end: bytes, empty_lines: int
 
 
 def parse_agent_json(data: bytes) -> Any:
-    """Parse JSON that may have bytes that are not UTF-8, and characters that were cut in half.
+    """Parse JSON that may contain invalid UTF-8 and unpaired surrogates.
 
-    Agents in JavaScript cut texts between the two halves of a character. What is damaged becomes a
-    replacement character. A byte order mark is left out. Raises `ValueError`.
+    Agents in JavaScript may cut a text between the two surrogates of a character. U+FFFD replaces
+    whatever is damaged. A byte order mark is left out. Raises `ValueError` for invalid JSON.
     """
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
@@ -169,7 +169,7 @@ class JsonlConversationParser(ABC):
         self.builder = builder
         self.compactions: list[ConversationCompaction] = []
         self.needs_earlier_turns = False
-        """Whether a record changes a turn before the parsed part. Such a part cannot be used."""
+        """Whether a record changes a turn before the parsed part. If so, this part cannot be used."""
 
     @abstractmethod
     def starts_turn(self, record: dict[str, Any]) -> bool:
@@ -180,11 +180,14 @@ class JsonlConversationParser(ABC):
         """Parse the next record; a value of the wrong type may raise any error."""
 
     def make_state(self) -> dict[str, Any] | None:
-        """Return what a parser must know to resume here, as JSON."""
+        """Return the state from which another parser can resume, as JSON."""
         return None
 
     def can_resume_in_turn(self) -> bool:
-        """Return whether later records keep the events so far or else set `needs_earlier_turns`."""
+        """Return whether another parser can resume here, within a turn.
+
+        No later record may change the events so far, unless it sets `needs_earlier_turns`.
+        """
         return False
 
     @property
@@ -197,7 +200,7 @@ class JsonlConversationFormat(ConversationFormat):
     """A format whose conversations are files of JSON Lines; `ConversationInfo.events_path` is the file."""
 
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
-    """The state of the file that was last read in parts; its beginning's hash as text and object."""
+    """The file last read in parts: its state, and the hash of its beginning as text and as an object."""
 
     @abstractmethod
     def make_parser(
@@ -301,7 +304,7 @@ class JsonlConversationFormat(ConversationFormat):
             if starts_turn or (
                 record.start - marked >= min(MARK_BYTES, size) and _can_resume_in_turn(parser)
             ):
-                # What precedes the first turn may belong to it.
+                # Records before the first turn may belong to it.
                 if record.start > before.offset and builder.turn_count:
                     marked = record.start
                     mark = TurnResumePoint(
@@ -387,7 +390,7 @@ def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) ->
 def _make_conversation(
     info: ConversationInfo, parser: JsonlConversationParser, problems: list[str]
 ) -> Conversation:
-    """Return a conversation that has everything that `parser` has parsed so far."""
+    """Return a conversation with everything that `parser` has parsed so far."""
     builder = parser.builder
     info = replace(info, events_count=builder.count, last_event_at=builder.last_time)
     return builder.make_conversation(info, problems, compactions=parser.compactions)

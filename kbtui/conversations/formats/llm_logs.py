@@ -170,7 +170,7 @@ class LlmFormat(ConversationFormat):
 
 
 class _ConversationRow(NamedTuple):
-    """What the database says about a conversation, except its texts."""
+    """The metadata of a conversation in the database."""
 
     id: str
     name: str | None
@@ -366,7 +366,7 @@ class _LogReader:
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
         parent = row["parent_message_hash"]
-        # The first turn may have a history, which is in no earlier turn: that of a fork, for example.
+        # Messages before the first turn, such as those of a fork's origin, are in no other turn.
         asked = self._list_messages(parent, None, stop_at_answer=bool(builder.turns))
         answered = self._list_messages(row["tip_message_hash"], parent)
         lines: list[str] = []
@@ -394,7 +394,10 @@ class _LogReader:
     def _list_messages(
         self, tip: Any, end: Any, *, stop_at_answer: bool = False
     ) -> list[sqlite3.Row]:
-        """Return the messages that follow `end`, up to `tip`; with `stop_at_answer`, only those after the last answer."""
+        """Return the messages after the one with the hash `end`, up to the one with the hash `tip`.
+
+        With `stop_at_answer`, messages up to the last answer are left out, too.
+        """
         messages: list[sqlite3.Row] = []
         while tip is not None and tip != end and len(messages) < MAX_CHAIN:
             query = "SELECT hash, parent_hash, role FROM messages WHERE hash = ?"

@@ -245,7 +245,7 @@ class OpencodeFormat(ConversationFormat):
     def _read_messages(
         self, info: ConversationInfo, parser: OpencodeMessageParser, *, with_parts: bool = True
     ) -> str | None:
-        """Parse all messages of a session; return what prevents reading further, or None."""
+        """Parse all messages of a session; return the problem that prevents reading further, or None."""
         own_id = parse_own_id(self.id_prefix, info.id)
         path = str(info.events_path)
         try:
@@ -352,7 +352,7 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
 
 
 def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
-    """Return numbers for each session; they change when its messages or parts change."""
+    """Map each session id to numbers that change when the session's messages or parts change."""
     states: dict[str, list[Any]] = {own_id: [] for own_id in ids}
     with open_database(path) as database:
         for table in ("message", "part", "session_message"):
@@ -800,7 +800,7 @@ _FLAT_TYPES = {
     "location-switched": "bookkeeping",
     "idle": "bookkeeping",
 }
-"""The role in earlier versions for each type of message in version 2."""
+"""Maps the types of messages in version 2 to the roles in earlier versions."""
 
 
 def _get_string(part: dict[str, Any], key: str) -> str:

@@ -185,7 +185,7 @@ def iterate_head_records(
     name = f'"{key}"'.encode() if key is not None else b""
     rest, at = b"", 0
     with suppress(WorkspaceError), open_regular_file(path) as (file, _):
-        # A line that is longer than what was read so far is read in ever larger blocks.
+        # A long line is read in larger and larger blocks.
         while block := os.pread(file, min(max(HEAD_BLOCK_BYTES, len(rest)), length - at), at):
             at += len(block)
             *lines, rest = (rest + block).split(b"\n")

@@ -265,16 +265,16 @@ class TurnBuilder:
         return self.make_conversation(info, problems, **fields)
 
     def add_event_problem(self, event: ConversationEvent, problem: str) -> None:
-        """Record what is wrong with an event."""
+        """Add a problem to an event and to the conversation."""
         event.problem = f"{event.problem}; {problem}" if event.problem else problem
         self.add_problem(f"{self._record_noun} {event.index + 1} ({event.kind}): {problem}")
 
     def add_record_problem(self, problem: str) -> None:
-        """Record what is wrong with the current record, together with the record's number from 1."""
+        """Add a problem with the number of the current record, counted from 1, to the conversation."""
         self.add_problem(f"{self._record_noun} {self.count + 1}: {problem}")
 
     def add_problem(self, problem: str) -> None:
-        """Record what is wrong with the conversation."""
+        """Add a problem to the conversation."""
         if len(self.problems) < PROBLEMS_NAMED:
             self.problems.append(problem)
         else:

@@ -121,7 +121,7 @@ def decode_turns(info: ConversationInfo) -> DecodedTurns:
 def _make_conversation(
     info: ConversationInfo, parser: ConversationEventParser, problems: list[str]
 ) -> Conversation:
-    """Return a conversation that has everything that `parser` has parsed so far."""
+    """Return a conversation with everything that `parser` has parsed so far."""
     return Conversation(
         info,
         parser.turns,
@@ -300,7 +300,7 @@ class _JsonElementBatch(NamedTuple):
 def _read_whole_turns_from_offset(
     file: int, start: int, file_size: int, size: int
 ) -> tuple[_JsonElementBatch | None, bool] | None:
-    """Read whole turns from byte `start` on; return their elements, and whether they are the last.
+    """Read whole turns from byte `start` on; return their elements, and whether the file ends there.
 
     Returns None if `size` bytes contain no whole turn. The elements are None if the bytes do not have
     JP's line breaks and indentation.

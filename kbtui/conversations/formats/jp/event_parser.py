@@ -108,7 +108,7 @@ class ConversationEventParser:
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
-        """Index of the first element of a split message -> the message, and the texts that are joined to it."""
+        """Each split message with its pieces of text, by the index of its first element."""
         self.compactions: list[ConversationCompaction] = []
         self.problems: list[str] = []
         self.more_problems = 0
@@ -320,7 +320,7 @@ class ConversationEventParser:
     def _append_event(
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
-        """Append a new event to the current turn. The message before it is then complete."""
+        """Append a new event to the current turn; this completes a message before it."""
         self._open_message = None
         turn = self._turn or self._start_turn()
         time = parse_timestamp(element.get("timestamp"))

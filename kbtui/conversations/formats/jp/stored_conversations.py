@@ -39,7 +39,7 @@ _LINK_LEAVES = "it is a link that leads out of the workspace"
 class ConversationCopy:
     """One directory of a conversation, with the state of its files.
 
-    `is_local` says whether it is in the user-local directory, not in the workspace. `files` has the
+    `is_local` says whether it is in the user-local directory instead of the workspace. `files` has the
     files that exist; `failure` says why a file's state is unknown. `parent` is the id of the
     conversation whose directory contains this one.
     """
@@ -90,7 +90,7 @@ class JpStoredConversation:
         return max(self.copies, key=ConversationCopy.get_rank_for_reading_events)
 
     def get_copy_to_read_metadata_from(self) -> ConversationCopy:
-        """Return the copy whose metadata is read: the newest, or if archived, the one in the workspace."""
+        """Return the copy whose metadata is read: of live copies the newest, else the workspace's."""
         copies = [copy for copy in self.copies if METADATA in copy.files] or self.copies
         if self.is_archived:
             return min(
