@@ -1,4 +1,4 @@
-"""The commands `entries` and `entry`: list, create, edit, remove and inspect entries."""
+"""The commands `entries`, `entry`, `show` and `cites`: list, change and print what the workspace contains."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from kbtui.cli.output import (
     print_json_result,
     print_result,
     print_text_or_json,
+    print_through_pager,
     print_to_stderr,
 )
 from kbtui.cli.parser import add_filter_options, iterate_filters_from_options
+from kbtui.cli.tui_commands import declare_open_command_arguments
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.text import cut_to_width, format_parent_of_title, measure_text_width, one_line
+from kbtui.text import cut_to_width, format_parent_of_title, measure_text_width, one_line, sanitize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
-
 
 _COLUMN_HEADINGS = (
     "cited 30d",
@@ -390,3 +391,58 @@ def _format_entry_details(
         lines.append(f"  chunk:{chunk['chunk_id']}  {chunk['characters']} characters{model}")
         lines += [f"    {line}" for line in chunk["text"].split("\n")]
     return "\n".join(lines) + "\n"
+
+
+declare_show_command_arguments = declare_open_command_arguments
+
+
+def run_show_command(args: Namespace) -> int:
+    """Print a topic, a subject or lines of it, a conversation, a turn, a tool call or a passage."""
+    from kbtui.library import open_workspace
+
+    text = open_workspace(args.workspace).read(args.ref)
+    if sys.stdout.isatty():
+        print_through_pager(sanitize(text).rstrip("\n") + "\n")
+    else:
+        print_result(text)
+    return 0
+
+
+def declare_cites_command_arguments(parser: ArgumentParser) -> None:
+    text = "topic/slug, jp-c…, claude-…:3, chunk:ID or a file's path"
+    parser.add_argument("ref", metavar="REF", help=text)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run_cites_command(args: Namespace) -> int:
+    """Show what a turn used, and which turns used a subject, a conversation, a passage or a file."""
+    from kbtui.citations.citation_export import citations_to_dict, format_citing_turn
+    from kbtui.library import open_workspace
+
+    with open_workspace(args.workspace) as library, WaitingLine("bringing the index up to date"):
+        found = library.cites(decode_command_argument(args.ref))
+        cites = [*found.uses, *found.used_by]
+        named = [ref for cite in cites for ref in (cite.target, cite.source)]
+        short_refs = library.open_index_reader().shorten_references(named)
+    if library.index_notices_text:
+        print_to_stderr(library.index_notices_text)
+    if found.gone:
+        print_to_stderr(f"{found.ref} no longer exists: {found.gone}")
+    lines = [
+        _format_citation(number, cite, short_refs) for number, cite in enumerate(found.uses, 1)
+    ]
+    lines += [f"used by {format_citing_turn(cite, short_refs)}\n" for cite in found.used_by]
+    facts = citations_to_dict(found.ref, found.uses, found.used_by)
+    print_text_or_json("".join(lines), facts, args.json)
+    if not found.uses and not found.used_by:
+        print_to_stderr(f"no citations to or from {found.ref}")
+        return 1
+    return 0
+
+
+def _format_citation(number: int, cite: Citation, short_refs: dict[str, str]) -> str:
+    gone = "  gone" if cite.gone else ""
+    title = "" if cite.title == cite.target else f"  {one_line(cite.title)}"
+    target, source = (short_refs.get(ref, ref) for ref in (cite.target, cite.source))
+    rewound = ", rewound" if cite.rewound else ""
+    return f"[{number}] {one_line(target)}{title}  ({cite.how}, {source}{rewound}){gone}\n"

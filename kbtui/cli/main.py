@@ -35,9 +35,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "learn": ("knowledge", "print exactly what the tool `learn` returns"),
     "prompt": ("knowledge", "print the <knowledge> section of the system prompt"),
     "conversation": ("conversation", "list, grep, read and export conversations"),
-    "show": ("reference_commands", "print what a reference points to"),
-    "open": ("reference_commands", "open a reference in the TUI"),
-    "cites": ("reference_commands", "list the citations from and to a reference"),
+    "show": ("entries", "print what a reference points to"),
+    "open": ("tui_commands", "open a reference in the TUI"),
+    "cites": ("entries", "list the citations from and to a reference"),
     "entries": ("entries", "list entries with type, status, size and citations"),
     "entry": ("entries", "create, edit or remove a subject; inspect an entry"),
     "insights": (

@@ -1,4 +1,4 @@
-"""The commands `tui`, `demo` and `serve`, which show the TUI in a terminal or a browser."""
+"""The commands `tui`, `demo`, `open` and `serve`, which show the TUI in a terminal or a browser."""
 
 from __future__ import annotations
 
@@ -120,6 +120,17 @@ def find_demo_workspace() -> Path:
         if (place / ".jp").is_dir():
             return place
     raise WorkspaceError("this installation has no demo workspace", where=str(package))
+
+
+def declare_open_command_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "ref", metavar="REF", help="topic/slug, topic/slug:12-18, jp-c…:3, claude-…:3 or chunk:ID"
+    )
+
+
+def run_open_command(args: Namespace) -> int:
+    """Open a reference in the TUI."""
+    return open_tui(args.workspace, args.ref)
 
 
 def declare_serve_command_arguments(parser: ArgumentParser) -> None:

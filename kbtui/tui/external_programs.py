@@ -1,15 +1,18 @@
-"""Start other programs: the user's editor, the web browser, and viewers for images and PDFs."""
+"""Start other programs: editor, browser, viewers, and those that copy text to the clipboard."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
+from kbtui.text import sanitize
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -75,3 +78,57 @@ def open_in_default_program(target: str) -> bool:
     except OSError:
         return False
     return True
+
+
+MAX_TERMINAL_BYTES = 74_000
+"""The maximum number of bytes that common terminals accept in one OSC 52 sequence."""
+COMMAND_TIMEOUT_SECONDS = 2.0
+
+
+def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
+    """Sanitize a text and copy it to the terminal's and this machine's clipboard; return a warning if this fails."""
+    # The text may be pasted into a shell.
+    text = sanitize(text, "strip")
+    fits = len(text.encode("utf-8", "replace")) <= MAX_TERMINAL_BYTES
+    if fits:
+        app.copy_to_clipboard(text)
+    command = find_clipboard_command()
+    if command is not None:
+        # Run it in a thread, because some clipboard programs keep running to serve the text.
+        threading.Thread(target=_run_clipboard_command, args=(command, text), daemon=True).start()
+    elif not fits:
+        return "too long for the terminal's clipboard"
+    return None
+
+
+def find_clipboard_command() -> list[str] | None:
+    """Return the command that copies to this machine's clipboard; None if there is none, or in an ssh session."""
+    if os.environ.get("SSH_CONNECTION"):
+        return None
+    wayland, x11 = os.environ.get("WAYLAND_DISPLAY"), os.environ.get("DISPLAY")
+    candidates = (
+        (sys.platform == "darwin", ["pbcopy"]),
+        (wayland, ["wl-copy"]),
+        (x11, ["xclip", "-selection", "clipboard"]),
+        (x11, ["xsel", "--clipboard", "--input"]),
+    )
+    usable = (command for applies, command in candidates if applies and shutil.which(command[0]))
+    return next(usable, None)
+
+
+def _run_clipboard_command(command: list[str], text: str) -> None:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(
+            command,
+            input=text.encode("utf-8", "replace"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=COMMAND_TIMEOUT_SECONDS,
+            check=False,
+        )
+
+
+def format_copied_size(text: str) -> str:
+    """Return the size of a text: "12 lines", or "40 characters" if it is a single line."""
+    lines = text.count("\n") + 1
+    return f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"

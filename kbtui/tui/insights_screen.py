@@ -9,13 +9,13 @@ from kbtui.dates import format_unix_time_as_day
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
 from kbtui.tui.command_table import find_key_label_of_command
-from kbtui.tui.entries.subject_file_actions import SubjectFileActions
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine
 from kbtui.tui.reader.document_blocks import DocumentBlock, HeadingBlock, ParagraphBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
+from kbtui.tui.subject_file_actions import SubjectFileActions
 from kbtui.userdata.usage_statistics import collect_usage_statistics, draw_daily_usage_chart
 from kbtui.userdata.user_data_store import UserData
 

@@ -149,7 +149,7 @@ def screen(root: Path, times: int) -> Iterator[Row]:
     from kbtui.errors import EngineUnavailable
     from kbtui.library import Library
     from kbtui.tui.app import KbtuiApp
-    from kbtui.tui.entries.entries_screen import EntriesScreen
+    from kbtui.tui.entries_screen import EntriesScreen
     from kbtui.workspace import Settings, open_workspace_at_root
 
     class Alone(Library):

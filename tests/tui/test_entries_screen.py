@@ -14,7 +14,7 @@ from tui_support import Tui, matches_snapshot, running
 from kbtui.errors import UsageError
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.search.query_parser import parse_entry_filter
-from kbtui.tui.entries.entries_screen import (
+from kbtui.tui.entries_screen import (
     EntriesScreen,
     get_last_filter_value,
     replace_filter_value,

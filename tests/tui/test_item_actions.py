@@ -13,10 +13,13 @@ from tui_support import Tui, running
 
 from kbtui.tui.command_palette import find_command_palette_items, list_palette_commands
 from kbtui.tui.command_table import SCOPES, list_commands_of_scopes
-from kbtui.tui.external_programs import build_editor_command
-from kbtui.tui.framework.clipboard import find_clipboard_command
+from kbtui.tui.external_programs import build_editor_command, find_clipboard_command
 from kbtui.tui.main.jump_labels import LETTERS, JumpLabelScreen
-from kbtui.tui.reader.document_links import DocumentLink, find_markdown_links, resolve_subject_link
+from kbtui.tui.reader.links_and_copyable_texts import (
+    DocumentLink,
+    find_markdown_links,
+    resolve_subject_link,
+)
 from kbtui.userdata.user_data_store import UserData
 
 TALK = "jp-c17800000001"

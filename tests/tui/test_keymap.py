@@ -241,10 +241,10 @@ async def test_the_palette_has_the_ids_of_all_screens(book: Builder) -> None:
 def test_every_command_of_a_screen_has_its_action_and_is_bound_there() -> None:
     from kbtui.tui.app import KbtuiApp
     from kbtui.tui.doctor_screen import DoctorScreen
-    from kbtui.tui.entries.entries_screen import EntriesScreen
+    from kbtui.tui.entries_screen import EntriesScreen
     from kbtui.tui.insights_screen import InsightsScreen
     from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
-    from kbtui.tui.sources.sources_screen import SourcesScreen
+    from kbtui.tui.sources_screen import SourcesScreen
 
     owners: dict[str, Any] = {
         "workshop": PromptWorkshopScreen,

@@ -17,7 +17,7 @@ from kbtui.sources.source_definitions import (
     load_source_definitions,
 )
 from kbtui.tui.framework.dialogs import ChoiceField, FormDialog
-from kbtui.tui.sources.sources_screen import SourcesScreen
+from kbtui.tui.sources_screen import SourcesScreen
 from kbtui.userdata.user_data_store import UserData
 
 PAPERS = '[source.papers]\nkind = "file_upload"\ntopic = "project"\nfile = "papers"\n'
@@ -240,7 +240,7 @@ async def test_a_topic_that_vanished_fails_the_run_and_loses_nothing(papers: Bui
 
 def test_what_an_approval_agrees_to_is_spelt_out(tmp_path: Path) -> None:
     from kbtui.sources.source_definitions import parse_source_table
-    from kbtui.tui.sources.source_rows_and_details import SourceStatus, describe_source_actions
+    from kbtui.tui.sources_screen import SourceStatus, describe_source_actions
 
     block = {"kind": "mcp", "topic": "t", "server": "npx -y 'a b'", "env": ["TOKEN"], "pattern": "docs://*",
              "cron": "* * * * *"}  # fmt: skip

@@ -12,7 +12,7 @@ from support import Builder
 from tui_support import running
 
 from kbtui.tui.framework.styled_text import wrap_code_line
-from kbtui.tui.reader.document_links import resolve_file_link
+from kbtui.tui.reader.links_and_copyable_texts import resolve_file_link
 
 LONG = "value = " + " + ".join(f"part_{number}" for number in range(40)) + " + THE_END"
 PAGE = f"# Code\n\nBefore.\n\n```python\n{LONG}\nshort = 1\n```\n\nAfter.\n"

@@ -20,13 +20,13 @@ from kbtui.tui.prompt_workshop.planned_prompt import (
     measure_text_cost,
     read_planned_prompt,
 )
+from kbtui.tui.prompt_workshop.prompt_workshop_screen import escape_glob
 from kbtui.tui.prompt_workshop.subject_pattern_bar import find_pattern_matches
 from kbtui.tui.prompt_workshop.subject_tree import (
     SubjectTreeOptions,
     make_folder_row_key,
     make_subject_tree_rows,
 )
-from kbtui.tui.prompt_workshop.workshop_previews import escape_glob
 from kbtui.workspace import open_workspace_at_root
 
 FILES = settings(

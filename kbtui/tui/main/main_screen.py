@@ -233,7 +233,10 @@ class MainScreen(StyledScreen):
         """Show the shell command that prints what is on the screen, for users of a screen reader."""
         if not self._plain:
             return
-        from kbtui.tui.reader.copyable_texts import build_search_command, build_show_command
+        from kbtui.tui.reader.links_and_copyable_texts import (
+            build_search_command,
+            build_show_command,
+        )
 
         name, document = self.panes.focused_pane_id, self.reader_pane.document_view.document
         reference = self.reader_pane.document_view.viewport.current_reference
@@ -494,13 +497,13 @@ class MainScreen(StyledScreen):
 
     def action_open_entries_screen(self) -> None:
         """Open the entries screen."""
-        from kbtui.tui.entries.entries_screen import EntriesScreen
+        from kbtui.tui.entries_screen import EntriesScreen
 
         self.app.push_screen(EntriesScreen(self.library, self._clock), self.open_returned_reference)
 
     def action_open_sources_screen(self) -> None:
         """Open the sources screen."""
-        from kbtui.tui.sources.sources_screen import SourcesScreen
+        from kbtui.tui.sources_screen import SourcesScreen
 
         self.app.push_screen(SourcesScreen(self.library, self._clock), self.open_returned_reference)
 
@@ -513,7 +516,7 @@ class MainScreen(StyledScreen):
 
     def action_create_entry(self) -> None:
         """Create an entry, and open it."""
-        from kbtui.tui.entries.subject_file_actions import SubjectFileActions
+        from kbtui.tui.subject_file_actions import SubjectFileActions
 
         def open_new_entry(name: str) -> None:
             ref = parse_ref(name, lambda topic, slug: f"{topic}/{slug}" == name)

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.main.document_navigator import MainScreenContext
-    from kbtui.tui.reader.copyable_texts import CopyableText
-    from kbtui.tui.reader.document_links import DocumentLink
+    from kbtui.tui.reader.links_and_copyable_texts import CopyableText, DocumentLink
     from kbtui.userdata.user_data_store import Bookmark
 
 T = TypeVar("T")
@@ -114,7 +113,7 @@ class SelectedItemActions:
 
     def copy_text(self, text: str, name: str) -> None:
         """Copy a text to the clipboard, and show `name` and the size of the text in the status line."""
-        from kbtui.tui.framework.clipboard import copy_text_to_clipboards, format_copied_size
+        from kbtui.tui.external_programs import copy_text_to_clipboards, format_copied_size
 
         warning = copy_text_to_clipboards(self._main.screen.app, text)
         size = "" if name == text else f" ({format_copied_size(text)})"
@@ -124,7 +123,7 @@ class SelectedItemActions:
     def choose_what_to_copy(self) -> None:
         """Ask what to copy, such as the line, the turn or the whole document, and copy it."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
-        from kbtui.tui.reader.copyable_texts import list_copyable_texts
+        from kbtui.tui.reader.links_and_copyable_texts import list_copyable_texts
 
         viewport = self._main.panes.reader.document_view.viewport
         found = list_copyable_texts(viewport, self.get_selected_reference())
@@ -188,7 +187,7 @@ class SelectedItemActions:
         """Open the link on the current line; if there are several, ask which one to open."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump_labels import LETTERS
-        from kbtui.tui.reader.document_links import find_links_at_cursor
+        from kbtui.tui.reader.links_and_copyable_texts import find_links_at_cursor
 
         found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)[: len(LETTERS)]
         if not found:
@@ -206,7 +205,10 @@ class SelectedItemActions:
 
     def _open_document_link(self, link: DocumentLink | None) -> None:
         """Open the subject that a link refers to, or ask whether to open a web page, image or PDF in another program."""
-        from kbtui.tui.reader.document_links import resolve_file_link, resolve_subject_link
+        from kbtui.tui.reader.links_and_copyable_texts import (
+            resolve_file_link,
+            resolve_subject_link,
+        )
 
         if link is None:
             return

@@ -1,1 +1,0 @@
-"""The entries screen: a table of subjects and conversations."""
