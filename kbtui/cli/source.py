@@ -100,7 +100,7 @@ def run_source_command(args: Namespace) -> int:
     """Manage sources: web pages, files and MCP resources that kbtui fetches into a topic.
 
     `add` declares a source in kb-sources.toml and approves it. `approve` approves a
-    source that somebody else declared or changed. Only approved sources run.
+    source that another user declared or changed. Only approved sources run.
     """
     from kbtui.library import open_workspace
 

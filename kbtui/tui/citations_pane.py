@@ -135,7 +135,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
         self._using_worker.submit_call(
             lambda: self._library.find_citing_turns(target),
-            lambda citations: show_citing_turns(citations, "Not used by any turn yet."),
+            lambda citations: show_citing_turns(citations, "No turn cites this yet."),
             lambda error: show_citing_turns(self._using, f"Cannot find the citing turns: {error}"),
         )
 
@@ -189,7 +189,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         rows: list[ListRow] = []
         if self._conversation is not None:
             turn, used = self._shown_turn_number, self._citations_in_shown_turn
-            rows.append(_make_citations_heading_row("used", f"USED IN TURN {turn}"))
+            rows.append(_make_citations_heading_row("used", f"CITED IN TURN {turn}"))
             rows += map(self._make_cited_passage_row, count(1), used)
             if not used:
                 why = _explain_missing_citations(self._conversation, turn)
@@ -200,7 +200,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             turns: dict[str, list[Citation]] = {}
             for cite in self._using:
                 turns.setdefault(cite.source, []).append(cite)
-            rows.append(_make_citations_heading_row("using", "USED BY", str(len(turns) or "")))
+            rows.append(_make_citations_heading_row("using", "CITING TURNS", str(len(turns) or "")))
             rows += map(self._make_citing_turn_row, count(), turns.values())
             if not turns:
                 rows += self._make_explanation_rows("using", self._why_not_used)

@@ -177,7 +177,7 @@ class InsightsScreen(SecondaryScreen):
         self._clock = clock
         self._days = PERIODS[0]
         self._hidden = False
-        self._erase_worker = LatestOnlyWorker(self)
+        self._delete_worker = LatestOnlyWorker(self)
 
     def on_mount(self) -> None:
         self.reader.focus()
@@ -253,17 +253,17 @@ class InsightsScreen(SecondaryScreen):
         """Go to the next section, or to the previous one if `step` is negative."""
         self.go_to_next_block(step, lambda block: block.key.startswith("head:"), lead=0)
 
-    def action_erase_logged_searches(self) -> None:
-        def erase_if_confirmed(answer: str | None) -> None:
+    def action_delete_logged_searches(self) -> None:
+        def delete_if_confirmed(answer: str | None) -> None:
             if answer is not None:
-                erase = UserData(self.library.workspace).query_log.erase_all_logged_searches
-                self.run_in_thread(erase, self._show_erased_search_count, self._erase_worker)
+                delete = UserData(self.library.workspace).query_log.erase_all_logged_searches
+                self.run_in_thread(delete, self._show_deleted_search_count, self._delete_worker)
 
-        question = "Erase all logged searches of this workspace? Citations are kept, because they are stored in the conversations."
-        self.app.push_screen(ConfirmDialog(question, {"y": "erase"}), erase_if_confirmed)
+        question = "Delete all logged searches of this workspace? Citations are kept, because they are stored in the conversations."
+        self.app.push_screen(ConfirmDialog(question, {"y": "delete"}), delete_if_confirmed)
 
-    def _show_erased_search_count(self, count: int) -> None:
-        self.show_message(f"erased {_format_search_count(count)}")
+    def _show_deleted_search_count(self, count: int) -> None:
+        self.show_message(f"deleted {_format_search_count(count)}")
         self.action_reload()
 
 

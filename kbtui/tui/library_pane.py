@@ -171,14 +171,14 @@ SORTS = ("activity", "created", "updated", "title", "turns")
 class LibraryPaneState:
     """The user's choices: the keys of unfolded rows, whether to show hidden subjects, filter, sort order."""
 
-    expanded: set[str] = field(default_factory=set)
+    unfolded: set[str] = field(default_factory=set)
     hidden: bool = False
     filter: LibraryFilter = field(default_factory=LibraryFilter)
     sort: str = "activity"
 
     def is_row_unfolded(self, key: str) -> bool:
         """Return whether the row with this key is unfolded; all rows are unfolded while there is a filter."""
-        return key in self.expanded or bool(self.filter)
+        return key in self.unfolded or bool(self.filter)
 
 
 def make_library_rows(
@@ -491,16 +491,16 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     def show_library_snapshot(self, contents: LibrarySnapshot) -> None:
         """Show a snapshot of the library; keep the selected row and the unfolded rows."""
-        must_expand = self.contents is None and not self._is_restored
+        must_unfold = self.contents is None and not self._is_restored
         self.contents = contents
-        if must_expand:
+        if must_unfold:
             self._unfold_topics_that_fit(contents)
         self.update_library_rows()
 
-    def unfold_rows_of_saved_session(self, expanded: list[str]) -> None:
+    def unfold_rows_of_saved_session(self, unfolded: list[str]) -> None:
         """Unfold the rows that were unfolded in the saved session."""
         self._is_restored = True
-        self.state.expanded = set(expanded)
+        self.state.unfolded = set(unfolded)
         self.update_library_rows()
 
     @property
@@ -521,9 +521,9 @@ class LibraryPane(BorderOnlyPane, Vertical):
         for listing in contents.listings:
             if listing.visible_subject_count <= ROWS_AT_ONCE:
                 key = f"topic:{listing.topic.id}"
-                self.state.expanded.add(key)
+                self.state.unfolded.add(key)
                 if len(make_library_rows(contents, self.state, self._clock())) > room:
-                    self.state.expanded.discard(key)
+                    self.state.unfolded.discard(key)
 
     def update_library_rows(self, select: str | None = None) -> None:
         """Rebuild the rows, in a background thread if there are many, and select the row with the key `select`."""
@@ -536,7 +536,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         if contents.entry_count <= ROWS_AT_ONCE:
             self.list.set_rows(make_library_rows(contents, self.state, present), select=select)
             return
-        state = replace(self.state, expanded=set(self.state.expanded))
+        state = replace(self.state, unfolded=set(self.state.unfolded))
         self._worker.submit_call(
             lambda: make_library_rows(contents, state, present),
             lambda rows: self.list.set_rows(rows, select=select),
@@ -559,8 +559,8 @@ class LibraryPane(BorderOnlyPane, Vertical):
             wanted |= {f"folder:{topic}/" + "/".join(parts[:n]) for n in range(1, len(parts))}
         elif place.ref and place.ref.conversation:
             wanted = set(self._list_parents(place.ref.conversation))
-        if not wanted <= self.state.expanded:
-            self.state.expanded |= wanted
+        if not wanted <= self.state.unfolded:
+            self.state.unfolded |= wanted
             self.update_library_rows(select=place.key)
         self.list.select_row(place.key)
 
@@ -585,7 +585,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
     def action_toggle_selected_fold(self) -> None:
         """Fold or unfold the selected row."""
         if row := self.list.selected_row:
-            self._set_row_unfolded(row.key, row.key not in self.state.expanded)
+            self._set_row_unfolded(row.key, row.key not in self.state.unfolded)
 
     def action_unfold_selected_row(self) -> None:
         """Unfold the selected row."""
@@ -597,7 +597,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         row = self.list.selected_row
         if row is None:
             return
-        if row.key in self.state.expanded:
+        if row.key in self.state.unfolded:
             self._set_row_unfolded(row.key, False)
             return
         path = row.key.removeprefix("folder:").split("/")
@@ -609,10 +609,10 @@ class LibraryPane(BorderOnlyPane, Vertical):
             if self.list.select_row(conversation):
                 return
 
-    def _set_row_unfolded(self, key: str, expanded: bool) -> None:
+    def _set_row_unfolded(self, key: str, unfolded: bool) -> None:
         parts = self.contents.parts_by_conversation if self.contents else {}
         if key.startswith(("topic:", "folder:")) or key in parts:
-            (self.state.expanded.add if expanded else self.state.expanded.discard)(key)
+            (self.state.unfolded.add if unfolded else self.state.unfolded.discard)(key)
             self.update_library_rows()
 
     def toggle_hidden_subjects(self) -> bool:

@@ -418,7 +418,7 @@ class SourcesScreen(ListDetailScreen):
     SCOPE = "sources"
     NOTES = (
         "✓ ok, ◐ partial (some documents failed), ! error (nothing could be fetched).",
-        "Sources that you add here are approved. A source that somebody else wrote into "
+        "Sources that you add here are approved. A source that another user wrote into "
         "kb-sources.toml runs only after you approve it.",
     )
 

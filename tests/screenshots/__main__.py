@@ -78,11 +78,11 @@ async def search(scene: Scene) -> None:
 
 
 async def conversation(scene: Scene) -> None:
-    await scene.reads("[1]", "USED IN TURN 1")
+    await scene.reads("[1]", "CITED IN TURN 1")
 
 
 async def subject(scene: Scene) -> None:
-    await scene.reads("USED BY", "How text is cut")
+    await scene.reads("CITING TURNS", "How text is cut")
 
 
 async def workshop(scene: Scene) -> None:

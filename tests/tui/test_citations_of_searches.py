@@ -59,7 +59,7 @@ async def test_what_an_assistant_found_stands_in_the_sidebar_and_opens_at_its_pa
     turn = [asked("Afraid?"), *called("s", "mcp__kbtui__knowledge_search", answer, query="pangolin"), said("Roll up.")]  # fmt: skip
     wide.conversation(8, [turn], title="On pangolins")
     async with running(wide.root, size=(160, 40)) as tui:
-        assert (await cited(tui, TALK))[:2] == ["USED IN TURN 1", "[1] Long"]
+        assert (await cited(tui, TALK))[:2] == ["CITED IN TURN 1", "[1] Long"]
         await tui.press("3", "enter")
         reader = tui.main.reader_pane.document_view
         await tui.until(lambda: reader.document.key == "project/long")

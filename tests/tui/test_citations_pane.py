@@ -14,7 +14,7 @@ async def test_a_turn_lists_what_it_used_with_footnotes_in_the_text(book: Builde
         await tui.open(TALK)
         await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
         rows = tui.rows("citations-list")
-        assert rows[0] == "USED IN TURN 1"
+        assert rows[0] == "CITED IN TURN 1"
         assert rows[1].startswith("[1] Getting started")
         assert rows[2].startswith("[2] Makefile")
         assert "learned · project/" in tui.text
@@ -28,7 +28,7 @@ async def test_it_follows_the_turn_one_reads_and_says_why_it_is_empty(book: Buil
     async with running(book.root, size=(120, 24)) as tui:
         await tui.open(TALK)
         await tui.press("n", "n")
-        await tui.until(lambda: tui.rows("citations-list")[0] == "USED IN TURN 2")
+        await tui.until(lambda: tui.rows("citations-list")[0] == "CITED IN TURN 2")
         assert "No tool calls in" in tui.text
 
 
@@ -79,7 +79,7 @@ async def test_a_file_that_is_no_subject_opens_where_it_was_read(book: Builder) 
 async def test_a_subject_that_nobody_used_says_so(book: Builder) -> None:
     async with running(book.root) as tui:
         await tui.open("project/people/ada")
-        await tui.until("Not used by any turn")
+        await tui.until("No turn cites this")
 
 
 async def test_what_is_gone_shows_as_gone(book: Builder) -> None:

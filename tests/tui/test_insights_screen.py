@@ -107,13 +107,13 @@ async def test_erasing_asks_and_leaves_no_word(asked_book: Builder) -> None:
     async with paged(asked_book, "I", InsightsScreen) as (tui, screen, _):
         await read(tui, screen)
         await tui.press("x")
-        await tui.until("Erase all logged searches")
+        await tui.until("Delete all logged searches")
         await tui.press("enter", "escape")
         assert userdata.query_log.compute_search_statistics(days=365).total == 5
         await tui.press("x")
-        await tui.until("Erase all logged searches")
+        await tui.until("Delete all logged searches")
         await tui.press("y")
-        await tui.until("Erased 5 searches")
+        await tui.until("Deleted 5 searches")
         await tui.until("0 searches, 1 citation")
     assert userdata.query_log.compute_search_statistics(days=365).total == 0
     kept = b"".join(path.read_bytes() for path in userdata.directory.glob("queries*"))

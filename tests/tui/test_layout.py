@@ -136,7 +136,7 @@ async def test_nothing_jumps_while_lists_and_documents_are_read(book: Builder) -
         }
         tui.main.action_reload()
         await tui.open("project/start")
-        await tui.until("USED BY")
+        await tui.until("CITING TURNS")
         assert places == {name: tui.main.query_one(f"#{name}").region for name in places}
 
 

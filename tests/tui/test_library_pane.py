@@ -110,7 +110,7 @@ async def test_typing_filters_by_title_and_escape_brings_everything_back(book: B
         assert tui.app.focused is tui.main.library_pane.list
 
 
-async def test_letters_expand_and_collapse_like_in_a_tree(book: Builder) -> None:
+async def test_letters_unfold_and_fold_like_in_a_tree(book: Builder) -> None:
     async with running(book.root) as tui:
         listed = tui.main.library_pane.list
         listed.select_row("folder:project/people")

@@ -129,7 +129,7 @@ async def test_every_sort_order_keeps_subagents_under_their_session(
 ) -> None:
     write_sessions(home, book.root)
     async with running(book.root) as tui:
-        tui.main.library_pane.state.expanded.add(ONE)
+        tui.main.library_pane.state.unfolded.add(ONE)
         tui.main.library_pane.list.focus()
         for _ in range(5):
             await tui.press("o")

@@ -127,7 +127,7 @@ async def test_rewound_turns_are_folded_and_not_counted(workspace_root: Path, ho
         assert "turn 3" in tui.text
         await select_line(tui, "rewound  ")
         await tui.press("enter")
-        assert "The person went back to an earlier turn" in tui.text
+        assert "The user went back to an earlier turn" in tui.text
         assert "wc poem" in tui.text
         assert "3 lines" not in tui.text
         await select_line(tui, "wc poem")

@@ -110,7 +110,7 @@ async def resize_there_and_back(tui: Tui) -> None:
 async def test_citations_of_an_opened_hit_are_its_own(book: Builder) -> None:
     async with running(book.root, size=(120, 35)) as tui:
         await tui.open("project/people/ada")
-        await tui.until("Not used by any turn")
+        await tui.until("No turn cites this")
         await tui.press("slash")
         await tui.type("clone build run")
         # The hit is previewed; its citations arrive while their pane is hidden.
@@ -120,14 +120,14 @@ async def test_citations_of_an_opened_hit_are_its_own(book: Builder) -> None:
         await tui.until(lambda: not tui.main.has_class("searching"))
         await tui.until(lambda: tui.main.citations_pane.region.width > 0)
         assert "turn 1 · " in tui.text
-        assert "Not used by any turn" not in tui.text
+        assert "No turn cites this" not in tui.text
         await assert_painted(tui)
 
 
 PANES = {
     "library": ("#library-list", "animal-aaa", "animal-bbb"),
     "reader": ("#document", "Wombat aaa.", "Wombat bbb."),
-    "citations": ("#citations-list", "turn 1 · ", "Not used by any turn"),
+    "citations": ("#citations-list", "turn 1 · ", "No turn cites this"),
     "results": ("#results-list", "A quokka.", "A hippo."),
 }
 """Pane -> its selector, and a text that it shows before and after a change."""

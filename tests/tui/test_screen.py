@@ -263,7 +263,7 @@ async def test_a_conversation(book: Builder, size: tuple[int, int]) -> None:
         await tui.open(TALK)
         await tui.until(lambda: any("[1]" in row for row in tui.rows("citations-list")))
         await tui.press("n")
-        await tui.until("Not used by any turn" if size[0] > 100 else "turn 1 of 3")
+        await tui.until("No turn cites this" if size[0] > 100 else "turn 1 of 3")
         for wanted in ("turn 1 of 3", "How do I start?", "▸ learn  project/start", "[1]"):
             assert wanted in tui.text
         matches_snapshot(f"conversation-{size[0]}x{size[1]}", tui.text)

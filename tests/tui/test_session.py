@@ -36,7 +36,7 @@ async def test_it_reopens_as_it_was_left(book: Builder) -> None:
         await read_something(tui)
         await tui.press("1", "greater_than_sign", "greater_than_sign", "full_stop", "3", "3", "2")
         tui.app.theme = "kbtui-safe-dark"
-        expanded = set(tui.main.library_pane.state.expanded)
+        unfolded = set(tui.main.library_pane.state.unfolded)
         wide = tui.main.library_pane.outer_size.width
         line = tui.main.reader_pane.document_view.viewport.current_reference
     async with running(book.root, start=AGAIN) as tui:
@@ -47,7 +47,7 @@ async def test_it_reopens_as_it_was_left(book: Builder) -> None:
             lambda: tui.main.reader_pane.document_view.viewport.current_reference == line
         )
         assert tui.app.theme == "kbtui-safe-dark"
-        assert tui.main.library_pane.state.expanded == expanded
+        assert tui.main.library_pane.state.unfolded == unfolded
         assert tui.main.library_pane.state.hidden
         await tui.until(lambda: tui.main.library_pane.outer_size.width == wide)
         assert tui.main.panes.folded_pane_ids == ["citations"]

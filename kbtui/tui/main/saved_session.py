@@ -38,7 +38,7 @@ class SavedSession:
     """The saved state of the TUI: the opened documents, and the arrangement of the panes."""
 
     history: NavigationHistory = field(default_factory=NavigationHistory)
-    expanded: list[str] | None = None
+    unfolded: list[str] | None = None
     """The keys of the unfolded rows, or None if the library had not been read when the session was saved."""
     hidden: bool = False
     """Whether hidden subjects are shown."""
@@ -78,7 +78,7 @@ def save_session(library: Library, session: SavedSession) -> None:
 
 
 def _serialize_navigation_target(target: NavigationTarget) -> dict[str, Any]:
-    # Do not save the searched words: they belong only in the query log, which the user can erase.
+    # Do not save the searched words: they belong only in the query log, which the user can delete.
     return {
         "key": target.key,
         "view": target.view,
@@ -90,10 +90,10 @@ def _serialize_navigation_target(target: NavigationTarget) -> dict[str, Any]:
 def _parse_saved_session(state: dict[str, Any]) -> SavedSession:
     parsed = [_parse_saved_target(found) for found in state["places"]]
     targets = [target for target in parsed if target is not None]
-    expanded = state.get("expanded")
+    unfolded = state.get("unfolded")
     return SavedSession(
         history=NavigationHistory(targets, min(int(state["at"]), len(targets) - 1)),
-        expanded=[str(key) for key in expanded] if isinstance(expanded, list) else None,
+        unfolded=[str(key) for key in unfolded] if isinstance(unfolded, list) else None,
         hidden=bool(state.get("hidden")),
         folded=[str(name) for name in state.get("folded", ())],
         widths={str(name): int(cells) for name, cells in state.get("widths", {}).items()},
@@ -164,8 +164,8 @@ class SavedSessionManager:
         main = self._main
         main.navigator.history = session.history
         main.panes.library.state.hidden = session.hidden
-        if session.expanded is not None:
-            main.panes.library.unfold_rows_of_saved_session(session.expanded)
+        if session.unfolded is not None:
+            main.panes.library.unfold_rows_of_saved_session(session.unfolded)
         main.panes.restore_pane_layout(session.folded, session.widths)
         app = main.screen.app
         if session.theme in app.available_themes and not main.library.settings.theme:
@@ -203,7 +203,7 @@ class SavedSessionManager:
         library = main.panes.library
         return SavedSession(
             history=main.navigator.history,
-            expanded=sorted(library.state.expanded) if library.contents is not None else None,
+            unfolded=sorted(library.state.unfolded) if library.contents is not None else None,
             hidden=library.state.hidden,
             folded=main.panes.folded_pane_ids,
             widths=dict(main.panes.extra_widths),

@@ -433,7 +433,7 @@ class _ConversationDocumentBuilder:
         words.append((request, "dim"))
         self._append_document_blocks(FoldHeadingBlock(key, words, when, kind="rewound", above=1))
         self.turn_fold = key
-        text = "The person went back to an earlier turn, so the model no longer sees this one."
+        text = "The user went back to an earlier turn, so the model no longer sees this one."
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
 
     def _add_conversation_link(self, key: str, words: str, conversation: str) -> None:
