@@ -35,7 +35,6 @@ def text_of(ref: str) -> str:
 
 def test_there_are_enough_of_both_and_none_twice() -> None:
     assert len(FILE["demo"]) >= 8
-    assert len(FILE["real"]) >= 4
     questions = [item["question"] for table in FILE.values() for item in table]
     assert len(questions) >= 12
     assert len(set(questions)) == len(questions)
@@ -47,8 +46,3 @@ def test_there_are_enough_of_both_and_none_twice() -> None:
 def test_a_question_shares_no_word_with_its_target(item: dict[str, str]) -> None:
     shared = words(item["question"]) & words(text_of(item["ref"]))
     assert not shared
-
-
-def test_references_to_the_real_workspace_have_their_form() -> None:
-    for item in FILE["real"]:
-        assert re.fullmatch(r"jp-c\d{11}|(rfd|architecture|features)/[a-z0-9/-]+", item["ref"])
