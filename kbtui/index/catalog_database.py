@@ -65,7 +65,7 @@ CREATE INDEX usage_source ON usage (conversation, turn);
 """
 
 TURN_TABLES = ("citations", "usage")
-"""The tables with what the turns of conversations cited and used."""
+"""The tables with the citations and the token usage of turns."""
 CONTEXT_CHUNKS = 2
 """How many chunks on each side of a chunk are part of its keyword document and of its vector."""
 
@@ -335,7 +335,8 @@ class CatalogDatabase:
     ) -> None:
         """Replace the rows of a conversation's turns after turn `after` in one of `TURN_TABLES`.
 
-        Citations in the first `after_call` calls of the next turn stay, and are not repeated in it.
+        The citations of the first `after_call` calls of the next turn stay; the later calls of this
+        turn do not repeat them.
         """
         where = f"{table} WHERE conversation = ? AND turn > ?"
         values: tuple[object, ...] = (entry.conversation, after)
@@ -486,7 +487,7 @@ class CatalogDatabase:
     ) -> Counter[str]:
         """Count how often each text occurs among an entry's chunks before ordinal `end`.
 
-        The id of a chunk depends on this count, so ids tell it, without reading the texts.
+        This compares chunk ids, which depend on the count, and reads no texts.
         """
         query = "SELECT 1 FROM chunks WHERE id = ? AND ordinal < ?"
 

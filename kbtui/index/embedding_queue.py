@@ -43,7 +43,7 @@ PAUSE_SECONDS = 2.0
 
 
 class ChunksWithoutVector:
-    """The chunks that have no vector yet.
+    """The chunks that still need a vector.
 
     `numbers` contains the chunk numbers. `entries` maps entry ids to their numbers, in the order of
     embedding. `seq` is the number of the last catalog transaction that is taken into account, or -1 if

@@ -18,7 +18,7 @@ class Chunk(NamedTuple):
     """A passage of an entry, short enough for the model to read all of it if it gets a vector.
 
     `id` is a hash of the entry id, the text, and the number of equal texts before it in the entry. An
-    edit elsewhere in the entry therefore rarely changes it. `number` identifies the chunk in the
+    edit elsewhere in the entry therefore rarely changes the id. `number` identifies the chunk in the
     index. Chunks of subjects have `lines`, the first and the last line, counted from 1. Chunks of
     conversations have `turn`, `role`, `tool`, `timestamp` (Unix seconds), `call` (the number of the
     tool call in its turn) and `args` (the short arguments of the call). `embed` says whether the chunk
@@ -46,8 +46,8 @@ class CatalogEntry(NamedTuple):
     `signature` changes whenever the entry must be indexed again. `stat` is the state of the file `path`
     (see `format_file_state`), for a quick comparison before a hit is shown. Times are Unix seconds.
     `error` says why the entry is not indexed, or which part of it could not be read. Conversations have
-    an `agent`, and `parent`, the id of the conversation that they belong to, if there is one. `rewound`
-    has the numbers of their rewound turns.
+    an `agent`. If they belong to another conversation, `parent` is its id. `rewound` has the numbers of
+    their rewound turns.
     """
 
     id: str

@@ -46,7 +46,7 @@ class EntryPartToWrite:
 
     `first_ordinal` is the ordinal of the first chunk, and `chunks_before` are a few chunks before it.
     `conversation` has the turns of the chunks, and `after_turn` is the number of the turn before them.
-    If its first turn began in an earlier part, `after_call` is the number of calls in that.
+    If the first of these turns began in an earlier part, `after_call` is the number of its calls there.
     `mark` says where to resume reading, and `is_last` says whether this is the last part of the entry.
     `citations` and `usage` are rows of the catalog's tables with these names.
     """
@@ -112,7 +112,7 @@ def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartToWrit
 
 
 def describe_reading_error(error: Exception) -> str:
-    """Return why an entry cannot be indexed; an error that does not come from a file is a defect of kbtui."""
+    """Return the reason why an entry cannot be indexed, as a phrase for the user."""
     if isinstance(error, KbtuiError):
         return error.message
     if isinstance(error, OSError):
@@ -299,7 +299,7 @@ def _count_settled_chunks(
     chunks: list[Chunk],
     split: Callable[[Conversation], Iterable[Chunk]],
 ) -> int:
-    """Count the chunks before the mark of a part, which the next part does not repeat."""
+    """Count the chunks of a part that end before its mark; the next part does not repeat them."""
     mark = part.mark
     if mark is None:
         return 0

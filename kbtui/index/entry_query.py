@@ -231,7 +231,7 @@ class EntryPage:
     by_status: dict[str, int] = field(default_factory=dict)
     by_type: Counter[str] = field(default_factory=Counter)
     cursor: str | None = None
-    """Where the next page starts; None on the last page."""
+    """The argument `cursor` for the next page; None on the last page."""
 
 
 def query_entry_page(

@@ -41,7 +41,7 @@ def _delegate_to_catalog(
 
 
 class IndexReader:
-    """Reads the generation in use. Any thread may use it.
+    """Reads the generation in use. Any thread may call its methods.
 
     The constructor raises `IndexUnavailable` if there is no readable generation. If
     `is_generation_replaced` returns true, the caller must create a new reader.

@@ -44,7 +44,7 @@ The commit stores the catalog's sequence number, so that the next start applies 
 MAX_STALE_SHARE = 2e-5
 """The maximum share of replaced documents in BM25's statistics.
 
-Each commit replaces at least one document: the watermark.
+Each commit replaces at least one document: the watermark with the catalog's sequence number.
 """
 
 

@@ -331,10 +331,10 @@ def make_tool_argument_terms(key: str, value: str) -> list[str]:
 
 
 def _join_text_with_neighbours(chunks: list[Chunk], position: int) -> str:
-    """Return a chunk's text with the end of the text before it and the start of the text after it.
+    """Return the end of the text before a chunk, the chunk's text and the start of the text after it.
 
-    The chunk's own text is part of it. Without it, a chunk that is the whole entry would match fewer
-    words than a chunk with neighbours, and rank lower (docs/search-quality.md).
+    If the chunk's own text were left out, a chunk that is the whole entry would match fewer words than
+    a chunk with neighbours, and rank lower (docs/search-quality.md).
     """
     start, end = max(0, position - CONTEXT_CHUNKS), position + CONTEXT_CHUNKS + 1
     before = "".join(f"{one.text}\n" for one in chunks[start:position] if one.embed)

@@ -93,7 +93,7 @@ def get_code_word_forms(word: str) -> CodeWordForms:
     parts: list[str] = []
     for match in _COMPOUND.finditer(word[: MAX_COMPOUND_LENGTH * 2]):
         whole = match[0].lower()
-        # Search only for the whole path, because its ends would find other paths.
+        # Search only for the whole path, because its suffixes would find other paths.
         wholes += [whole, _join_word_parts(whole)]
         if version := _VERSION.fullmatch(whole):
             wholes.append(version[1])

@@ -74,7 +74,7 @@ LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 MAX_FRAGMENTS = 24
 """With more fragments or writes than this, `compact_vector_table` compacts the table."""
 OVERFETCH = 5
-"""A search fetches this many times its limit, because it then drops surplus chunks of an entry."""
+"""A search fetches its limit times this factor, because it then drops surplus chunks of an entry."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")
@@ -250,7 +250,7 @@ class VectorStore:
             if index.columns == ["vector"] and index.name != name:
                 self.table.drop_index(index.name)
         if partitions > 1 and not was_approximate:
-            # For the most common filters, and for finding single chunks.
+            # These indexes serve the most common filters, and look-ups of single chunks.
             for column in ("hidden", "archived"):
                 self.table.create_index(column, config=Bitmap())
             for column in ("number", "entry"):

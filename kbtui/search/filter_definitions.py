@@ -33,7 +33,7 @@ VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 class FilterValueError(Exception):
     """A filter has an invalid value. `hint` says what to write instead.
 
-    `is_beginning` means that more letters can make the value a valid one.
+    `is_beginning` means that the value is the beginning of a valid one.
     """
 
     def __init__(self, message: str, hint: str, *, is_beginning: bool = True) -> None:
@@ -122,7 +122,7 @@ class FilterDefinition:
     def parse_agent_value(self, value: str) -> list[str]:
         """Return the agents whose names match a prefix; raises `FilterValueError` if there is none.
 
-        An agent that the settings exclude counts as none.
+        Agents that the settings exclude do not count.
         """
         from kbtui.conversations.conversation_repository import find_agent_names
         from kbtui.errors import NothingFound, UsageError

@@ -203,7 +203,7 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 5
-"""A search fetches this many times its limit, because it then drops surplus chunks of an entry."""
+"""A search fetches its limit times this factor, because it then drops surplus chunks of an entry."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
 """Only this many of the best chunks are searched for word pairs, because each takes a lookup."""
@@ -325,7 +325,7 @@ class _KeywordIndexQuery:
     def fetch_best_chunks(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
-        """Return the best `limit` chunks, and whether fewer than `limit` chunks match.
+        """Return up to `limit` of the best chunks, and whether fewer than `limit` chunks match.
 
         `without` has the owner numbers of entries to exclude. With `whole_ties`, the last group of
         equal scores is dropped if it may be incomplete.

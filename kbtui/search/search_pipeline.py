@@ -377,8 +377,8 @@ The value was measured (docs/search-quality.md).
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
     """Return whether the workspace seems to have nothing about a query; insights list such queries.
 
-    Every search finds something: by meaning, a nearest passage, and by keywords, passages with a common
-    word. The query is therefore a gap unless its best hit has a rare word of the query or is similar to
+    Nearly every search has hits: by meaning, the nearest passages, and by keywords, passages with common
+    words. A query is therefore a gap unless its best hit has a rare word of the query or is similar to
     the query.
     """
     if best is None:
@@ -412,7 +412,7 @@ def _list_content_tokens(word: QueryWord) -> list[QueryToken]:
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages contain a word; if it has several tokens, the rarest one counts."""
+    """Return how many passages contain a word; if the word has several tokens, its rarest token."""
     counts = [
         max(searcher.doc_freq(field, term) for field, term in token.index_terms)
         for token in _list_content_tokens(word)

@@ -180,7 +180,7 @@ class SearchRequest(NamedTuple):
     reference, the answer explains why its text is not among the hits. With `explain`, the answer
     explains each hit. `zone` is the time zone of dates in the query; None means the time zone of this
     process. `worded` has the chunk numbers of the keyword hits, best first. The semantic leg moves the
-    vector of the query towards that of the best of these hits that has one.
+    vector of the query towards the vector of the first of these hits that has a vector.
 
     Filters in `query` can narrow these options, but never widen them.
     """
@@ -321,9 +321,9 @@ class Hit(NamedTuple):
     `matches` are pairs `(start, end)` of offsets in `text`. `lines` are the first and the last line, counted
     from 1. `legs` has the rank of the hit in each leg, counted from 1, or None. `freshness` is `changed`
     if the file has changed since it was indexed but still contains the text. `agent` is the agent of the
-    conversation. If the conversation belongs to another one, as that of a subagent does, `parent_id` and
-    `parent_title` name the other one. `rewound` says that the person later left the turn behind by going
-    back to an earlier one.
+    conversation. If the conversation belongs to another one, for example because a subagent held it,
+    `parent_id` and `parent_title` name that other conversation. `rewound` says that the user later left
+    the turn behind by going back to an earlier turn.
     """
 
     ref: str

@@ -50,7 +50,7 @@ def find_similar_passages(
         try:
             find_conversation(workspace, ref.conversation or "")
         except NothingFound as error:
-            # The engine sends an error with its class, which must be one of `errors`.
+            # The engine can send an error only if its class is in the module `errors`.
             raise NothingFound(error.message, where=error.where, hint=error.hint) from None
     if entry is None or not chunks:
         raise NothingFound("no text is indexed for this reference", where=str(ref))
