@@ -11,6 +11,7 @@ checksum for each entry, and each of tantivy's files ends with its checksum.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
@@ -18,6 +19,7 @@ import struct
 import time
 import zlib
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.errors import IndexUnavailable, KbtuiError
@@ -25,7 +27,6 @@ from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
     import threading
-    from pathlib import Path
 
     from kbtui.workspace import Settings
 
@@ -145,14 +146,18 @@ def find_damaged_tantivy_file(folder: Path) -> str | None:
     Checks only the files of the segments that `meta.json` names. If a file disappears during the check,
     a writer has replaced it, so the check starts again.
     """
+    found: str | None = None
     for _ in range(3):
-        found = _find_damaged_segment_file(folder)
-        if found is None or not found.startswith("missing"):
+        try:
+            found = _find_damaged_segment_file(folder)
             break
+        except FileNotFoundError as error:
+            found = f"missing {Path(error.filename).name}"
     return found and f"the keyword index is damaged: {found}"
 
 
 def _find_damaged_segment_file(folder: Path) -> str | None:
+    """Return the name of the first damaged file, or None; raises `FileNotFoundError` for a missing one."""
     try:
         segments = json.loads((folder / "meta.json").read_bytes())["segments"]
         names = {str(segment["segment_id"]).replace("-", "") for segment in segments}
@@ -163,13 +168,10 @@ def _find_damaged_segment_file(folder: Path) -> str | None:
     for name in sorted(names):
         files = sorted(folder.glob(f"{name}.*"))
         if not files:
-            return f"missing {name}"
+            raise FileNotFoundError(errno.ENOENT, "the segment has no files", name)
         for path in files:
-            try:
-                if not _has_valid_tantivy_checksum(path):
-                    return path.name
-            except FileNotFoundError:
-                return f"missing {path.name}"
+            if not _has_valid_tantivy_checksum(path):
+                return path.name
     return None
 
 

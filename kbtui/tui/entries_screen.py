@@ -204,18 +204,17 @@ def _format_entry_title_cell(entry: EntryRow) -> Spans:
 
 def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
     values = {
-        "type": entry.type,
-        "changed": format_unix_time_as_day(entry.changed),
-        "passages": f"{entry.chunks:,}",
-        "size": format_size(entry.size),
-        "cited 30d": f"{entry.cites_30d:,}",
+        "type": (entry.type, "dim"),
+        "changed": (format_unix_time_as_day(entry.changed), "dim"),
+        "passages": (f"{entry.chunks:,}", "dim"),
+        "size": (format_size(entry.size), "dim"),
+        "cited 30d": (f"{entry.cites_30d:,}", "" if entry.cites_30d else "dim"),
     }
     spans: Spans = []
     for column in COLUMNS:
         if width >= column.min_width:
-            role = "" if column.name == "cited 30d" and entry.cites_30d else "dim"
-            text = column.fit_text_to_column(values[column.name])
-            spans += [("  " if spans else "", ""), (text, role)]
+            text, role = values[column.name]
+            spans += [("  " if spans else "", ""), (column.fit_text_to_column(text), role)]
     return spans
 
 
