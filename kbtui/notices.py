@@ -75,6 +75,12 @@ MODEL_CAUSES: dict[str, str] = {
     "vectors_replaced": "the vectors are being rebuilt",
 }
 """Maps a cause to the text that says why semantic search is unavailable; other causes have a `detail`."""
+PauseReason = Literal["battery", "busy"]
+PAUSE_REASONS: dict[PauseReason, str] = {
+    "battery": "the computer runs on battery",
+    "busy": "the computer is busy",
+}
+"""Maps a code to the text that says why embedding pauses."""
 LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
     "lexical": "keywords",
     "semantic": "meaning",
@@ -168,9 +174,8 @@ def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
     return Notice("keywords_only", {"cause": cause, "detail": detail})
 
 
-def get_keywords_only_reason(notice: Notice) -> str:
-    """Return why a search used only keywords, as a `keywords_only` notice says; "" without a reason."""
-    values = notice.values
+def format_keywords_only_reason(values: NoticeValues) -> str:
+    """Return why only keyword search is possible, from the values of the notice; "" if they do not say it."""
     return values.get("detail") or MODEL_CAUSES.get(values.get("cause", ""), "")
 
 
@@ -181,7 +186,7 @@ def format_notice(notice: Notice) -> str:
         case "index_behind":
             return _format_index_behind(values)
         case "keywords_only":
-            reason = get_keywords_only_reason(notice)
+            reason = format_keywords_only_reason(values)
             return f"keywords only: {reason}" if reason else "keywords only"
         case "private_index":
             state = "" if values["is_complete"] else ", still being built"

@@ -13,7 +13,7 @@ from kbtui.cli.output import (
     print_text_or_json,
     print_to_stderr,
 )
-from kbtui.notices import format_notice
+from kbtui.notices import PAUSE_REASONS, format_keywords_only_reason, format_notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,15 +53,23 @@ def run_engine_command(args: Namespace) -> int:
     lines = [
         f"engine {state['pid']}, version {state['version']}, for {state['root']}",
         f"keywords: {'ready' if state['lexical'] else 'indexing'}",
-        f"vectors: {_format_embedding_progress(state) if state['semantic'] else state['reason']}",
+        f"vectors: {_format_embedding_progress(state)}",
     ]
     if state["error"]:
         lines.append(f"the last refresh failed: {state['error']}")
-    print_text_or_json("\n".join(lines) + "\n", {"running": True, **state}, args.json)
+    facts = {"running": True, **state, "reason": _format_keywords_only_reason(state)}
+    print_text_or_json("\n".join(lines) + "\n", facts, args.json)
     return 0
 
 
-def _format_embedding_progress(state: EngineStatus) -> str:
+def _format_keywords_only_reason(state: EngineReadiness) -> str | None:
+    values = state["keywords_only"]
+    return None if values is None else format_keywords_only_reason(values)
+
+
+def _format_embedding_progress(state: EngineStatus) -> str | None:
+    if not state["semantic"]:
+        return _format_keywords_only_reason(state)
     if not state["left"]:
         return "ready"
     text = f"{state['left']:,}"
@@ -70,7 +78,7 @@ def _format_embedding_progress(state: EngineStatus) -> str:
         return f"{text} passages to embed"
     text += f" of {progress['total']:,} passages to embed"
     if progress["waits"]:
-        return f"{text}; paused because {progress['waits']}"
+        return f"{text}; paused because {PAUSE_REASONS[progress['waits']]}"
     seconds = progress["seconds_left"]
     return f"{text}, {format_time_left(seconds)}" if seconds else text
 
@@ -118,7 +126,7 @@ def run_index_command(args: Namespace) -> int:
         "seconds": round(time.monotonic() - began, 3),
         "semantic": vectors["semantic"],
         "vectors_left": vectors["left"],
-        "reason": vectors["reason"],
+        "reason": _format_keywords_only_reason(vectors),
         "problems": problems,
     }
     for problem in [*problems, *map(format_notice, library.other_directories_notices)]:
@@ -128,8 +136,8 @@ def run_index_command(args: Namespace) -> int:
         f"{facts['chunks']} passages, {facts['citations']} citations in {facts['seconds']:.1f} s\n"
     )
     print_text_or_json(text, facts, args.json)
-    if vectors["reason"] and not (args.no_vectors or args.json):
-        print_to_stderr(f"keywords only: {vectors['reason']}")
+    if facts["reason"] and not (args.no_vectors or args.json):
+        print_to_stderr(f"keywords only: {facts['reason']}")
     if vectors["error"]:
         print_to_stderr(f"the last refresh failed: {vectors['error']}")
         return 3
@@ -157,5 +165,5 @@ def _show_index_progress(progress: ProgressLine, engine: EngineClient) -> None:
     if found["seconds_left"]:
         text += f", {format_time_left(found['seconds_left'])}"
     if found["waits"]:
-        text += f"; paused because {found['waits']}"
+        text += f"; paused because {PAUSE_REASONS[found['waits']]}"
     progress.show_progress(text)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_queue import EmbeddingQueue
     from kbtui.index.indexer import IndexProgress
     from kbtui.index.vector_store import VectorStore
+    from kbtui.notices import PauseReason
     from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Settings
 
@@ -58,10 +59,10 @@ class EmbeddingPausePolicy:
         self._load, self._clock = load, clock
         self._cores = cores or os.cpu_count() or 1
         self._checked_at = -LOAD_CHECK_SECONDS
-        self._pause_reason: str | None = None
+        self._pause_reason: PauseReason | None = None
 
-    def get_embedding_pause_reason(self) -> str | None:
-        """Return a phrase that says why embedding must pause, or None if it can continue."""
+    def get_embedding_pause_reason(self) -> PauseReason | None:
+        """Return the code that says why embedding must pause, or None if it can continue."""
         if self._pause == "never":
             return None
         now = self._clock()
@@ -69,14 +70,14 @@ class EmbeddingPausePolicy:
             self._checked_at, self._pause_reason = now, self._find_battery_or_load_pause_reason()
         return self._pause_reason
 
-    def _find_battery_or_load_pause_reason(self) -> str | None:
+    def _find_battery_or_load_pause_reason(self) -> PauseReason | None:
         if self._pause in {"battery", "either"} and self._on_battery():
-            return "the computer runs on battery"
+            return "battery"
         if self._pause in {"load", "either"}:
             # Embedding itself adds to the measured load while it runs.
             most = self._cores * (BUSY_LOAD if self._pause_reason else BUSY_LOAD + OWN_LOAD)
             if self._load() > most:
-                return "the computer is busy"
+                return "busy"
         return None
 
 

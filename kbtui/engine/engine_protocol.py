@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, Required, TypedDict, Unpack
 
     from kbtui.index.indexer import IndexPhase
+    from kbtui.notices import NoticeValues, PauseReason
     from kbtui.search.search_request_and_answer import SearchAnswerMessage, SearchRequestJson
 
     class HelloMessage(TypedDict, total=False):
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
         """Which kinds of search the engine can do now, and what prevents the others.
 
         `lexical` and `semantic` say whether keyword search and semantic search are available.
-        `reason` says why semantic search is not available. `left` is the number of passages without
+        `keywords_only` has the values of the notice that says why semantic search is not available. `left` is the number of passages without
         a vector, or None if it is unknown. `error` says why the last refresh failed.
         `configuration_problem` says what is wrong with the workspace's configuration. `reading` is the
         progress of a running refresh.
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
         lexical: bool
         semantic: bool
-        reason: str | None
+        keywords_only: NoticeValues | None
         left: int | None
         error: str | None
         configuration_problem: str | None
@@ -80,13 +81,13 @@ if TYPE_CHECKING:
         event: Literal["ready"]
 
     class ProgressEvent(TypedDict):
-        """The progress of a phase of indexing; `waits` says why it pauses."""
+        """The progress of a phase of indexing. `waits` is the code that says why it pauses."""
 
         event: Literal["progress"]
         phase: IndexPhase
         done: int
         total: int
-        waits: str | None
+        waits: PauseReason | None
         seconds_left: float | None
 
     class ChangedEvent(TypedDict):
@@ -102,10 +103,13 @@ if TYPE_CHECKING:
         conversations: list[str]
 
     class GoneEvent(TypedDict):
-        """The connection to the engine has ended. The client makes this event itself."""
+        """The connection to the engine has ended; `reason` is the message of the error, if there was one.
+
+        The client makes this event itself.
+        """
 
         event: Literal["gone"]
-        reason: str
+        reason: str | None
 
     EngineEvent = ReadyEvent | ProgressEvent | ChangedEvent | GoneEvent
     """A message to subscribers."""

@@ -17,7 +17,6 @@ from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.search_service import SearchService
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.index.index_generations import compute_index_schema_hash
-from kbtui.notices import get_keywords_only_reason
 from kbtui.sources.source_scheduler import SCHEDULE_SECONDS, SourceScheduler
 from kbtui.userdata.user_data_store import UserData
 from kbtui.version import __version__
@@ -350,7 +349,7 @@ class EngineServer:
         return {
             "lexical": self._index_worker.first_refresh.is_set(),
             "semantic": notice is None,
-            "reason": get_keywords_only_reason(notice) if notice else None,
+            "keywords_only": notice.values if notice else None,
             "left": self._embedding_worker.left,
             "error": self._index_worker.error,
             "configuration_problem": self._index_worker.configuration_problem,

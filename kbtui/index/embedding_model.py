@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import KbtuiError
 from kbtui.files import write_file_atomically
+from kbtui.notices import MODEL_CAUSES
 from kbtui.workspace.paths import get_cache_home, make_private_directory
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def find_embedding_model(setting: str) -> EmbeddingModel:
     Raises `EmbeddingModelUnavailable` if the model is missing or switched off. Does not use the network.
     """
     if setting == "off":
-        raise EmbeddingModelUnavailable('the model is switched off (setting model = "off")')
+        raise EmbeddingModelUnavailable(MODEL_CAUSES["model_off"])
     if setting:
         path = Path(setting).expanduser()
         if path.is_dir():

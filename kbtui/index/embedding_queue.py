@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_model import Matrix, OnnxEmbedder, TorchEmbedder
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.vector_store import VectorStore
+    from kbtui.notices import PauseReason
 
 COMPARED_ROWS = 20_000
 """How many chunks of the catalog are compared with the vectors at a time."""
@@ -127,7 +128,7 @@ class EmbeddingQueue:
         *,
         on_progress: Callable[[IndexProgress], None] | None = None,
         stop: threading.Event | None = None,
-        get_embedding_pause_reason: Callable[[], str | None] | None = None,
+        get_embedding_pause_reason: Callable[[], PauseReason | None] | None = None,
     ) -> None:
         """Create a queue; `get_embedding_pause_reason` says why to pause, or returns None."""
         self._catalog, self._store, self._cache = catalog, store, cache
@@ -187,7 +188,7 @@ class EmbeddingQueue:
             self._store.compact_vector_table()
         return len(self._missing.numbers)
 
-    def _report_embedding_progress(self, pause_reason: str | None = None) -> None:
+    def _report_embedding_progress(self, pause_reason: PauseReason | None = None) -> None:
         done = self._total - len(self._missing.numbers) + len(self._rows)
         self._on_progress(IndexProgress("vectors", done, self._total, pause_reason))
 

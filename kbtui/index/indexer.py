@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kbtui.index.entry_extraction import EntryPartToWrite
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
+    from kbtui.notices import PauseReason
     from kbtui.workspace import Settings, Workspace
 
 
@@ -273,7 +274,7 @@ class IndexProgress:
     phase: IndexPhase
     done: int
     total: int
-    pause_reason: str | None = None
+    pause_reason: PauseReason | None = None
 
 
 class _RefreshStopped(Exception):

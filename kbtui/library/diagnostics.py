@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.errors import EngineUnavailable, KbtuiError, WorkspaceError
+from kbtui.notices import format_keywords_only_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,7 +102,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "hard_links": "{ref}: the file has other hard links, perhaps outside the workspace; an editor that replaces the file on saving breaks them",
     "index_counted": "{subjects} subjects that are not disabled, {conversations} conversations, {chunks} passages, {citations} citations",
     "index_damaged": "{detail}; `kbtui index` rebuilds it",
-    "keywords_only": "no semantic search: {detail}",
+    "keywords_only": lambda values: f"no semantic search: {format_keywords_only_reason(values)}",
     "knowledge_counted": _format_knowledge_counts,
     "learn_tool_outdated": "{file} is out of date: the topics that it describes have changed; `kbtui tools install` updates it",
     "learn_tool_unneeded": "{file} offers `learn`, but no topic has a subject to learn; `kbtui tools install` updates it",
@@ -572,8 +573,8 @@ def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
         yield "wrong", "refresh_failed", {"detail": state["error"]}
     if state.get("polling"):
         yield "note", "engine_polling", {"detail": state["polling"]}
-    if state.get("reason"):
-        yield "note", "keywords_only", {"detail": state["reason"]}
+    if values := state.get("keywords_only"):
+        yield "note", "keywords_only", {"cause": values["cause"], "detail": values.get("detail")}
 
 
 def _diagnose_model(library: Library) -> Iterator[FindingWithoutArea]:

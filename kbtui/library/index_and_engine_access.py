@@ -393,7 +393,7 @@ class EngineEventListener:
     def _pass_on_engine_events(self) -> None:
         failures = 0
         while not self._stop.is_set():
-            reason = "the engine went away"
+            reason = None
             try:
                 self._client = self._connect()
                 for event in self._client.subscribe_to_engine_events():

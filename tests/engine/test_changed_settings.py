@@ -58,10 +58,19 @@ def test_whoever_is_connected_goes_on_with_the_changed_settings(
     library = Library(empty.workspace, load_settings())
     heard: list[dict[str, Any]] = []
     stop = library.listen_to_engine_events(heard.append)
-    until(lambda: any("no such model" in (event.get("reason") or "") for event in heard))
+    until(
+        lambda: any(
+            "no such model" in (event.get("keywords_only") or {}).get("detail", "")
+            for event in heard
+        )
+    )
     get_settings_path().write_text('model = "off"\n')
     # Without any request, the engine notices it.
-    until(lambda: any("switched off" in (event.get("reason") or "") for event in heard))
+    until(
+        lambda: any(
+            (event.get("keywords_only") or {}).get("cause") == "model_off" for event in heard
+        )
+    )
     answer = library.search(SearchRequest("badger"), wait=30)
     assert [hit.ref for hit in answer.hits] == ["guide/one:1-3"]
     assert "switched off" in (answer.degraded or "")

@@ -34,7 +34,7 @@ def test_with_nothing_to_embed_neither_model_nor_vectors_are_loaded(empty: Build
     while not engine.send_request("settle", wait=1.0)["done"]:
         assert time.monotonic() < end
     state = engine.send_request("status")
-    assert (state["semantic"], state["reason"], state["left"]) == (True, None, 0)
+    assert (state["semantic"], state["keywords_only"], state["left"]) == (True, None, 0)
     assert not has_loaded(engine)
     engine.close()
 

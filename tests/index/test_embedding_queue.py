@@ -138,7 +138,7 @@ def test_it_waits_while_the_machine_has_other_work_and_says_why(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kbtui.index.embedding_queue.PAUSE_SECONDS", 0.01)
-    reasons = iter([None, "the computer is busy", "the computer is busy", None])
+    reasons = iter([None, "busy", "busy", None])
     made: list[int] = []
     encoder = Counting(before=lambda: made.append(len(bed.said)))
     assert (
@@ -147,14 +147,14 @@ def test_it_waits_while_the_machine_has_other_work_and_says_why(
         )
         == 0
     )
-    assert [one.pause_reason for one in bed.said].count("the computer is busy") == 2
+    assert [one.pause_reason for one in bed.said].count("busy") == 2
     assert held(bed) == wanted(bed)
 
 
 def test_told_to_stop_while_it_waits_it_stops(bed: Bed) -> None:
     def hold() -> str:
         bed.stop.set()
-        return "the computer runs on battery"
+        return "battery"
 
     encoder = Counting()
     assert (

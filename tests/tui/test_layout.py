@@ -185,7 +185,7 @@ async def test_both_ends_of_the_status_line_count_the_same_passages(
         status.show_engine_event({**told, "seconds_left": 70})
         await tui.until("index ready · 495 passages to embed")
         assert "embedding 5 of 500, 70 s left" in tui.text
-        status.show_engine_event({**told, "seconds_left": 70, "waits": "the computer is busy"})
+        status.show_engine_event({**told, "seconds_left": 70, "waits": "busy"})
         await tui.until("embedding 5 of 500; paused because the computer is busy")
 
 

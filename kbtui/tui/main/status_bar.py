@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.reactive import reactive
 from textual.suggester import SuggestionReady
 
+from kbtui.notices import PAUSE_REASONS, format_keywords_only_reason
 from kbtui.text import one_line
 from kbtui.tui.command_table import Scope, find_key_label_of_command, list_commands_of_scopes
 from kbtui.tui.framework.styled_text import (
@@ -116,7 +117,7 @@ class StatusBar(StyledWidget):
             self._activities.pop("index", None)
             self._first_index_by = "" if self._was_ready else "alone"
             self._last_ready_event = None
-            text = f"keywords only: {one_line(event['reason'])}"
+            text = f"keywords only: {one_line(event['reason'] or 'the engine went away')}"
             self._set_index_status("◌", "warning", text, "keywords only")
         self.refresh()
 
@@ -134,7 +135,7 @@ class StatusBar(StyledWidget):
         phase = PHASES[event["phase"]]
         text = f"{phase} {done:,} of {total:,}"
         if reason := event.get("waits"):
-            text += f"; paused because {one_line(reason)}"
+            text += f"; paused because {PAUSE_REASONS[reason]}"
         elif left := event.get("seconds_left"):
             text += f", {_format_time_left(left)} left"
         self._activities["index"] = text
@@ -151,8 +152,8 @@ class StatusBar(StyledWidget):
         elif self._first_index_by:
             self._set_index_status("◌", "warning", "building the first index", "no index yet")
         elif not event.get("semantic"):
-            reason = one_line(str(event.get("reason") or "no model"))
-            text = f"index ready · keywords only: {reason}"
+            reason = format_keywords_only_reason(event.get("keywords_only") or {}) or "no model"
+            text = f"index ready · keywords only: {one_line(reason)}"
             self._set_index_status("◐", "warning", text, "keywords only")
         elif left:
             text = f"index ready · {left:,} passages to embed"
