@@ -295,9 +295,9 @@ _MASKED_PROTOCOLS = {"always": ("mcp", "jp"), "mcp": ("mcp",), "never": ()}
 
 
 def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> bool:
-    """Return whether secrets are masked in answers over a protocol; raises `ConfigError`.
+    """Return whether the setting `mask_secrets` covers a protocol.
 
-    The setting `mask_secrets` names the protocols.
+    Raises `ConfigError` if the setting is invalid.
     """
     if settings.mask_secrets not in _MASKED_PROTOCOLS:
         from kbtui.workspace.paths import get_config_home

@@ -1,4 +1,4 @@
-"""What the conversation tools return: answers as JSON and XML, notices, and refusals.
+"""The answers, notices and refusals of the conversation tools, with their JSON and XML.
 
 Assistants pass arguments and people type options, so each notice and refusal has two wordings.
 `as_json`, and the XML made from it, contain the wording for assistants.

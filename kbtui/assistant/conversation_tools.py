@@ -696,7 +696,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    """Leave out events in the middle until the rest fits with texts cut to `_MIN_TEXT_LENGTH`."""
+    """Leave out events in the middle until the rest fits into `size`, with texts cut as far as allowed."""
     sizes = []
     for event in events:
         spare = sum(max(0, text.size - _MIN_TEXT_LENGTH) for text in _find_shortenable_texts(event))

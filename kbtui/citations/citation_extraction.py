@@ -117,7 +117,7 @@ _TOOL_NAME = re.compile(
 
 
 def parse_kbtui_tool_name(name: str) -> str | None:
-    """Remove what an MCP host adds to the name of a kbtui tool; return None for any other name."""
+    """Return the name of a kbtui tool without the additions of an MCP host; None for other tools."""
     match = _TOOL_NAME.fullmatch(name)
     return (match["tail"] or match["head"]) if match else None
 

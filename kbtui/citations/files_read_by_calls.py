@@ -43,12 +43,12 @@ _COMMAND_CHARACTERS_MAX = 10_000
 """The maximum length in characters of a command that is parsed. A longer command counts as a script."""
 _OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line-range", "-l"})
 _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
-"""A script of `sed -n` that prints lines, such as `1,200p`."""
+"""Matches a script of `sed -n` that prints lines, such as `1,200p`."""
 _PATTERN = re.compile(r"[$`*?{}\n]|^~|^-|^$")
 """Matches a word that is not a plain path: an option, or a word that a shell would expand."""
 _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 _ADDED_TO_CHAT = re.compile(r"^Added (.+?) to the chat\.?$", re.MULTILINE)
-"""What aider writes when a person adds a file to the conversation."""
+"""Matches aider's message that a person added a file to the conversation."""
 
 
 class FileRead(NamedTuple):

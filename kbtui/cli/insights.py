@@ -1,4 +1,4 @@
-"""The command `insights`: what people searched for, what search missed, and what turns cited."""
+"""The command `insights`: frequent queries, queries without a good match, citations, and activity."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _format_count_with_noun(number: int, noun: str) -> str:
 
 
 def format_insights_report(found: UsageStatistics) -> str:
-    """Return what `kbtui insights` prints without `--json`."""
+    """Return the report that `kbtui insights` prints as text."""
     from kbtui.userdata.usage_statistics import draw_daily_usage_chart
 
     never = f"Never cited ({found.never_cited_total})"

@@ -58,8 +58,8 @@ def declare_search_command_arguments(parser: CommandParser) -> None:
 def run_search_command(args: Namespace) -> int:
     """Search subjects and conversations.
 
-    Passages that contain most of the words come first. Every hit contains each "phrase in quotes",
-    and no word that is written as -word.
+    Passages that contain most of the words come first. Every hit contains each "phrase in quotes";
+    -word excludes passages that contain the word.
     Filters are topic:, in:, type:, title:, role:, tool:, arg:, agent:, after: and before:, for
     example topic:guide after:2w. If a query begins with a dash, write `--` before it.
     """

@@ -112,7 +112,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
 
 
 def list_unknown_agents() -> list[tuple[str, str]]:
-    """Return the names in the setting `agents` that name no known agent, each with a hint."""
+    """Return the values of the setting `agents` that are not names of agents, each with a hint."""
     known = {name.casefold() for name in list_agent_names()}
     chosen = get_chosen_agents(load_settings()) or ()
     return [(name, describe_known_agents(name)) for name in chosen if name.casefold() not in known]

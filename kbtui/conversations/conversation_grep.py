@@ -141,7 +141,7 @@ SCOPES = SCOPES_BY_NAME["all"]
 
 @dataclass(frozen=True)
 class GrepQuery:
-    """What to search for in events, and how.
+    """A text to search for in events, and the limits of the search.
 
     At most `limit` matches are returned, but all are counted. `context` is the number of lines to
     return before and after a match. If `masked`, secrets are masked first, so no search finds them.
@@ -188,7 +188,10 @@ def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
 
 
 def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool:
-    """Return whether grep searches an event: it is in a scope, and no answer such as `true`."""
+    """Return whether grep searches an event.
+
+    Its role must be one of `scopes`. Answers without free text, such as `true`, are not searched.
+    """
     kind = event_kinds.EVENT_KINDS[event.kind]
     # JP does not search answers to questions. Here, those in free text are searched.
     is_json_answer = kind.is_response and event.data is not None and type(event.data) is not str
@@ -242,7 +245,7 @@ def _search_event(
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
-    """Mask the secrets in an event's text; mask its values before they become JSON."""
+    """Mask the secrets in an event's text; the event's values are masked before they become JSON."""
     if event.values:
         text = format_event_text(event, lambda values: format_json(mask_secrets_in_json(values)))
         return mask_secrets(text)

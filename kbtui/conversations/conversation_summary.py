@@ -1,4 +1,4 @@
-"""Summarizes a conversation: what it contains, which models answered, and which tokens they used."""
+"""Summarizes a conversation: its turns and events, the models that answered, and the tokens used."""
 
 from __future__ import annotations
 

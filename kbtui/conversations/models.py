@@ -83,10 +83,10 @@ class ConversationEvent:
     result, the question. `name`, `arguments` and `call_id` belong to tool calls. If the kind is
     unknown, `name` is the event's type, and `text` the whole event as JSON. Once paired, a request
     has its `result` and a result its `request`. `call` is the 1-based number of the tool call in its
-    turn (`jp-c…:3.2`). `index` is the 0-based position of its first element in the file. `outcome` is what
-    the agent shows of a result on one line, such as `Received 268KB (200 OK)`. `is_error` is None if
-    the event is not the result of a call. `fields` has the values that the row of the kind names.
-    `data` is the JSON value from which the text of a structured answer or of an answer was made.
+    turn (`jp-c…:3.2`). `index` is the 0-based position of its first element in the file. `outcome` is the
+    agent's one-line summary of a result, such as `Received 268KB (200 OK)`. `is_error` is None if the
+    event is not the result of a call. `fields` has the values of the fields listed for the kind in
+    `EVENT_KINDS`. `data` is the JSON value from which the text of an answer was made.
     """
 
     kind: str
@@ -109,7 +109,7 @@ class ConversationEvent:
 
     @property
     def values(self) -> dict[str, Any] | None:
-        """A call's arguments, or the event's fields; None if there are none, or if text replaces them."""
+        """A call's arguments, or the event's fields; None if there are none, or only a text instead."""
         values = self.fields if self.arguments is None else self.arguments
         return None if self.text and not values else values
 
@@ -124,7 +124,7 @@ def format_event_text(
     event: ConversationEvent,
     format_values: Callable[[dict[str, Any]], str] = format_values_as_lines,
 ) -> str:
-    """Return everything that an event says: the name of the called tool, the text and the values."""
+    """Return an event as text: the name of the called tool, the event's text and its values."""
     parts = [event.text]
     if event.arguments is not None:
         parts.insert(0, event.name or "")
@@ -143,10 +143,10 @@ def get_subagent_of_result(event: ConversationEvent, conversation: str) -> str |
 
 @dataclass(frozen=True)
 class ConversationUsage:
-    """How many tokens a conversation or a turn used; a number that the files do not say is None.
+    """The numbers of tokens that a conversation or a turn used; an unknown number is None.
 
     `input_tokens` excludes tokens that were read from or written to the provider's cache.
-    `is_estimate` says that the agent itself only estimated the numbers.
+    `is_estimate` says that the agent only estimated the numbers.
     """
 
     input_tokens: int | None = None

@@ -123,7 +123,10 @@ def remember_worktrees(workspace: Workspace) -> None:
 def _list_removed_worktrees(
     workspace: Workspace, existing: list[tuple[str, str]]
 ) -> list[tuple[str, str]]:
-    """Return the worktrees that the engine saw earlier and that no longer exist, each with the path in it."""
+    """Return the worktrees that the engine saw earlier and that no longer exist.
+
+    Each comes with the path that the workspace had in it.
+    """
     return [
         (top, path)
         for top, path in _read_remembered_worktrees(workspace)

@@ -269,7 +269,7 @@ class CatalogDatabase:
     def _write_changed_chunks(
         self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
     ) -> WrittenEntryChunks:
-        """Write the chunks of an entry that changed from ordinal `start` on; None means a new entry."""
+        """Write the changed chunks of an entry from ordinal `start` on; `start` is None for a new entry."""
         old: dict[str, tuple[Any, ...]] = {}
         if start is not None:
             query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"

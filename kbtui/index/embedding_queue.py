@@ -46,9 +46,9 @@ PAUSE_SECONDS = 2.0
 class ChunksWithoutVector:
     """The chunks that still need a vector.
 
-    `numbers` contains the chunk numbers. `entries` maps entry ids to their numbers, in the order of
-    embedding. `seq` is the number of the last catalog transaction that is taken into account, or -1 if
-    there is none.
+    `numbers` contains their numbers. `entries` maps the ids of their entries to the numbers of the
+    chunks in each, in the order of embedding. `seq` is the number of the last catalog transaction that
+    is taken into account, or -1 if there is none.
     """
 
     def __init__(self) -> None:
@@ -169,8 +169,8 @@ class EmbeddingQueue:
         """Embed the chunks without a vector; return how many are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
-        changed. If the cache lacks a text, `get_passage_encoder` is called with the number of missing
-        vectors, and returns the model.
+        changed. If the cache lacks vectors, `get_passage_encoder` is called with their number, and
+        returns the model.
         """
         self._get_encoder, self._should_restart = get_passage_encoder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)

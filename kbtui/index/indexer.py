@@ -242,7 +242,7 @@ Without interruptions, a saved subject would wait until a long conversation is i
 
 @dataclass
 class IndexRefreshChanges:
-    """What a refresh changed.
+    """The entries that a refresh changed or removed.
 
     `subjects` lists `topic/slug` of the changed subjects, `conversations` the ids of the changed
     conversations. `removed` is the number of removed entries. `knowledge` says whether topics or
@@ -309,7 +309,7 @@ class WorkspaceIndex:
         self._stop, self._should_yield = stop or threading.Event(), should_yield
         self.topic_folders: list[Path] = []
         self.configuration_problem: str | None = None
-        """Why a configuration file could not be read in the last refresh."""
+        """The reason why the last refresh could not read a configuration file; None if it could."""
         try:
             self.storage = IndexStorage(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:

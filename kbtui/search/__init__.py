@@ -1,4 +1,4 @@
-"""Search. `kbtui.search.search_pipeline.search_index` answers a `SearchRequest` with a `SearchAnswer`."""
+"""Search: `kbtui.search.search_pipeline.search_index` answers a `SearchRequest` with a `SearchAnswer`."""
 
 # The command line imports `search.filter_definitions` for its options, but needs no other type of this
 # package. These names are therefore imported on first use.

@@ -69,7 +69,7 @@ class FilterDefinition:
     ) -> None:
         self.key, self.kind, self.aliases = key, kind, aliases
         self.about = about
-        """What the filter selects; this is also the help text of its option."""
+        """The description of the filter, which is also the help text of its option."""
         self.search = search
         """The field of `SearchRequest` that has the filter's values; the filter's key if there is none."""
         self.term = term
@@ -85,7 +85,7 @@ class FilterDefinition:
         self.shown_choices = offered or tuple(self.choices)
         """The valid values that completions and help texts name."""
         self.noun = noun or key
-        """What error messages call a value of the filter."""
+        """The word for a value of the filter in error messages."""
         self.options = options
         """The options of the filter on the command line."""
         self.metavar = metavar

@@ -331,7 +331,7 @@ def _is_name_or_below(folder: str, name: str) -> bool:
 
 
 def _may_hold(stem: str, session: str) -> bool:
-    """Return whether a file with this name may contain a session or, in older versions, its subagents."""
+    """Return whether a file may contain a session or, as in older versions, one of its subagents."""
     return stem == session or stem.startswith("agent-")
 
 

@@ -88,7 +88,7 @@ _INSTRUCTIONS = re.compile(
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )
-"""Matches a message that Codex writes in the name of the user to report what happened."""
+"""Matches a message with which Codex reports an event in the name of the user."""
 _HIDDEN_MARKUP = re.compile(r"<(oai-mem-citation|proposed_plan)>.*?(?:</\1>|\Z)", re.DOTALL)
 """Matches the parts of a reply that are in the model's history but not on the screen."""
 _EXIT_CODE = re.compile(r"(?:.*\n){0,4}?(?:Exit code:|Process exited with code) (-?\d+)\n")
@@ -415,7 +415,7 @@ def _read_first_request(path: str) -> str:
 
 
 class _UnclearMessage(NamedTuple):
-    """A message in the name of the user, of which it is not yet known whether a person wrote it."""
+    """A message in the name of the user that a person or Codex may have written."""
 
     text: str
     images: list[str]
@@ -595,7 +595,8 @@ class CodexParser(JsonlConversationParser):
     def _is_copied(self, time: datetime | None) -> bool:
         """Return whether a fork's record was copied from the original session.
 
-        Copied records have the time of the fork. The fork's own calls take more than `COPY_SECONDS`.
+        A record counts as copied if its time is less than `COPY_SECONDS` after the start of the fork.
+        The first answer in the fork takes longer.
         """
         if self._forked_at is None or time is None:
             return False
@@ -726,7 +727,7 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_second(self, kind: str, text: str, source: str) -> bool:
-        """Return whether this text repeats one that was read from the other source; if not, note it."""
+        """Return whether a text repeats one that was read from the other source; if not, remember it."""
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
             self._seen[other] -= 1

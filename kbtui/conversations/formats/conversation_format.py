@@ -1,6 +1,6 @@
 """The interface of a conversation format: how kbtui reads the conversations of one agent.
 
-A format is an instance of a subclass of `ConversationFormat`. Those that kbtui has are listed in
+A format is an instance of a subclass of `ConversationFormat`. kbtui's own formats are listed in
 `kbtui/conversations/conversation_repository.py`. Other packages add formats through the entry-point
 group `kbtui.conversation_formats`.
 """
@@ -68,7 +68,7 @@ class StoredConversation(Protocol):
 
 
 class ConversationFormat(ABC):
-    """How the conversations of one agent are found and read.
+    """Finds and reads the conversations of one agent.
 
     A format must define `name`, `label`, `id_prefix`, `find_stored_conversations` and
     `load_conversation`. The other methods have defaults, which read a conversation as a whole.
@@ -104,7 +104,7 @@ class ConversationFormat(ABC):
         return []
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the agent's directories of conversations: those of all projects if they are known."""
+        """Return the directories in which the agent keeps conversations, of all projects if known."""
         return self.list_watched_directories(workspace)
 
     def count_conversations_of_all_projects(self) -> int | None:

@@ -92,7 +92,7 @@ class LlmFormat(ConversationFormat):
     """The conversations of the command `llm`.
 
     `llm` does not record in which directory it ran, so all its conversations belong to every
-    workspace. Therefore this format is off unless a user chooses it.
+    workspace. Therefore this format is off unless a user enables it.
     """
 
     name = "llm"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOCK_SECONDS = 1.0
-"""How long a query waits for an agent that is writing."""
+"""How many seconds a query waits for an agent that is writing."""
 _MAGIC = b"SQLite format 3\0"
 _WAL_VERSION = 2
 

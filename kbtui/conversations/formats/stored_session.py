@@ -100,7 +100,10 @@ def make_session_of_file(
     is_archived: bool = False,
     parent: str | None = None,
 ) -> StoredSession:
-    """Return the conversation that has a file of its own; `status` is the state of the file."""
+    """Make the `StoredSession` of a conversation that fills the file `path`.
+
+    `status` is the state of the file.
+    """
     modified = convert_unix_time(status.st_mtime) or datetime.fromtimestamp(0, UTC)
     return StoredSession(
         id,
@@ -120,7 +123,7 @@ def make_session_of_file(
 
 
 def describe_error(error: Exception) -> str:
-    """Return why a conversation cannot be read, for people."""
+    """Return the reason why a conversation cannot be read, as a phrase for the user."""
     return getattr(error, "message", None) or str(error) or type(error).__name__
 
 
@@ -209,7 +212,7 @@ def iterate_line_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def find_last_time(lines: list[bytes]) -> datetime | None:
-    """Return the last time in the records of lines; None if no record has a time."""
+    """Return the time of the last record that has one; None if no record has a time."""
     records = iterate_line_records(reversed(lines))
     times = (parse_timestamp(record.get("timestamp")) for record in records)
     return next(filter(None, times), None)
@@ -224,7 +227,10 @@ def make_title_from_request(text: str) -> str | None:
 
 
 def _find_title_end(line: str) -> int:
-    """Return where to cut a title: not within a secret, because half a secret is not recognized."""
+    """Return the position at which to cut a title.
+
+    It is never within a secret, because the beginning of a secret would not be recognized as one.
+    """
     end = TITLE_CHARACTERS - 1
     # Most titles are cut between words or within a short one, which needs no search for secrets.
     start = max(line.rfind(" ", 0, end), line.rfind("\t", 0, end)) + 1

@@ -91,7 +91,7 @@ class TurnBuilder:
         return turn
 
     def make_open_turn_state(self) -> dict[str, Any]:
-        """Return what another builder must know to continue the current turn, as JSON."""
+        """Return the state from which another builder can continue the current turn, as JSON."""
         turn = self.turns[-1]
         return {
             "started_at": turn.started_at.isoformat() if turn.started_at else None,
@@ -111,7 +111,7 @@ class TurnBuilder:
     def set_model(self, model: str, *, is_before_answer: bool = False) -> None:
         """Set the model that answers from now on.
 
-        `is_before_answer` says that the current turn has no answer yet, so that its model is this one.
+        With `is_before_answer`, the current turn has no answer yet, and gets this model, too.
         """
         _check_type("the model", model, str)
         self.model = model
@@ -159,7 +159,7 @@ class TurnBuilder:
     def add_unknown_event(
         self, name: str, record: Any, time: datetime | None = None
     ) -> ConversationEvent:
-        """Add a record that this version does not know. It is shown as JSON and starts no turn."""
+        """Add a record of a kind unknown to kbtui. It is shown as JSON and starts no turn."""
         event = ConversationEvent("unknown", time, format_json(record), self.count, name=name)
         (self.turns[-1].events if self.turns else self.leading).append(event)
         self.last_time = time or self.last_time
@@ -170,7 +170,8 @@ class TurnBuilder:
     ) -> ConversationEvent:
         """Add a record that contains a value of the wrong type.
 
-        It becomes an unknown event with a problem. `name` is the record's type, else `record`.
+        The record becomes an unknown event with a problem. `name` is the type of the record or, if it
+        has none, `record`.
         """
         event = self.add_unknown_event(name, record, time)
         event.problem = "it has values of an unexpected type, so it is shown as JSON"
@@ -240,7 +241,7 @@ class TurnBuilder:
     def make_conversation(
         self, info: ConversationInfo, problems: list[str], **fields: Any
     ) -> Conversation:
-        """Return a conversation with all that was added so far; `problems` come before the builder's."""
+        """Return a conversation with everything added so far; `problems` precede the builder's own."""
         problems = [*problems, *self.problems]
         if self.more_problems:
             noun = "problem" if self.more_problems == 1 else "problems"
@@ -258,7 +259,7 @@ class TurnBuilder:
     def make_conversation_with_event_count(
         self, info: ConversationInfo, problems: list[str], **fields: Any
     ) -> Conversation:
-        """Return what `make_conversation` returns, with the number of events and the time of the last one."""
+        """Like `make_conversation`, but count the events and add the time of the last one to `info`."""
         count = sum(len(turn.events) for turn in self.turns)
         last = self.last_time or info.last_event_at
         info = replace(info, events_count=count, last_event_at=last)

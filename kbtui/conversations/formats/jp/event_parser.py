@@ -172,7 +172,7 @@ class ConversationEventParser:
     # one method for each type of element
 
     def _parse_text_event(self, index: int, element: _Element, kind: str) -> ConversationEvent:
-        """Parse an event whose content is its text, with the fields that the row of its kind names."""
+        """Parse an event that consists of a text and of the fields listed for its kind."""
         event = self._append_event(kind, index, element, element.get("content"), "content")
         if names := EVENT_KINDS[kind].fields:
             event.fields = {name: element[name] for name in names if name in element}
@@ -320,7 +320,7 @@ class ConversationEventParser:
     def _append_event(
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
-        """Append a new event to the current turn; this completes a message before it."""
+        """Append a new event to the current turn. Later elements cannot continue an earlier message."""
         self._open_message = None
         turn = self._turn or self._start_turn()
         time = parse_timestamp(element.get("timestamp"))

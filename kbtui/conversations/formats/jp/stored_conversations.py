@@ -90,7 +90,10 @@ class JpStoredConversation:
         return max(self.copies, key=ConversationCopy.get_rank_for_reading_events)
 
     def get_copy_to_read_metadata_from(self) -> ConversationCopy:
-        """Return the copy whose metadata is read: of live copies the newest, else the workspace's."""
+        """Return the copy whose metadata is read.
+
+        This is the newest copy or, if the conversation is archived, the copy in the workspace.
+        """
         copies = [copy for copy in self.copies if METADATA in copy.files] or self.copies
         if self.is_archived:
             return min(
