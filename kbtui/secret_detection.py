@@ -11,7 +11,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import Counter
-from functools import cache, lru_cache
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -291,7 +291,6 @@ def _mask_secrets_in_json_string(value: str, name: str) -> str:
     return mask_secrets(value)
 
 
-@lru_cache(maxsize=1024)
 def _is_secret_name(name: str) -> bool:
     return any(secret.what == "secret" for secret in find_secrets(f"{name}: q7Rz-41kP_x8Wm2T"))
 

@@ -46,7 +46,7 @@ class CitationTargetLookup:
         self._topics = knowledge.topics
         self._make_subject_id = make_subject_id
         self.list_subjects = cache(knowledge.list_subjects)
-        self.find_subject = cache(knowledge.find_subject)
+        self.find_subject = knowledge.find_subject
 
     def find_topic(self, name: str) -> Topic | None:
         """Find a topic by its id or, ignoring case, by its title; None if there is none.

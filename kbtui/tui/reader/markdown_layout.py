@@ -184,7 +184,6 @@ def highlight_source_code(text: str, language: str | None) -> list[Spans]:
     return [*lines, *([] for _ in range(wanted))][:wanted]
 
 
-@lru_cache(maxsize=64)
 def _find_pygments_lexer(language: str) -> Any:
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
@@ -211,7 +210,6 @@ _TOKEN_ROLES = {
 """Style role -> the Pygments token types that get this role, including their subtypes."""
 
 
-@lru_cache(maxsize=512)
 def _find_style_role_of_token(kind: Any) -> str:
     name = "".join(f"{part}." for part in kind)
     return next((role for role, kinds in _TOKEN_ROLES.items() if name.startswith(kinds)), "")
