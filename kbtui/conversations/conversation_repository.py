@@ -278,6 +278,8 @@ def add_event_count_and_problems(info: ConversationInfo) -> ConversationInfo:
 
 def add_event_count(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with `events_count` and `last_event_at`."""
+    if info.events_count is not None:
+        return info
     return get_conversation_format(info).add_event_count(info)
 
 

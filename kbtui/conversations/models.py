@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -73,6 +73,10 @@ class ConversationInfo:
     def short_agent_name(self) -> str:
         """The agent's name in ids, such as `claude`."""
         return self.id.removeprefix("x-").partition("-")[0]
+
+    def add_problem(self, problem: str) -> "ConversationInfo":
+        """Return the metadata with one more problem."""
+        return replace(self, problem=f"{self.problem}; {problem}" if self.problem else problem)
 
 
 @dataclass(slots=True)

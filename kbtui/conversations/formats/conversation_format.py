@@ -90,7 +90,7 @@ class ConversationFormat(ABC):
 
     @abstractmethod
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a conversation. Never raises; `problems` says what is wrong."""
+        """Load a conversation and count its events. Never raises; `problems` says what is wrong."""
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return the directories in which conversations of a workspace appear and change."""
@@ -121,12 +121,9 @@ class ConversationFormat(ABC):
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
         """Return `info` with `events_count` and `last_event_at`."""
-        if info.events_count is not None:
-            return info
-        turns = self.decode_turns(info)
-        count = sum(len(turn.events) for turn in turns.turns)
-        problem = info.problem or turns.problem
-        return replace(info, events_count=count, last_event_at=turns.last_event_at, problem=problem)
+        conversation = self.load_conversation(info)
+        problem = info.problem or next(iter(conversation.problems), None)
+        return replace(conversation.info, problem=problem)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """Load the first turns of a long conversation; None if it must be loaded whole."""

@@ -137,14 +137,6 @@ class GeminiCliFormat(ConversationFormat):
         info = replace(info, events_count=builder.count, last_event_at=builder.last_time)
         return builder.make_conversation(info, replay.problems, compactions=compactions)
 
-    def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with `events_count` and `last_event_at`."""
-        if info.events_count is not None:
-            return info
-        conversation = self.load_conversation(info)
-        problem = info.problem or next(iter(conversation.problems), None)
-        return replace(conversation.info, problem=problem)
-
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Return the tokens that a conversation used, including its rewound turns. Never raises."""
         messages = {

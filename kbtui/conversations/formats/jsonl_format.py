@@ -222,7 +222,7 @@ class JsonlConversationFormat(ConversationFormat):
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
         """Return `info` with the number of the file's lines as `events_count`; no record is parsed."""
-        if info.events_path is None or info.events_count is not None:
+        if info.events_path is None:
             return info
         count, last = 0, b"\n"
         try:
@@ -232,8 +232,7 @@ class JsonlConversationFormat(ConversationFormat):
                     count += block.count(b"\n")
                     at, last = at + len(block), block
         except WorkspaceError as error:
-            problem = f"{info.problem}; {error.message}" if info.problem else error.message
-            return replace(info, problem=problem)
+            return info.add_problem(error.message)
         return replace(info, events_count=count + (not last.endswith(b"\n")))
 
     def decode_turns(self, info: ConversationInfo) -> DecodedTurns:

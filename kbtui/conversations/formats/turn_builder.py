@@ -287,7 +287,7 @@ def _check_event_values(text: Any, fields: dict[str, Any]) -> None:
     _check_type("the text", text, str)
     for name in ("name", "call_id", "author", "problem", "outcome"):
         _check_type(name, fields.get(name), str | None)
-    for name in ("arguments", "metadata"):
+    for name in ("arguments", "fields", "metadata"):
         values = fields.get(name)
         _check_type(name, values, dict | None)
         for key in values or ():

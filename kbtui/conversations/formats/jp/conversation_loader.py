@@ -159,7 +159,7 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     try:
         element = _read_last_element(str(info.events_path))
     except WorkspaceError as error:
-        return _add_problem_to_info(info, f"{EVENTS}: {error.message}")
+        return info.add_problem(f"{EVENTS}: {error.message}")
     if element is None:
         return add_event_count(info)
     return replace(info, last_event_at=parse_timestamp(element.get("timestamp")))
@@ -167,7 +167,7 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
 
 def add_event_count(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with `events_count` and `last_event_at`, which requires parsing the file."""
-    if info.events_path is None or info.events_count is not None:
+    if info.events_path is None:
         return info
     problems: list[str] = []
     count, last = 0, None
@@ -176,14 +176,10 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
             count += len(batch)
             last = batch[-1] if batch else last
     except WorkspaceError as error:
-        return _add_problem_to_info(info, f"{EVENTS}: {error.message}")
+        return info.add_problem(f"{EVENTS}: {error.message}")
     time = parse_timestamp(last.get("timestamp")) if isinstance(last, dict) else None
     info = replace(info, events_count=count, last_event_at=time)
-    return _add_problem_to_info(info, f"{EVENTS}: {'; '.join(problems)}") if problems else info
-
-
-def _add_problem_to_info(info: ConversationInfo, problem: str) -> ConversationInfo:
-    return replace(info, problem=f"{info.problem}; {problem}" if info.problem else problem)
+    return info.add_problem(f"{EVENTS}: {'; '.join(problems)}") if problems else info
 
 
 def _read_last_element(path: str) -> dict[str, Any] | None:
