@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import get_subagent_of_result
@@ -153,7 +153,7 @@ def _make_backticks(text: str, least: int) -> str:
     return "`" * max([least, *(len(run) + 1 for run in _BACKTICKS.findall(text))])
 
 
-def _citation_to_dict(cite: Citation) -> dict[str, Any]:
+def _citation_to_dict(cite: Citation) -> dict[str, object]:
     """Return a citation in the documented JSON form."""
     return {
         "source": cite.source,
@@ -174,7 +174,7 @@ def _citation_to_dict(cite: Citation) -> dict[str, Any]:
 
 def citations_to_dict(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the object that `kbtui cites --json` prints: what `ref` uses, and what uses it."""
     return {
         "ref": ref,

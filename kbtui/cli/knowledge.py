@@ -11,7 +11,6 @@ from kbtui.workspace.paths import format_path_relative_to_root
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from typing import Any
 
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import PromptFragment, Subject, Topic
@@ -108,7 +107,7 @@ def _serialize_topics(
     fragments: list[PromptFragment],
     *,
     hidden: bool,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     topic_fields = "id title introduction description enable learned disabled"
     return {
         "topics": [
@@ -139,7 +138,7 @@ def _serialize_topics(
     }
 
 
-def _pick_fields(record: Topic | Subject | PromptFragment, names: str) -> dict[str, Any]:
+def _pick_fields(record: Topic | Subject | PromptFragment, names: str) -> dict[str, object]:
     return {name: getattr(record, name) for name in names.split()}
 
 

@@ -244,9 +244,15 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
         _serialize_source(workspace, userdata, source, runs.get(name))
         for name, source in found.sources.items()
     ]
+    lines = [
+        _format_source_summary(
+            source, runs.get(name), find_source_approval_time(workspace, userdata, source)
+        )
+        for name, source in found.sources.items()
+    ]
     for problem in found.problems:
         print_to_stderr(str(problem))
-    print_text_or_json("".join(map(_format_source_summary, shown)), shown, args.json)
+    print_text_or_json("".join(lines), shown, args.json)
     if not shown and not found.problems:
         print_to_stderr("no sources; `kbtui source add` declares one")
     return 0 if shown else 2 if found.problems else 1
@@ -254,7 +260,7 @@ def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> 
 
 def _serialize_source(
     workspace: Workspace, userdata: UserData, source: SourceDefinition, run: SourceRunRecord | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     never = dict.fromkeys(f"last_run_{name}" for name in ("at", "status", "error", "entry_count"))
     return {
         "name": source.name,
@@ -271,16 +277,20 @@ def _serialize_source(
     }
 
 
-def _format_source_summary(shown: dict[str, Any]) -> str:
-    state = shown["last_run_status"] or "never run"
-    if shown["last_run_at"]:
-        time = shown["last_run_at"][:16].replace("T", " ")
-        state += f" {time}, {_format_document_count(shown['last_run_entry_count'])}"
-    if shown["approved_at"] is None:
+def _format_source_summary(
+    source: SourceDefinition, run: SourceRunRecord | None, approved_at: float | None
+) -> str:
+    state = "never run"
+    if run:
+        state = run.status
+        if time := format_unix_time_as_iso(run.began):
+            count = _format_document_count(run.entries)
+            state += f" {time[:16].replace('T', ' ')}, {count}"
+    if approved_at is None:
         state = "NOT APPROVED"
-    cron = f", at {shown['cron']}" if shown["cron"] else ""
-    text = f"{shown['name']}  {shown['kind']} into {shown['topic']}{cron}: {state}\n"
-    details = filter(None, [shown["what"], shown["last_run_error"]])
+    cron = f", at {source.cron}" if source.cron else ""
+    text = f"{source.name}  {source.kind} into {source.topic}{cron}: {state}\n"
+    details = filter(None, [source.target_description, run.error if run else None])
     return text + "".join(f"    {one_line(detail)}\n" for detail in details)
 
 

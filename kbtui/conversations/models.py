@@ -1,13 +1,36 @@
 """Data classes of conversations: metadata, turns, events, compactions and parts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.text import format_json_value_on_one_line
+
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class ConversationFacts(TypedDict, total=False):
+        """The fields of `ConversationInfo` that only the content of a conversation's files says."""
+
+        title: str | None
+        created_at: datetime
+        last_event_at: datetime | None
+        size: int
+        labels: dict[str, str]
+        problem: str | None
+
+    class OpenTurnState(TypedDict):
+        """What a `TurnBuilder` must know to continue a turn, as JSON."""
+
+        started_at: str | None
+        model: str | None
+        is_rewound: bool
+        usage: list[list[Any]]
+        calls: int
+
 
 Presence = Literal["projected", "user_local", "external"]
 """Where JP keeps a conversation: in both of its roots, only in the user-local root, or only in the workspace."""
@@ -320,9 +343,9 @@ class TurnResumePoint:
     configured: bool = False
     problem: str | None = None
     waiting: tuple[str, ...] = ()
-    state: dict[str, Any] | None = None
+    state: Mapping[str, object] | None = None
     """Further values that the format needs to resume here, as JSON."""
-    open_turn: dict[str, Any] | None = None
+    open_turn: "OpenTurnState | None" = None
     """The turn that began before this point and goes on after it, as JSON; None between two turns."""
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kbtui.engine.engine_client import EngineClient, EngineOwnedByOtherUser, UnresponsiveEngine
 from kbtui.errors import ConfigError, EngineUnavailable, WorkspaceError
@@ -19,8 +19,17 @@ from kbtui.workspace import load_settings, paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypedDict
 
     from kbtui.workspace import Workspace
+
+    class EngineLock(TypedDict, total=False):
+        """The content of the lock file of a running engine."""
+
+        pid: int
+        version: str
+        host: str
+        socket: str
 
 
 def get_engine_lock_path(workspace: Workspace) -> Path:
@@ -38,8 +47,8 @@ def get_engine_socket_path(workspace: Workspace) -> Path:
     return Path(paths.make_engine_socket_path(str(workspace.root)))
 
 
-def read_engine_lock_file(workspace: Workspace) -> dict[str, Any] | None:
-    """Return what an engine wrote into its lock file (`pid`, `version`, `host`, `socket`), or None.
+def read_engine_lock_file(workspace: Workspace) -> EngineLock | None:
+    """Return what an engine wrote into its lock file, or None.
 
     The file lets clients find the engine even if their XDG_RUNTIME_DIR differs from the engine's, for
     example under ssh or cron.
@@ -50,7 +59,8 @@ def read_engine_lock_file(workspace: Workspace) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
         return None
-    return {**found, "socket": paths.convert_path_from_utf8(found["socket"])}
+    found["socket"] = paths.convert_path_from_utf8(found["socket"])
+    return cast("EngineLock", found)
 
 
 MOUNT_TABLE = Path("/proc/self/mountinfo")
@@ -165,7 +175,8 @@ def _connect_to_running_engine(
             return _try_connect_to_engine(workspace)
         except UnresponsiveEngine as silent:
             if time.monotonic() > end:
-                pid = (read_engine_lock_file(workspace) or {}).get("pid")
+                found = read_engine_lock_file(workspace)
+                pid = found.get("pid") if found else None
                 raise UnresponsiveEngine(
                     "an engine is running, but does not answer",
                     where=f"process {pid}" if pid else silent.where,

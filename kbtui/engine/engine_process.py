@@ -27,6 +27,7 @@ from kbtui.workspace.paths import make_private_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kbtui.engine.engine_launcher import EngineLock
     from kbtui.workspace import Workspace
 
 
@@ -128,7 +129,7 @@ def _open_engine_socket(socket_path: Path) -> socket.socket:
 
 
 def _write_engine_lock_file(lock: Any, socket_path: Path) -> None:
-    facts = {
+    facts: EngineLock = {
         "pid": os.getpid(),
         "version": __version__,
         "host": os.uname().nodename,

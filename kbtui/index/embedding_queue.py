@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 from kbtui.index.embedding_model import EMBEDDING_BATCH
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_cache import EmbeddingCache
     from kbtui.index.embedding_model import Matrix, OnnxEmbedder, TorchEmbedder
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
-    from kbtui.index.vector_store import VectorStore
+    from kbtui.index.vector_store import VectorRow, VectorStore
     from kbtui.notices import PauseReason
 
 COMPARED_ROWS = 20_000
@@ -137,7 +137,7 @@ class EmbeddingQueue:
         self._get_pause_reason = get_embedding_pause_reason or (lambda: None)
         self._missing = ChunksWithoutVector()
         self._total = self._hidden_total = 0
-        self._rows: list[tuple[dict[str, Any], Matrix]] = []
+        self._rows: list[tuple[VectorRow, Matrix]] = []
 
     def replace_catalog_and_cache(self, catalog: CatalogDatabase, cache: EmbeddingCache) -> None:
         """Use another catalog and cache from now on."""
@@ -209,7 +209,7 @@ class EmbeddingQueue:
                 self._store.compact_vector_table()
         self._write_vector_rows()
 
-    def _embed_missing_chunks_in_slices(self) -> Iterator[list[tuple[dict[str, Any], Matrix]]]:
+    def _embed_missing_chunks_in_slices(self) -> Iterator[list[tuple[VectorRow, Matrix]]]:
         """Embed the chunks without a vector, and yield their rows in slices, until stopped or restarted.
 
         An entry that cannot be embedded is skipped and tried again next time. If `FAILURES_MAX`
@@ -263,7 +263,7 @@ class EmbeddingQueue:
 
     def _make_vector_rows(
         self, entry: CatalogEntry, chunks: list[Chunk], positions: list[int]
-    ) -> list[tuple[dict[str, Any], Matrix]]:
+    ) -> list[tuple[VectorRow, Matrix]]:
         """Embed the chunks at `positions`, and return their rows; fewer if embedding must stop."""
         import numpy as np
 
@@ -278,7 +278,7 @@ class EmbeddingQueue:
         known = self._embed_texts_or_read_cache(
             {hash_embedded_text(text): text for texts in text_groups for text in texts}
         )
-        result: list[tuple[dict[str, Any], Matrix]] = []
+        result: list[tuple[VectorRow, Matrix]] = []
         for at, texts in zip(positions, text_groups, strict=True):
             hashes = [hash_embedded_text(text) for text in texts]
             if not known.keys() >= set(hashes):
@@ -323,7 +323,7 @@ class EmbeddingQueue:
         return not self._stop.is_set()
 
 
-def make_vector_row(entry: CatalogEntry, chunk: Chunk) -> dict[str, Any]:
+def make_vector_row(entry: CatalogEntry, chunk: Chunk) -> VectorRow:
     """Return the row of a chunk for the vector table, without the vector."""
     return {
         "number": chunk.number,

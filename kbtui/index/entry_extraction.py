@@ -380,7 +380,7 @@ def _make_conversation_entry_part(
         count - rewritten,
         part.conversation,
         part.start.turns if part.start else 0,
-        (part.start.open_turn or {}).get("calls", 0) if part.start else 0,
+        part.start.open_turn["calls"] if part.start and part.start.open_turn else 0,
         json.dumps((asdict(now.mark), now.chunks, now.latest)) if now.mark else None,
         part.is_last,
     )

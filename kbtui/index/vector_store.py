@@ -24,10 +24,28 @@ import lancedb
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+    from typing import TypedDict
 
     from kbtui.index.embedding_model import Matrix
+
+    class VectorRow(TypedDict):
+        """A row of the vector table without its vector: the facts about a chunk that searches filter by."""
+
+        number: int
+        hash: bytes
+        hidden: bool
+        archived: bool
+        kind: str
+        topic: str | None
+        type: str | None
+        agent: str | None
+        role: str | None
+        entry: str
+        time: float | None
+        tie: int
+
 
 VECTORS_VERSION = 4
 """The version of the table, a part of its name.
@@ -132,8 +150,8 @@ class VectorStore:
         """Count all rows, or those that match the SQL condition `where`."""
         return int(self.table.count_rows(where))
 
-    def add_vectors(self, rows: Sequence[dict[str, Any]], vectors: Matrix) -> None:
-        """Add rows to the table; each row of `vectors` is the vector of one of `rows`, in the same order."""
+    def add_vectors(self, rows: Sequence[Mapping[str, object]], vectors: Matrix) -> None:
+        """Add rows (see `VectorRow`) to the table, with their `vectors` in the same order."""
         if not rows:
             return
         columns: dict[str, Any] = {

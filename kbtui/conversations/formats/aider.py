@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.conversations.formats.conversation_format import (
     ConversationFormat,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
+    from kbtui.conversations.models import ConversationFacts
     from kbtui.workspace import Workspace
 
 HISTORY_FILE = ".aider.chat.history.md"
@@ -308,7 +309,7 @@ def _parse_local_time(started: str) -> datetime | None:
         return None
 
 
-def _read_facts(path: str, session: _Session, last_at: datetime | None) -> dict[str, Any]:
+def _read_facts(path: str, session: _Session, last_at: datetime | None) -> ConversationFacts:
     """Read the title and the size of a session; `last_at` is the time of its last event."""
     builder = TurnBuilder()
     parse_session(_read_session_text(path, session, _TITLE_BYTES), builder, None)

@@ -43,11 +43,21 @@ from kbtui.workspace import paths
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
+    from typing import TypedDict
 
     from kbtui.conversations.formats.turn_builder import TurnBuilder
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.models import ConversationFacts, ConversationInfo
     from kbtui.conversations.project_directories import ProjectDirectory
     from kbtui.workspace import Workspace
+
+    class ClaudeCodeState(TypedDict, total=False):
+        """What a `ClaudeCodeParser` must know to resume, as JSON: the last records and messages."""
+
+        model: str | None
+        turn_of_record: dict[str, int]
+        written: list[tuple[str, int]]
+        usage: dict[str, dict[str, int]]
+
 
 _HEAD_BYTES = 256 << 10
 """How many bytes at the beginning of a file are read to find a value in its first records."""
@@ -274,7 +284,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         return count
 
     def make_parser(
-        self, builder: TurnBuilder, state: dict[str, Any] | None
+        self, builder: TurnBuilder, state: ClaudeCodeState | None
     ) -> JsonlConversationParser:
         """Return a parser of a session's records."""
         return ClaudeCodeParser(builder, state)
@@ -412,9 +422,9 @@ def _iterate_texts(path: str, length: int, key: str) -> Iterator[str]:
             yield text
 
 
-def _read_session_facts(path: str) -> dict[str, Any]:
+def _read_session_facts(path: str) -> ConversationFacts:
     """Return the title of a session, its creation time and the time of its last record."""
-    facts: dict[str, Any] = {}
+    facts: ConversationFacts = {}
     request: str | None = None
     titles: dict[str, str] = {}
     for record in iterate_head_records(path, _LONG_HEAD_BYTES):
@@ -434,10 +444,9 @@ def _read_session_facts(path: str) -> dict[str, Any]:
         _collect_title(record, titles)
     if time := find_last_time(tail):
         facts["last_event_at"] = time
-    title = next(
-        (titles[key] for key in ("customTitle", "aiTitle", "summary") if key in titles), request
-    )
-    return {**facts, "title": title}
+    named = (titles[key] for key in ("customTitle", "aiTitle", "summary") if key in titles)
+    facts["title"] = next(named, request)
+    return facts
 
 
 def _collect_title(record: dict[str, Any], titles: dict[str, str]) -> None:
@@ -528,7 +537,7 @@ class ClaudeCodeParser(JsonlConversationParser):
     The turns that are left behind keep their numbers, so that references stay valid.
     """
 
-    def __init__(self, builder: TurnBuilder, state: dict[str, Any] | None = None) -> None:
+    def __init__(self, builder: TurnBuilder, state: ClaudeCodeState | None = None) -> None:
         super().__init__(builder)
         self._is_resumed = state is not None
         state = state or {}
@@ -536,7 +545,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         self._turn_of_record: dict[str, int] = dict(state.get("turn_of_record", {}))
         """The number of the turn of each record, by the record's `uuid`."""
         self._written: dict[tuple[str, int], None] = dict.fromkeys(
-            map(tuple, state.get("written", ()))
+            (record, checksum) for record, checksum in state.get("written", ())
         )
         """The `uuid` and a checksum of each record, to recognize records that are repeated."""
         self._usage: dict[str, dict[str, int]] = {
@@ -544,7 +553,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         }
         """The token counts of each message, by message id. Each record of a message has the counts so far."""
 
-    def make_state(self) -> dict[str, Any]:
+    def make_state(self) -> ClaudeCodeState:
         """Return the state from which another parser can resume: the model, the last records and messages.
 
         Older records are not needed, because the next record usually replies to a recent one or

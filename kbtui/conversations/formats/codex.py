@@ -58,10 +58,28 @@ from kbtui.workspace.paths import get_user_home
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
+    from typing import TypedDict
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.models import ConversationFacts, ConversationInfo
     from kbtui.workspace import Workspace
+
+    class CodexState(TypedDict, total=False):
+        """What a `CodexParser` must know to resume, as JSON."""
+
+        model: str | None
+        counters: dict[str, int]
+        has_user_events: bool
+        unclear: list[list[Any]]
+        has_meta: bool
+        forked_at: str | None
+        echo: str | None
+        seen: list[list[Any]]
+        call_ids: list[str]
+        replies: list[str]
+        has_answer: bool
+        compaction_event_expected: bool
+
 
 ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
@@ -179,7 +197,7 @@ class CodexFormat(JsonlConversationFormat):
         return sum(1 for _ in _iterate_session_files(find_codex_directory(), []))
 
     def make_parser(
-        self, builder: TurnBuilder, state: dict[str, Any] | None
+        self, builder: TurnBuilder, state: CodexState | None
     ) -> JsonlConversationParser:
         """Return a parser that resumes with `state`, or starts at the beginning if `state` is None."""
         return CodexParser(builder, state)
@@ -292,9 +310,9 @@ def find_codex_directory() -> str:
     return os.environ.get("CODEX_HOME") or f"{get_user_home()}/.codex"
 
 
-def _read_facts(path: str, head: _SessionHead, title: str | None) -> dict[str, Any]:
+def _read_facts(path: str, head: _SessionHead, title: str | None) -> ConversationFacts:
     """Return the title, the creation time and the origin of a session."""
-    facts: dict[str, Any] = {}
+    facts: ConversationFacts = {}
     if head.created_at is not None:
         facts["created_at"] = head.created_at
     if head.forked_from is not None:
@@ -426,7 +444,7 @@ class _UnclearMessage(NamedTuple):
 class CodexParser(JsonlConversationParser):
     """Parses the records of one session, from all versions of Codex."""
 
-    def __init__(self, builder: TurnBuilder, state: dict[str, Any] | None = None) -> None:
+    def __init__(self, builder: TurnBuilder, state: CodexState | None = None) -> None:
         super().__init__(builder)
         state = state or {}
         self._has_user_events: bool = state.get("has_user_events", False)
@@ -455,7 +473,7 @@ class CodexParser(JsonlConversationParser):
             return False
         return _is_request(_read_content(payload.get("content"))[0])
 
-    def make_state(self) -> dict[str, Any] | None:
+    def make_state(self) -> CodexState:
         """Return the state from which another parser can resume, as JSON.
 
         The state has the last texts and calls, so that the parser recognizes their repetitions.

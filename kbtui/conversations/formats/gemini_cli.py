@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.models import ConversationFacts, ConversationInfo
     from kbtui.conversations.project_directories import ProjectDirectory
     from kbtui.workspace import Workspace
 
@@ -336,10 +336,10 @@ def _get_age_key(session: StoredSession) -> tuple[bool, datetime, str]:
     return session.path.endswith(".jsonl"), session.updated_at, session.path
 
 
-def _read_facts(path: str) -> dict[str, Any]:
+def _read_facts(path: str) -> ConversationFacts:
     """Return the title and the creation time of a session."""
     replay = _replay_path(path)
-    facts: dict[str, Any] = {}
+    facts: ConversationFacts = {}
     if replay.problems:
         facts["problem"] = replay.problems[0]
     times = [

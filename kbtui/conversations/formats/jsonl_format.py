@@ -179,7 +179,7 @@ class JsonlConversationParser(ABC):
     def parse_record(self, record: dict[str, Any]) -> None:
         """Parse the next record; a value of the wrong type may raise any error."""
 
-    def make_state(self) -> dict[str, Any] | None:
+    def make_state(self) -> Mapping[str, object] | None:
         """Return the state from which another parser can resume, as JSON."""
         return None
 
@@ -203,10 +203,8 @@ class JsonlConversationFormat(ConversationFormat):
     """The file last read in parts: its state, and the hash of its beginning as text and as an object."""
 
     @abstractmethod
-    def make_parser(
-        self, builder: TurnBuilder, state: dict[str, Any] | None
-    ) -> JsonlConversationParser:
-        """Return a parser that resumes with `state`, or starts at the beginning if `state` is None."""
+    def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:
+        """Return a parser that resumes with a `state` that `make_state` made, or begins if it is None."""
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises; `problems` says what is wrong."""

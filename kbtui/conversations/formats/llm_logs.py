@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
+    from kbtui.conversations.models import ConversationFacts
     from kbtui.workspace import Workspace
 
 MAX_CHAIN = 10_000
@@ -228,7 +229,7 @@ def _merge_rows(old: _ConversationRow, new: _ConversationRow) -> _ConversationRo
     )
 
 
-def _read_facts(path: str, row: _ConversationRow) -> dict[str, Any]:
+def _read_facts(path: str, row: _ConversationRow) -> ConversationFacts:
     """Read the size of a conversation, and make a title if it has no name."""
     with open_database(path) as database:
         builder = TurnBuilder()

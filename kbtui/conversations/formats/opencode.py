@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,10 +61,10 @@ from kbtui.workspace import paths
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
-    from kbtui.conversations.models import ConversationEvent
+    from kbtui.conversations.models import ConversationEvent, ConversationFacts
     from kbtui.workspace import Workspace
 
 MAX_FILE_BYTES = 64 << 20
@@ -141,7 +142,7 @@ class OpencodeFormat(ConversationFormat):
                 path,
                 projects,
                 make_signature(path, *row.values(), *listing.contents[row["id"]]),
-                lambda row=row: _read_database_facts(path, row),
+                partial(_read_database_facts, path, row),
             )
             for row in rows
         ]
@@ -170,7 +171,7 @@ class OpencodeFormat(ConversationFormat):
                     path,
                     projects,
                     make_signature(path, *row.values(), *files.list_states()),
-                    lambda files=files, row=row: _read_file_facts(files, row),
+                    partial(_read_file_facts, files, row),
                 )
 
     def _read_session_file(self, path: str, session_id: str) -> dict[str, Any]:
@@ -189,7 +190,7 @@ class OpencodeFormat(ConversationFormat):
         path: str,
         projects: ProjectDirectories,
         signature: str,
-        read_facts: Any,
+        read_facts: Callable[[], ConversationFacts],
     ) -> StoredSession:
         project = projects.find_directory_of(row["directory"])
         created = convert_unix_time(row["time_created"], 1000)
@@ -366,7 +367,7 @@ def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]
     return {own_id: tuple(state) for own_id, state in states.items()}
 
 
-def _read_database_facts(path: str, row: dict[str, Any]) -> dict[str, Any]:
+def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFacts:
     """Read the size of a session and its title, which may be made from the first request."""
     with open_database(path) as database:
         size = 0
@@ -503,7 +504,7 @@ def _parse_session(data: bytes, session_id: str) -> dict[str, Any]:
     }
 
 
-def _read_file_facts(files: _FileStorage, row: dict[str, Any]) -> dict[str, Any]:
+def _read_file_facts(files: _FileStorage, row: dict[str, Any]) -> ConversationFacts:
     return {"title": _choose_title(row, files.iterate_messages()), "size": files.measure_size()}
 
 

@@ -24,6 +24,7 @@ from kbtui.errors import WorkspaceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kbtui.conversations.models import ConversationFacts
     from kbtui.conversations.project_directories import ProjectDirectory
 
 HEAD_BLOCK_BYTES = 16 << 10
@@ -50,7 +51,7 @@ class StoredSession:
     signature: str
     created_at: datetime
     updated_at: datetime
-    read_facts: Callable[[], dict[str, Any]]
+    read_facts: Callable[[], ConversationFacts]
     is_archived: bool = False
     parent: str | None = None
     working_directory: str | None = None
@@ -60,12 +61,13 @@ class StoredSession:
 
     def read_conversation_info(self) -> ConversationInfo:
         """Read the metadata but no events. Never raises; `problem` says what is wrong."""
-        facts, problem = {}, None
+        facts: ConversationFacts = {}
+        problem = None
         try:
             facts = self.read_facts()
         except Exception as error:  # a damaged session must not hide the others
             problem = describe_error(error)
-        values: dict[str, Any] = {
+        values: Any = {
             "id": self.id,
             "title": None,
             "directory": Path(self.path).parent,
@@ -95,7 +97,7 @@ def make_session_of_file(
     status: os.stat_result,
     project: ProjectDirectory,
     working_directory: str,
-    read_facts: Callable[[], dict[str, Any]],
+    read_facts: Callable[[], ConversationFacts],
     *,
     is_archived: bool = False,
     parent: str | None = None,

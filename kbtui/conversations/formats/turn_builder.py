@@ -19,7 +19,7 @@ from kbtui.text import format_json, format_json_unless_text
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.models import ConversationInfo, OpenTurnState
 
 READ_ERRORS = (
     TypeError,
@@ -90,7 +90,7 @@ class TurnBuilder:
             self.add_usage(usage, model)
         return turn
 
-    def make_open_turn_state(self) -> dict[str, Any]:
+    def make_open_turn_state(self) -> OpenTurnState:
         """Return the state from which another builder can continue the current turn, as JSON."""
         turn = self.turns[-1]
         return {
@@ -101,7 +101,7 @@ class TurnBuilder:
             "calls": self._calls,
         }
 
-    def resume_turn(self, state: dict[str, Any]) -> None:
+    def resume_turn(self, state: OpenTurnState) -> None:
         """Continue a turn whose earlier events are in another builder."""
         turn = self.start_turn(parse_timestamp(state["started_at"]))
         turn.model, turn.is_rewound = state["model"], state["is_rewound"]

@@ -77,7 +77,7 @@ def save_session(library: Library, session: SavedSession) -> None:
         UserData(library.workspace).save_front_end_state(STATE_NAME, state)
 
 
-def _serialize_navigation_target(target: NavigationTarget) -> dict[str, Any]:
+def _serialize_navigation_target(target: NavigationTarget) -> dict[str, object]:
     # Do not save the searched words: they belong only in the query log, which the user can delete.
     return {
         "key": target.key,
@@ -87,7 +87,7 @@ def _serialize_navigation_target(target: NavigationTarget) -> dict[str, Any]:
     }
 
 
-def _parse_saved_session(state: dict[str, Any]) -> SavedSession:
+def _parse_saved_session(state: Any) -> SavedSession:
     parsed = [_parse_saved_target(found) for found in state["places"]]
     targets = [target for target in parsed if target is not None]
     unfolded = state.get("unfolded")
@@ -102,7 +102,7 @@ def _parse_saved_session(state: dict[str, Any]) -> SavedSession:
     )
 
 
-def _parse_saved_target(state: dict[str, Any]) -> NavigationTarget | None:
+def _parse_saved_target(state: Any) -> NavigationTarget | None:
     """Return a saved target, or None if its reference is missing or invalid."""
     mark = state.get("mark")
     target = {"home": HOME, "prompt": PROMPT}.get(str(state["key"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.library import CallCancellation
 from kbtui.refs import parse_ref
@@ -423,7 +423,9 @@ class SearchController:
             ids = [hit.chunk_id for hit in answer.hits]
             return dict(zip(ids, answer.explanations, strict=False)).get(row.data.chunk_id)
 
-        self._show_rank_explanation({"explain": True}, find_hit_explanation)
+        self._show_rank_explanation(
+            lambda request: request._replace(explain=True), find_hit_explanation
+        )
 
     def ask_which_missing_hit_to_explain(self) -> None:
         """Ask for a reference, and explain why the results do not contain it."""
@@ -441,14 +443,18 @@ class SearchController:
 
         def explain_missing_reference(text: str | None) -> None:
             if text:
-                self._show_rank_explanation({"why": text}, lambda answer: answer.why)
+                self._show_rank_explanation(
+                    lambda request: request._replace(why=text), lambda answer: answer.why
+                )
 
         self._main.screen.app.push_screen(dialog, explain_missing_reference)
 
     def _show_rank_explanation(
-        self, options: dict[str, Any], find: Callable[[SearchAnswer], RankExplanation | None]
+        self,
+        change: Callable[[SearchRequest], SearchRequest],
+        find: Callable[[SearchAnswer], RankExplanation | None],
     ) -> None:
-        """Repeat the search with additional `options`, and show the explanation that `find` returns for the answer."""
+        """Repeat the search with a changed request, and show the explanation that `find` returns."""
         request, status = self._answered_request, self._main.status
         if request is None:
             status.show_key_refusal("Search first: only search results can be explained.")
@@ -464,7 +470,7 @@ class SearchController:
 
         self._items.run_with_activity_shown(
             "explaining …",
-            lambda: find(self._library.search(request._replace(**options), origin=None)),
+            lambda: find(self._library.search(change(request), origin=None)),
             show_explanation_document,
         )
 
