@@ -16,8 +16,51 @@ from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import NotRequired, Required, TypedDict
 
     from kbtui.conversations.conversation_grep import GrepLine
+
+    class ConversationJson(TypedDict):
+        """A conversation as documented JSON."""
+
+        id: str
+        agent: str
+        title: str | None
+        events_count: int | None
+        created_at: str
+        last_event_at: str | None
+        archived_at: str | None
+        expires_at: str | None
+        updated_at: str | None
+        pinned_at: str | None
+        parent_id: str | None
+        worktree: str | None
+        labels: Mapping[str, str]
+        problem: str | None
+
+    class EventJson(TypedDict, total=False):
+        """An event of a turn as documented JSON, without the keys that do not apply to it."""
+
+        event_kind: Required[str]
+        timestamp: Required[str | None]
+        author: str | None
+        name: str | None
+        call: int | None
+        is_error: bool | None
+        arguments: dict[str, Any] | None
+        fields: dict[str, Any] | None
+        outcome: str | None
+        subagent: str | None
+        problem: str | None
+        content: Required[str | None]
+
+    class TurnJson(TypedDict):
+        """A turn as documented JSON."""
+
+        turn: int
+        rewound: NotRequired[bool]
+        events: list[EventJson]
+
 
 MAX_GREP_HINT_LENGTH = 1_500
 """The maximum length of the hint in an answer of `conversation_grep`, in characters."""
@@ -80,7 +123,7 @@ class ConversationListPage:
 
     total: int
     offset: int
-    conversations: list[dict[str, Any]]
+    conversations: list[ConversationJson]
     omitted: int = 0
     notices: list[ConversationNotice] = field(default_factory=list)
     short_ids: dict[str, str] = field(default_factory=dict)
@@ -91,7 +134,7 @@ class ConversationListPage:
         """The number of conversations on this page."""
         return len(self.conversations)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the documented JSON object."""
         return {
             "total": self.total,
@@ -117,7 +160,7 @@ class ConversationGrepLine:
     line: GrepLine
     block: int
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the documented JSON object."""
         return {
             "id": self.id,
@@ -152,7 +195,7 @@ class ConversationGrepAnswer:
         """The number of matches that are not in `hits`."""
         return self.total - self.count
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the documented JSON object."""
         hint = format_notices(self.notices)
         return {
@@ -173,10 +216,10 @@ class ConversationReadAnswer:
     title: str | None
     parent_id: str | None
     turns_total: int
-    turns: list[dict[str, Any]]
+    turns: list[TurnJson]
     notices: list[ConversationNotice] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the documented JSON object."""
         return {
             "id": self.id,

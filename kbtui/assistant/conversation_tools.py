@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kbtui.assistant.conversation_answers import (
     MAX_READ_HINT_LENGTH,
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
+    from kbtui.assistant.conversation_answers import ConversationJson, EventJson, TurnJson
     from kbtui.conversations.models import (
         Conversation,
         ConversationEvent,
@@ -81,7 +82,6 @@ _MIN_HIT_LENGTH = 100
 _MAX_PROBLEMS_NAMED = 3
 _MAX_IDS_NAMED = 40
 _MAX_LABELS_SHOWN = 20
-_TIME_KEYS = ("created_at", "last_event_at", "archived_at", "expires_at", "updated_at", "pinned_at")
 _FEWER_KINDS_HINT = "name only the kinds of event that you need"
 
 
@@ -173,14 +173,21 @@ def _mask_secrets_if_requested(masked: bool, text: str) -> str:
     return mask_secrets(text) if masked else text
 
 
-def _make_conversation_json(info: ConversationInfo, *, masked: bool, short: bool) -> dict[str, Any]:
+def _make_conversation_json(
+    info: ConversationInfo, *, masked: bool, short: bool
+) -> ConversationJson:
     """Return a conversation as JSON; `short` cuts long texts and limits the number of labels."""
-    entry: dict[str, Any] = {
+    entry: ConversationJson = {
         "id": info.ref,
         "agent": info.agent,
         "title": info.title,
         "events_count": info.events_count,
-        **{name: format_timestamp(getattr(info, name)) for name in _TIME_KEYS},
+        "created_at": format_timestamp(info.created_at) or "",
+        "last_event_at": format_timestamp(info.last_event_at),
+        "archived_at": format_timestamp(info.archived_at),
+        "expires_at": format_timestamp(info.expires_at),
+        "updated_at": format_timestamp(info.updated_at),
+        "pinned_at": format_timestamp(info.pinned_at),
         "parent_id": info.parent,
         "worktree": info.worktree,
         "labels": info.labels,
@@ -194,10 +201,11 @@ def _make_conversation_json(info: ConversationInfo, *, masked: bool, short: bool
     entry["labels"] = {
         cut_line_around_match(key): cut_line_around_match(text) for key, text in labels
     }
-    return {
+    cut = {
         name: cut_line_around_match(value) if isinstance(value, str) else value
         for name, value in entry.items()
     }
+    return cast("ConversationJson", cut)
 
 
 # grep
@@ -490,15 +498,18 @@ def _make_conversation_read_answer(
     masked: bool,
 ) -> ConversationReadAnswer:
     total = len(conversation.turns)
-    title, turns = conversation.info.title, []
+    title = conversation.info.title
+    turns: list[TurnJson] = []
     for turn in selected:
         events = [
             _make_event_json(event, conversation.info.id)
             for event in turn.events
             if event.kind in kinds
         ]
-        state = {"rewound": True} if turn.is_rewound else {}
-        turns.append({"turn": turn.number, **state, "events": events})
+        shape: TurnJson = {"turn": turn.number, "events": events}
+        if turn.is_rewound:
+            shape = {"turn": turn.number, "rewound": True, "events": events}
+        turns.append(shape)
     if masked:
         title, turns = mask_secrets_in_json(title), mask_secrets_in_json(turns)
     title = cut_line_around_match(title) if title and limit is not None else title
@@ -586,7 +597,7 @@ def _list_conversation_notices(
         yield ConversationNotice(f"the conversation contains {named}")
 
 
-def _count_fitting_turns(turns: list[dict[str, Any]], room: int) -> int:
+def _count_fitting_turns(turns: list[TurnJson], room: int) -> int:
     """Return how many of the last turns together fit into `room` characters of XML."""
     for fitting, turn in enumerate(reversed(turns)):
         room -= len(format_xml_element("turn", turn, 4)) + 1
@@ -595,9 +606,11 @@ def _count_fitting_turns(turns: list[dict[str, Any]], room: int) -> int:
     return len(turns)
 
 
-def _make_event_json(event: ConversationEvent, conversation: str) -> dict[str, Any]:
+def _make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
     """Return an event of a conversation as JSON, without the keys that do not apply to it."""
-    fields = {
+    shape: EventJson = {
+        "event_kind": event.kind,
+        "timestamp": format_timestamp(event.timestamp),
         "author": event.author,
         "name": event.name,
         "call": event.call,
@@ -607,13 +620,11 @@ def _make_event_json(event: ConversationEvent, conversation: str) -> dict[str, A
         "outcome": event.outcome,
         "subagent": get_subagent_of_result(event, conversation),
         "problem": event.problem,
-    }
-    return {
-        "event_kind": event.kind,
-        "timestamp": format_timestamp(event.timestamp),
-        **{name: value for name, value in fields.items() if value is not None},
         "content": event.text if event.text or event.arguments is None else None,
     }
+    always = ("timestamp", "content")
+    kept = {name: value for name, value in shape.items() if value is not None or name in always}
+    return cast("EventJson", kept)
 
 
 # shortening a turn
@@ -651,7 +662,7 @@ def _count_xml_characters(text: str, is_json: bool) -> int:
     return len(escape_xml(format_json(text) if is_json else text))
 
 
-def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], ConversationNotice]:
+def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, ConversationNotice]:
     """Return a copy of a turn, shortened to `size` characters of XML, and a notice about it.
 
     Long texts lose their middle, and the longest ones lose the most. If this is not enough, events in
@@ -659,7 +670,7 @@ def shorten_turn(turn: dict[str, Any], size: int) -> tuple[dict[str, Any], Conve
     """
     events = turn["events"]
     kept = _select_fitting_events(events, size)
-    shortened = {**turn, "events": deepcopy(kept)}
+    shortened: TurnJson = {**turn, "events": deepcopy(kept)}
     texts = [text for event in shortened["events"] for text in _find_shortenable_texts(event)]
     fixed = len(format_xml_element("turn", shortened, 4)) + 1 - sum(text.size for text in texts)
     limit = _compute_max_text_size([text.size for text in texts], size - fixed)
@@ -695,7 +706,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
     return max(sizes, default=0)
 
 
-def _select_fitting_events(events: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
+def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
     """Leave out events in the middle until the rest fits into `size`, with texts cut as far as allowed."""
     sizes = []
     for event in events:
@@ -714,7 +725,7 @@ def _select_fitting_events(events: list[dict[str, Any]], size: int) -> list[dict
     return events
 
 
-def _find_shortenable_texts(event: dict[str, Any]) -> Iterator[_ShortenableText]:
+def _find_shortenable_texts(event: EventJson) -> Iterator[_ShortenableText]:
     if isinstance(content := event["content"], str):
         size = _count_xml_characters(content, is_json=False)
         yield _ShortenableText(event, "content", False, size)

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from kbtui.assistant.conversation_answers import (
         ConversationGrepAnswer,
         ConversationGrepLine,
+        ConversationJson,
         ConversationListPage,
         ConversationReadAnswer,
+        EventJson,
     )
     from kbtui.library import Library
 
@@ -505,8 +507,8 @@ class ConversationFormatter:
             for event in turn["events"]:
                 yield ""
                 yield self._format_event_heading(event)
-                if event.get("problem"):
-                    yield self.style_text(self.put_on_one_safe_line(event["problem"]), "red")
+                if problem := event.get("problem"):
+                    yield self.style_text(self.put_on_one_safe_line(problem), "red")
                 if values := event.get("arguments") or event.get("fields"):
                     lines = json.dumps(values, indent=2, ensure_ascii=False)
                     yield self.make_text_safe_for_terminal(lines)
@@ -515,7 +517,7 @@ class ConversationFormatter:
                     is_dim = EVENT_KINDS[event["event_kind"]].is_subdued
                     yield self.style_text(text, "dim") if is_dim else text
 
-    def _format_event_heading(self, event: dict[str, Any]) -> str:
+    def _format_event_heading(self, event: EventJson) -> str:
         kind = EVENT_KINDS[event["event_kind"]]
         author, name = event.get("author"), event.get("name")
         parts = [self.put_on_one_safe_line(author) if author else kind.label]
@@ -525,17 +527,17 @@ class ConversationFormatter:
             parts.append(f"#{event['call']}")
         if event.get("is_error"):
             parts.append("error")
-        if event.get("outcome"):
-            parts.append(self.put_on_one_safe_line(event["outcome"]))
-        if event.get("subagent"):
-            parts.append(f"by {self.put_on_one_safe_line(event['subagent'])}")
+        if outcome := event.get("outcome"):
+            parts.append(self.put_on_one_safe_line(outcome))
+        if subagent := event.get("subagent"):
+            parts.append(f"by {self.put_on_one_safe_line(subagent)}")
         colour = "red" if event.get("is_error") else kind.colour
         time = event["timestamp"]
         shown = f"  {self.style_text(self._format_time(time), 'dim')}" if time else ""
         return self.style_text(" ".join(parts), "bold", colour) + shown
 
 
-def _list_conversation_flags(entry: dict[str, Any], short_ids: dict[str, str]) -> Iterator[str]:
+def _list_conversation_flags(entry: ConversationJson, short_ids: dict[str, str]) -> Iterator[str]:
     if entry["pinned_at"]:
         yield "pinned"
     if entry["archived_at"]:
