@@ -244,6 +244,15 @@ def test_a_call_is_summarized_by_its_main_argument(arguments: dict | None, wante
     assert summarize_tool_arguments(arguments) == wanted
 
 
+def test_a_call_whose_arguments_are_free_text_shows_the_text(workspace_root: Path) -> None:
+    request, response = called("a", "apply_patch", "done")
+    document = build(
+        workspace_root, [[asked("Fix it"), {**request, "arguments": ["+ turquoise"]}, response]]
+    )
+    assert '▸ apply_patch  [ "+ turquoise" ]' in shown(document)
+    assert '│   "+ turquoise"\n' in shown(document, "tool")
+
+
 def test_arguments_read_as_text() -> None:
     value = {"a": 1, "text": "x\ny", "list": ["p", {"q": None}], "empty": []}
     assert (
