@@ -212,9 +212,10 @@ class SearchExplainer:
         if not chunk.embed:
             return None
         from kbtui.index.embedding_queue import NEIGHBOUR_WEIGHT, TITLE_WEIGHT
-        from kbtui.index.entry_extraction import find_embedding_neighbours
+        from kbtui.index.entry_extraction import NEIGHBOURS, find_embedding_neighbours
 
-        chunks = self._reader.list_entry_chunks(entry.id)
+        first, end = max(0, chunk.ordinal - NEIGHBOURS), chunk.ordinal + NEIGHBOURS + 1
+        chunks = self._reader.list_entry_chunks(entry.id, first, end)
         position = next((at for at, other in enumerate(chunks) if other.id == chunk.id), None)
         around = find_embedding_neighbours(chunks, position) if position is not None else []
         return EmbeddedChunkText(
