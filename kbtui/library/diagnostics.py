@@ -449,7 +449,11 @@ def _diagnose_texts_of_conversations(
         if problem := conversation.describe_problems():
             yield "wrong", "conversation_damaged", {"detail": problem}, info.ref
         if extras := conversation.describe_unknown_content():
-            values = {"detail": " and ".join(extras)}
+            values: FindingValues = {
+                "events": len(conversation.unknown_events),
+                "resources": conversation.resources,
+                "detail": " and ".join(extras),
+            }
             yield "note", "conversation_with_unknown_events", values, info.ref
     if indexed:
         yield "ok", "conversations_checked_when_indexed", {"conversations": indexed}

@@ -51,7 +51,7 @@ class ConfigLayerList:
 
     `files` has the paths to watch for changes: files that were read, files that would be read if they
     existed, and directories that a glob searched. `files_left` is the number of files that the
-    current layer may still load.
+    current layer may still load, and `is_cut` says that a layer would have loaded more.
     """
 
     layers: list[ConfigLayer] = field(default_factory=list)
@@ -60,6 +60,7 @@ class ConfigLayerList:
     load_paths: list[str] = field(default_factory=list)
     inherit: bool = True
     files_left: int = MAX_LAYERS
+    is_cut: bool = False
 
 
 def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayerList:
@@ -221,9 +222,9 @@ def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ..
         found.files_left = MAX_LAYERS
     found.files_left -= 1
     if found.files_left < 0 or len(above) > MAX_DEPTH:
-        message = "`extends` loads too many files"
-        if not any(error.message == message for error in found.errors):
-            found.errors.append(ConfigError(message, where=str(path)))
+        if not found.is_cut:
+            found.is_cut = True
+            found.errors.append(ConfigError("`extends` loads too many files", where=str(path)))
         return
     try:
         data = load_config_file(path)
