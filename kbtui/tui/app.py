@@ -175,7 +175,6 @@ class KbtuiApp(App[None]):
         await super().on_event(event)
 
     def on_key_handled(self, event: KeyHandled) -> None:
-        """Deliver the next queued key after the previous key has been handled."""
         self._key_queue.resume_keys_after_handled_key(event)
 
     def pop_screen(self) -> AwaitComplete:
@@ -212,7 +211,6 @@ class KbtuiApp(App[None]):
             main.status.flash_message("Nothing selected. Press Ctrl+C again to quit.")
 
     def action_switch_light_or_dark(self) -> None:
-        """Switch between the dark and the light theme."""
         self.theme = get_light_or_dark_counterpart(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:

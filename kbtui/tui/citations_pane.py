@@ -89,7 +89,6 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._turn_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """Yield the list of citations."""
         yield self.list
 
     @property
@@ -180,7 +179,6 @@ class CitationsPane(BorderOnlyPane, Vertical):
         return (self._used or {}).get(self._shown_turn_number, [])
 
     def on_resize(self) -> None:
-        """Rebuild the rows for the new width."""
         self._update_citation_rows()
 
     def _update_citation_rows(self) -> None:

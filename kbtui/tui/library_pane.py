@@ -486,7 +486,6 @@ class LibraryPane(BorderOnlyPane, Vertical):
         yield self.list
 
     def on_mount(self) -> None:
-        """Start the timer that updates the ages."""
         self.set_interval(UPDATE_SECONDS, self.update_age_labels)
 
     def show_library_snapshot(self, contents: LibrarySnapshot) -> None:
@@ -583,12 +582,10 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.post_message(OpenTargetRequested(row.data))
 
     def action_toggle_selected_fold(self) -> None:
-        """Fold or unfold the selected row."""
         if row := self.list.selected_row:
             self._set_row_unfolded(row.key, row.key not in self.state.unfolded)
 
     def action_unfold_selected_row(self) -> None:
-        """Unfold the selected row."""
         if row := self.list.selected_row:
             self._set_row_unfolded(row.key, True)
 
@@ -622,12 +619,10 @@ class LibraryPane(BorderOnlyPane, Vertical):
         return self.state.hidden
 
     def action_switch_sort_order(self) -> None:
-        """Switch to the next sort order."""
         self.state.sort = SORTS[(SORTS.index(self.state.sort) + 1) % len(SORTS)]
         self.update_library_rows()
 
     def action_show_filter_input(self) -> None:
-        """Show the filter line, and focus it."""
         self.filter.show_input()
 
     @on(Input.Changed, "#filter")
@@ -660,7 +655,6 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.action_clear_filter()
 
     def action_clear_filter(self) -> None:
-        """Clear the filter."""
         if self.filter.display:
             self.screen.set_focus(self.list)
             self.filter.hide_input()
@@ -673,6 +667,5 @@ class _FilterErrorHighlighter(Highlighter):
         self.spans: list[tuple[int, int]] = []
 
     def highlight(self, text: Text) -> None:
-        """Underline the mistakes in the text."""
         for start, end in self.spans:
             text.stylize("bold underline", start, end)

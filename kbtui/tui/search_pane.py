@@ -116,7 +116,6 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         """Whether the search by meaning is still running and may add hits to the answer."""
 
     def compose(self) -> ComposeResult:
-        """Yield the summary and the list."""
         yield self._summary
         yield self.list
 
@@ -230,7 +229,6 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         return ListRow(hit.chunk_id, title, [(where, "dim")], below, data=hit)
 
     def on_resize(self) -> None:
-        """Rebuild the excerpts for the new width."""
         self._show_hits()
 
     @on(RowList.SelectedRowChanged)
@@ -240,7 +238,6 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     @on(RowList.RowClicked)
     def action_open_selected_row(self) -> None:
-        """Open the selected hit."""
         if row := self.list.selected_row:
             self.post_message(self.HitOpened(row.data, preview=False))
 

@@ -96,7 +96,6 @@ class SecondaryScreen(StyledScreen):
         yield TextLine(id="keys")
 
     def on_mount(self) -> None:
-        """Read the data after the first paint."""
         self.call_after_refresh(self.action_reload)
 
     def on_resize(self) -> None:
@@ -108,7 +107,6 @@ class SecondaryScreen(StyledScreen):
         return True
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait until the screen has loaded its data."""
         return (
             not self.has_loaded_content
             and self._find_key_action(key)[1] not in ALWAYS_AVAILABLE_ACTIONS
@@ -128,7 +126,6 @@ class SecondaryScreen(StyledScreen):
         """Read everything again."""
 
     def handle_files_changed(self, event: ChangedEvent) -> None:
-        """Reload after files have changed."""
         self.action_reload()
 
     @property

@@ -434,7 +434,6 @@ class SourcesScreen(ListDetailScreen):
         self._key_to_select: str | None = None
 
     def on_mount(self) -> None:
-        """Start the timer that looks for runs that another process started."""
         self.set_interval(RELOAD_SECONDS, self.action_reload)
 
     def on_unmount(self) -> None:
@@ -562,7 +561,6 @@ class SourcesScreen(ListDetailScreen):
         self.action_reload()
 
     def action_review_source(self) -> None:
-        """Show what the selected source would do, and offer to approve it."""
         state = self.selected_source
         if state is None:
             return

@@ -48,7 +48,6 @@ class TextInputDialog(StyledScreen):
         )
 
     def compose(self) -> ComposeResult:
-        """Yield the input and the key hints."""
         with Vertical(id="dialog", classes="pane low") as pane:
             pane.border_title = make_label_without_markup(self._title)
             yield self._input
@@ -58,7 +57,6 @@ class TextInputDialog(StyledScreen):
             yield hint
 
     def on_mount(self) -> None:
-        """Focus the input."""
         self._input.focus()
 
     @on(Input.Submitted)
@@ -91,7 +89,6 @@ class OptionsDialog(StyledScreen):
         self.list = RowList("options-list")
 
     def compose(self) -> ComposeResult:
-        """Yield the list of options."""
         with Vertical(id="dialog", classes="pane") as pane:
             pane.border_title = make_label_without_markup(self._title)
             pane.border_subtitle = "letter or Enter: choose · Esc: cancel"
@@ -99,12 +96,10 @@ class OptionsDialog(StyledScreen):
             yield self.list
 
     def on_mount(self) -> None:
-        """Show the options."""
         self._show_option_rows()
         self.list.focus()
 
     def on_resize(self) -> None:
-        """Fit the previews to the new width."""
         self.call_after_refresh(self._show_option_rows)
 
     def _show_option_rows(self) -> None:
@@ -120,7 +115,6 @@ class OptionsDialog(StyledScreen):
         self.list.set_rows(rows)
 
     def on_key(self, event: events.Key) -> None:
-        """Choose the option that the pressed key belongs to."""
         for one in self._options:
             if event.character == one.key:
                 event.stop()
@@ -132,7 +126,6 @@ class OptionsDialog(StyledScreen):
         self.action_choose_option()
 
     def action_choose_option(self) -> None:
-        """Choose the selected option."""
         if row := self.list.selected_row:
             self.dismiss(row.data)
 
@@ -155,7 +148,6 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
         self.styles.background = "transparent"
 
     def compose(self) -> ComposeResult:
-        """Yield the question and its answers."""
         with Vertical(id="question"):
             asked, answers = MessageLine("asked"), TextLine(id="answers")
             asked.set_message(self._question, "strong")
@@ -239,12 +231,10 @@ class ChoiceField(StyledWidget, can_focus=True):
                     return
 
     def on_click(self) -> None:
-        """Go to the next choice."""
         self.focus()
         self.action_step_choice(1)
 
     def render_line(self, y: int) -> Strip:
-        """Render the choice between arrows."""
         spans = [(one_line(self.value) or "no choices", "")]
         if self.has_focus:
             position = f"  {self._index + 1} of {len(self._choices)}"
@@ -295,7 +285,6 @@ class FormDialog(StyledScreen):
         self._is_saving = False
 
     def compose(self) -> ComposeResult:
-        """Yield a line for each field, the message and the key hints."""
         with Vertical(id="form", classes="pane") as pane:
             pane.border_title = make_label_without_markup(self._title)
             with VerticalScroll(id="fields", can_focus=False):
@@ -315,7 +304,6 @@ class FormDialog(StyledScreen):
             yield keys
 
     def on_mount(self) -> None:
-        """Focus the first text field."""
         self.update_shown_fields()
         shown = self._list_shown_fields()
         texts = [name for name in shown if not self._fields[name].choices]
@@ -343,7 +331,6 @@ class FormDialog(StyledScreen):
         return (self.focused.id or "").removeprefix("field-") if self.focused else ""
 
     def on_descendant_focus(self) -> None:
-        """Show the help of the focused field."""
         if not self._is_saving and (field := self._fields.get(self._focused_field_name)):
             self._message.set_message(field.help, "dim")
 

@@ -237,22 +237,18 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     # moving
 
     def action_down(self) -> None:
-        """Select the next row."""
         self._select_row_at_index(self._find_next_selectable_row(self.index, 1))
 
     def action_up(self) -> None:
-        """Select the previous row."""
         before = self._find_next_selectable_row(self.index, -1)
         if before < 0:
             self._scroll_to_list_line(0)
         self._select_row_at_index(before)
 
     def action_top(self) -> None:
-        """Select the first row."""
         self._select_row_at_index(self._find_next_selectable_row(-1, 1))
 
     def action_bottom(self) -> None:
-        """Select the last row."""
         self._select_row_at_index(self._find_next_selectable_row(len(self.rows), -1))
 
     def action_scroll_pages(self, pages: float) -> None:

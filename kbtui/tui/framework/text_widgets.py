@@ -47,7 +47,6 @@ class TextLine(StyledWidget):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Render the line."""
         width = self.content_size.width
         spans = align_spans_to_edges(self.left, self.right, width) if y == 0 else []
         return self.render_spans(spans, width)
@@ -81,11 +80,9 @@ class WrappedParagraphs(StyledWidget):
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the number of wrapped lines."""
         return len(self._wrap_paragraphs(width))
 
     def render_line(self, y: int) -> Strip:
-        """Render one wrapped line."""
         width = self.content_size.width
         lines = self._wrap_paragraphs(width)
         return self.render_spans(lines[y].spans if y < len(lines) else [], width)
@@ -119,7 +116,6 @@ class MessageLine(StyledWidget):
         self._wrap_message()
 
     def on_resize(self) -> None:
-        """Wrap the message to the new width."""
         self._wrap_message()
 
     def _wrap_message(self) -> None:
@@ -130,7 +126,6 @@ class MessageLine(StyledWidget):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Render one wrapped line."""
         spans = self._lines[y].spans if y < len(self._lines) else []
         return self.render_spans(spans, self.content_size.width)
 
@@ -153,7 +148,6 @@ class PaneInput(SanitizedInput):
         """The user pressed Esc in the input."""
 
     def action_leave(self) -> None:
-        """Leave the input."""
         self.post_message(self.EscapePressed())
 
 

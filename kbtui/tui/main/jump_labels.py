@@ -105,7 +105,6 @@ class JumpLabelScreen(StyledScreen):
         self._typed = ""
 
     def render_line(self, y: int) -> Strip:
-        """Draw a line of the copied screen with its labels."""
         strip = self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width)
         style = self.visual_style.rich_style + self.get_role_style("found-here")
         for x, row, label, _ in self.labels:

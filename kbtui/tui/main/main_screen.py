@@ -154,7 +154,6 @@ class MainScreen(StyledScreen):
         self.action_zoom = self.panes.toggle_pane_zoom
 
     def compose(self) -> ComposeResult:
-        """Yield the search bar, the panes, the status line and the key hints."""
         yield SearchBar(self.library.workspace.name)
         with PaneRow(id="panes"):
             yield self.library_pane
@@ -186,18 +185,15 @@ class MainScreen(StyledScreen):
         self.change_listener.read_lists_and_listen_to_engine()
 
     def on_unmount(self) -> None:
-        """Save the session, and stop listening to the engine."""
         self.session.save_session_on_exit()
         self.change_listener.stop_listening_to_engine()
 
     def clear_refused_key_message(self) -> None:
-        """Remove a message that says why the last key did nothing."""
         self.status.clear_refused_key_message()
 
     # size, focus and the borders between panes
 
     def on_resize(self) -> None:
-        """Adapt the panes to the new size."""
         self.panes.adapt_layout_to_terminal_size()
         self.search.preview_selected_hit()
 
@@ -208,11 +204,9 @@ class MainScreen(StyledScreen):
             self.capture_mouse()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Drag the grabbed border."""
         self.panes.drag_pane_border(event.screen_x)
 
     def on_mouse_up(self) -> None:
-        """Release the grabbed border."""
         if self.panes.release_pane_border():
             self.release_mouse()
 
@@ -291,19 +285,16 @@ class MainScreen(StyledScreen):
             self.navigator.reload_shown_document()
 
     def action_reload(self) -> None:
-        """Read the library and the document from disk again."""
         self.change_listener.read_library_lists()
         if self.navigator.shown:
             self.navigator.reload_shown_document()
 
     def action_toggle_hidden_subjects(self) -> None:
-        """Show or hide hidden subjects."""
         is_shown = self.library_pane.toggle_hidden_subjects()
         self.status.flash_message(f"Hidden subjects are {'shown' if is_shown else 'not shown'}.")
         self.search.repeat_search()
 
     def on_open_target_requested(self, event: OpenTargetRequested) -> None:
-        """Open the target that the user asked for in a pane."""
         self.open_target_in_reader(event.target)
 
     def open_target_in_reader(self, target: NavigationTarget) -> None:
@@ -349,7 +340,6 @@ class MainScreen(StyledScreen):
             self.status.flash_message(event.text, event.role)
 
     def action_ask_where_to_go(self) -> None:
-        """Ask for a turn number or a reference, and open it."""
         from kbtui.tui.framework.dialogs import TextInputDialog
 
         dialog = TextInputDialog(
@@ -364,7 +354,6 @@ class MainScreen(StyledScreen):
     # commands on the selected or open item
 
     def action_copy_text(self) -> None:
-        """Copy the text that the mouse selected."""
         text = self.get_selected_text()
         if not text:
             raise SkipAction
@@ -423,7 +412,6 @@ class MainScreen(StyledScreen):
     # other screens
 
     def action_show_key_help(self) -> None:
-        """Show the help page with the keys of the focused pane."""
         page = build_main_help_document(self.hints.scopes, self.hints.keymap)
         self.app.push_screen(DocumentOverlayScreen("Help", page))
 
@@ -473,7 +461,6 @@ class MainScreen(StyledScreen):
         self.app.push_screen(jump, lambda go: go() if go else None)
 
     def action_show_bookmarks(self) -> None:
-        """Show the bookmarks."""
         from kbtui.tui.bookmarks_screen import BookmarksScreen
 
         screen = BookmarksScreen(self.library, self.navigator.contents or LibrarySnapshot())
@@ -482,7 +469,6 @@ class MainScreen(StyledScreen):
         )
 
     def action_open_prompt_workshop(self) -> None:
-        """Open the prompt workshop, and select the current item in it."""
         from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
 
         reference = self.items.get_selected_reference()
@@ -490,32 +476,27 @@ class MainScreen(StyledScreen):
         self.app.push_screen(workshop, lambda changed: self.action_reload() if changed else None)
 
     def action_open_doctor(self) -> None:
-        """Open the doctor."""
         from kbtui.tui.doctor_screen import DoctorScreen
 
         self.app.push_screen(DoctorScreen(self.library), self.open_returned_reference)
 
     def action_open_entries_screen(self) -> None:
-        """Open the entries screen."""
         from kbtui.tui.entries_screen import EntriesScreen
 
         self.app.push_screen(EntriesScreen(self.library, self._clock), self.open_returned_reference)
 
     def action_open_sources_screen(self) -> None:
-        """Open the sources screen."""
         from kbtui.tui.sources_screen import SourcesScreen
 
         self.app.push_screen(SourcesScreen(self.library, self._clock), self.open_returned_reference)
 
     def action_open_insights_screen(self) -> None:
-        """Open the insights screen."""
         from kbtui.tui.insights_screen import InsightsScreen
 
         insights = InsightsScreen(self.library, self._clock)
         self.app.push_screen(insights, self.open_returned_reference)
 
     def action_create_entry(self) -> None:
-        """Create an entry, and open it."""
         from kbtui.tui.subject_file_actions import SubjectFileActions
 
         def open_new_entry(name: str) -> None:

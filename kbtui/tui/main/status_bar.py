@@ -242,7 +242,6 @@ class KeyHintLine(StyledWidget):
                 entry.post_message(SuggestionReady(text, best))
 
     def render_line(self, y: int) -> Strip:
-        """Draw the key hints, the completions or the equivalent command."""
         width = self.content_size.width
         return self.render_spans([] if y else self._make_key_hint_spans(width), width)
 

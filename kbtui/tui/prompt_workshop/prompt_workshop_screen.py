@@ -292,7 +292,6 @@ class PromptWorkshopScreen(ListDetailScreen):
         return [self.pattern_bar]
 
     def on_mount(self) -> None:
-        """Show that the workspace is being read."""
         self._show_prompt_totals()
 
     def on_unmount(self) -> None:

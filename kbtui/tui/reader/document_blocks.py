@@ -100,7 +100,6 @@ class TextBlock(DocumentBlock):
         return self.above + 1 + max(self.newlines, full_lines + self.newlines // 2)
 
     def get_searchable_text(self) -> str:
-        """Return the characters of the block."""
         return self.text[self.start : self.end]
 
 
@@ -114,7 +113,6 @@ class MarkdownBlock(TextBlock):
     def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
-        """Lay out the Markdown."""
         from kbtui.tui.reader.markdown_layout import lay_out_markdown
 
         return lay_out_markdown(
@@ -175,7 +173,6 @@ class HeadingBlock(DocumentBlock):
     def lay_out_block_content(
         self, width: int, found: MatchHighlight | None, opened: bool
     ) -> list[StyledLine]:
-        """Return the single line of the heading."""
         if not self.rule:
             left = highlight_matches(self.left, found)
             return [StyledLine(align_spans_to_edges(left, self.right, width))]
@@ -186,7 +183,6 @@ class HeadingBlock(DocumentBlock):
         ]
 
     def get_searchable_text(self) -> str:
-        """Return the text at the left."""
         return join_span_texts(self.left)
 
 
@@ -246,11 +242,9 @@ class FactTableBlock(DocumentBlock):
         return lines
 
     def estimate_line_count(self, width: int) -> int:
-        """Estimate the number of lines as one line for each fact."""
         return self.above + len(self.facts)
 
     def get_searchable_text(self) -> str:
-        """Return the values, one per line."""
         return "\n".join(join_span_texts(value) for _, value in self.facts)
 
 
@@ -273,7 +267,6 @@ class ParagraphBlock(DocumentBlock):
         return lines
 
     def get_searchable_text(self) -> str:
-        """Return the text."""
         return join_span_texts(self.spans)
 
 

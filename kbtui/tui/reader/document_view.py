@@ -575,7 +575,6 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self.redraw_after_viewport_change()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Lay out the document for the new size, and stay at the current line."""
         self._fit_viewport_to_widget()
         self.redraw_after_viewport_change()
 
@@ -616,18 +615,15 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         """Do nothing: a double click should not select the whole document, which may be long."""
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Repaint to show the changed selection."""
         self.refresh()
 
     # moving
 
     def action_down(self) -> None:
-        """Move one line down."""
         self.viewport.move_cursor_by_lines(1)
         self.redraw_after_viewport_change()
 
     def action_up(self) -> None:
-        """Move one line up."""
         self.viewport.move_cursor_by_lines(-1)
         self.redraw_after_viewport_change()
 
@@ -639,12 +635,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     def action_top(self) -> None:
-        """Go to the first line."""
         self.viewport.go_to_first_line()
         self.redraw_after_viewport_change()
 
     def action_bottom(self) -> None:
-        """Go to the last line."""
         self.viewport.go_to_last_line()
         self.redraw_after_viewport_change()
 
@@ -687,7 +681,6 @@ class DocumentOverlayScreen(StyledScreen):
         self.reader = DocumentView()
 
     def compose(self) -> ComposeResult:
-        """Yield the document, with key hints in the border."""
         with Vertical(id="page", classes="pane") as pane:
             pane.border_title = make_label_without_markup(self._title)
             confirm = f"y: {self._confirm_label} · n or Esc: no"
@@ -696,7 +689,6 @@ class DocumentOverlayScreen(StyledScreen):
             yield self.reader
 
     def on_mount(self) -> None:
-        """Show the document."""
         self.reader.show_document(self._page)
         self.reader.focus()
 

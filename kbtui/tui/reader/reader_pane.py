@@ -154,7 +154,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """How many events have been added since the end of the document was last visible."""
 
     def compose(self) -> ComposeResult:
-        """Yield the header, the document and the find bar."""
         yield ReaderHeader(id="where")
         yield self.document_view
         yield self.find_bar
@@ -411,11 +410,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message(describe_missing_line(document, line))
 
     def action_go_to_end_and_follow(self) -> None:
-        """Go to the end of the document, where the reader follows new text."""
         self.document_view.action_bottom()
 
     def action_toggle_facts_bar(self) -> None:
-        """Show or hide the details of the document."""
         if self.facts_bar.display:
             self.facts_bar.set_paragraphs([])
         elif facts := self.viewport.document.facts:
@@ -438,7 +435,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.post_message(self.StatusMessage(text, role))
 
     def action_toggle_code_wrapping(self) -> None:
-        """Switch between wrapping wide code and scrolling it sideways."""
         wrapped = self.viewport.code_offset is None
         self.viewport.set_horizontal_code_offset(0 if wrapped else None)
         self.document_view.redraw_after_viewport_change()
@@ -463,7 +459,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
     # finding
 
     def action_open_find_bar(self) -> None:
-        """Open the find bar."""
         entry = self.find_bar.input
         if not self.is_finding and self.place and self.place.words:
             entry.value = self.place.words[0]
@@ -519,7 +514,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.action_end_find_and_clear_matches()
 
     def action_end_find_and_clear_matches(self) -> None:
-        """End the find, and remove all highlights."""
         self.end_find_mode()
         self.viewport.highlight_search_pattern(None)
         if self.place:
@@ -538,7 +532,6 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._find_worker.discard_pending_results()
 
     def action_request_next_view(self) -> None:
-        """Request the next view of the document."""
         if len(self.viewport.document.views) > 1:
             self.post_message(self.ViewChangeRequested())
         else:
