@@ -24,7 +24,7 @@ from kbtui.knowledge.subject_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from kbtui.knowledge.knowledge_loader import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
@@ -35,6 +35,13 @@ _TERMINAL_EDITORS = """
     sensible-editor
 """
 """Editors that need a terminal. Without one, they hang or damage the file."""
+
+_EDITORS = {
+    "+LINE PATH": "vi vim nvim view nano pico micro emacs emacsclient kak joe jed mg ne gedit",
+    "PATH:LINE": "hx helix subl sublime_text zed",
+    "--goto PATH:LINE": "code code-insiders codium cursor",
+}
+"""Arguments that open a file at a line -> the editors that accept these arguments."""
 
 
 class MissingTitle(UsageError):
@@ -106,7 +113,7 @@ def edit_draft_in_editor(
     path = Path(file.name)
     is_settled = False
     try:
-        run_editor([*editor, str(path)])
+        _run_editor([*editor, str(path)])
         text = path.read_text("utf-8")
         found = None
         if text != document and text.strip():
@@ -177,13 +184,13 @@ def _write_subject_file(knowledge: KnowledgeBase, topic: Topic, slug: str, text:
     raise NothingFound("the file was written, but the topic does not list it", where=str(path))
 
 
-def edit_subject_in_editor(subject: Subject) -> bool:
-    """Open a subject in the user's editor and return whether it changed; raises `KbtuiError`."""
+def edit_subject_in_editor(subject: Subject, line: int = 0) -> bool:
+    """Open a subject at a line in the user's editor; return whether it changed. Raises `KbtuiError`."""
     path = subject.path
     try:
         before = path.read_bytes()
         try:
-            run_editor([*find_editor_command(), str(path)])
+            _run_editor(build_editor_command(find_editor_command(), path, line))
         except KbtuiError as error:
             if _is_draft_untouched(path, before):
                 raise
@@ -194,11 +201,19 @@ def edit_subject_in_editor(subject: Subject) -> bool:
         raise KbtuiError(f"the file cannot be read: {reason}", where=str(path)) from error
 
 
-def run_editor(command: list[str], environment: Mapping[str, str] | None = None) -> None:
+def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
+    """Return the command that opens `path` at `line` (1-based), or at the top if the editor is unknown."""
+    name = Path(editor[0]).name.partition(".")[0]
+    forms = (form for form, names in _EDITORS.items() if line >= 2 and name in names.split())
+    words = next(forms, "PATH").replace("LINE", str(line)).split()
+    return [*editor, *(word.replace("PATH", str(path)) for word in words)]
+
+
+def _run_editor(command: list[str]) -> None:
     """Run an editor and wait until it exits; raises `KbtuiError` if it fails."""
     try:
         with _ignore_interrupts():
-            code = subprocess.call(command, env=environment)
+            code = subprocess.call(command)
     except OSError as error:
         message, hint = f"the editor cannot be started: {error.strerror}", "set $VISUAL or $EDITOR"
         raise KbtuiError(message, where=command[0], hint=hint) from error

@@ -230,9 +230,13 @@ class KbtuiApp(App[None]):
             # Textual resumes only if its `with` block ends without an exception, so raise the exception later.
             try:
                 with redirect.restore_stderr_temporarily() if redirect else nullcontext():
+                    # Textual removes NO_COLOR from the environment; the other program should see it.
+                    os.environ.update({"NO_COLOR": "1"} if self.no_color else {})
                     yield
             except Exception as error:
                 failure = error
+            finally:
+                os.environ.pop("NO_COLOR", None)
         if failure is not None:
             raise failure
 

@@ -17,7 +17,7 @@ from kbtui.refs import Ref, make_conversation_ref, make_subject_ref, parse_ref
 from kbtui.text import one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import Spans, wrap_spans
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.navigation_target import (
@@ -187,7 +187,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         rows: list[ListRow] = []
         if self._conversation is not None:
             turn, used = self._shown_turn_number, self._citations_in_shown_turn
-            rows.append(_make_citations_heading_row("used", f"CITED IN TURN {turn}"))
+            rows.append(make_heading_row("used", f"CITED IN TURN {turn}"))
             rows += map(self._make_cited_passage_row, count(1), used)
             if not used:
                 why = _explain_missing_citations(self._conversation, turn)
@@ -198,7 +198,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             turns: dict[str, list[Citation]] = {}
             for cite in self._using:
                 turns.setdefault(cite.source, []).append(cite)
-            rows.append(_make_citations_heading_row("using", "CITING TURNS", str(len(turns) or "")))
+            rows.append(make_heading_row("using", "CITING TURNS", str(len(turns) or "")))
             rows += map(self._make_citing_turn_row, count(), turns.values())
             if not turns:
                 rows += self._make_explanation_rows("using", self._why_not_used)
@@ -289,10 +289,6 @@ def _find_citation_target(cite: Citation) -> NavigationTarget | None:
                 return make_navigation_target(ref)
     # The reader cannot open a file or a passage by its id, so open the tool call that read it.
     return make_navigation_target(make_conversation_ref(cite.conversation, cite.turn, cite.call))
-
-
-def _make_citations_heading_row(key: str, text: str, right: str = "") -> ListRow:
-    return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 
 def _explain_missing_citations(conversation: Conversation, turn: int) -> str:

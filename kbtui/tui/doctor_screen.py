@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import ChangedEvent
     from kbtui.library import Library
     from kbtui.library.diagnostics import FindingState
-    from kbtui.tui.framework.styled_text import MatchHighlight, Spans, StyledLine
+    from kbtui.tui.framework.styled_text import MatchHighlight, Spans, StyledLines
     from kbtui.tui.reader.document_blocks import DocumentBlock
 
 STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
@@ -29,10 +29,8 @@ class DoctorFindingBlock(ParagraphBlock):
 
     state: FindingState
 
-    def lay_out_block_content(
-        self, width: int, found: MatchHighlight | None, opened: bool
-    ) -> list[StyledLine]:
-        lines = ParagraphBlock.lay_out_block_content(self, max(8, width - 2), found, opened)
+    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+        lines = ParagraphBlock.lay_out_lines(self, max(8, width - 2), found, opened)
         for number, line in enumerate(lines):
             line.spans.insert(0, ("  ", "") if number else STATE_SIGNS[self.state])
         return lines

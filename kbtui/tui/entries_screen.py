@@ -32,7 +32,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
     MatchHighlight,
-    StyledLine,
+    StyledLines,
     measure_cell_width,
     wrap_spans,
 )
@@ -247,10 +247,8 @@ class FoldablePassageBlock(FoldHeadingBlock):
 
     text: str = ""
 
-    def lay_out_block_content(
-        self, width: int, found: MatchHighlight | None, opened: bool
-    ) -> list[StyledLine]:
-        lines = FoldHeadingBlock.lay_out_block_content(self, width, found, opened)
+    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+        lines = FoldHeadingBlock.lay_out_lines(self, width, found, opened)
         is_whole = opened or len(self.text) <= PREVIEW_CHARACTERS
         text = self.text if is_whole else f"{self.text[:PREVIEW_CHARACTERS]}…"
         margin: Spans = [("  ", "")]

@@ -1,4 +1,4 @@
-"""Start other programs: editor, browser, viewers, and those that copy text to the clipboard."""
+"""Start other programs: the browser, viewers, and those that copy text to the clipboard."""
 
 from __future__ import annotations
 
@@ -8,48 +8,12 @@ import shutil
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.errors import KbtuiError
 from kbtui.text import sanitize
 
 if TYPE_CHECKING:
     from textual.app import App
-
-_EDITORS = {
-    "+LINE PATH": "vi vim nvim view nano pico micro emacs emacsclient kak joe jed mg ne gedit",
-    "PATH:LINE": "hx helix subl sublime_text zed",
-    "--goto PATH:LINE": "code code-insiders codium cursor",
-}
-"""Arguments that open a file at a line -> the editors that accept these arguments."""
-
-
-def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
-    """Return the command that opens `path` at `line` (1-based), or at the top if the editor is unknown."""
-    name = Path(editor[0]).name.partition(".")[0]
-    forms = (form for form, names in _EDITORS.items() if line >= 2 and name in names.split())
-    words = next(forms, "PATH").replace("LINE", str(line)).split()
-    return [*editor, *(word.replace("PATH", str(path)) for word in words)]
-
-
-def edit_file_in_user_editor(app: App[None], path: Path, line: int) -> None:
-    """Suspend the TUI, run the user's editor in the terminal, and wait until it ends.
-
-    Raises `KbtuiError` if there is no editor or no terminal, or if the editor fails.
-    """
-    from textual.app import SuspendNotSupported
-
-    from kbtui.knowledge.subject_authoring import find_editor_command, run_editor
-
-    command = build_editor_command(find_editor_command(), path, line)
-    # Textual removes NO_COLOR from the environment; the editor should still see it.
-    environment = {**os.environ, **({"NO_COLOR": "1"} if app.no_color else {})}
-    try:
-        with app.suspend():
-            run_editor(command, environment)
-    except SuspendNotSupported as error:
-        raise KbtuiError("cannot start an editor: this session has no terminal") from error
 
 
 def open_web_address_in_browser(app: App[None], url: str) -> bool:

@@ -11,7 +11,7 @@ from kbtui.text import one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
-from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine
+from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine, StyledLines
 from kbtui.tui.reader.document_blocks import DocumentBlock, HeadingBlock, ParagraphBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
@@ -48,9 +48,7 @@ class DailyActivityChartBlock(DocumentBlock):
 
     insights: UsageStatistics
 
-    def lay_out_block_content(
-        self, width: int, found: MatchHighlight | None, opened: bool
-    ) -> list[StyledLine]:
+    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
         # A line has a date and numbers (28 cells), and two bars that share the other cells.
         bar_width = max(4, min(36, (width - 28) // 2))
         return [

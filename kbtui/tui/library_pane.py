@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from rich.highlighter import Highlighter
@@ -20,7 +21,7 @@ from kbtui.search.search_request_and_answer import QueryMistake
 from kbtui.text import cut_to_width, one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
-from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.framework.text_widgets import (
     CompletingInput,
@@ -32,7 +33,7 @@ from kbtui.tui.navigation_target import NavigationTarget, OpenTargetRequested
 from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from datetime import datetime
 
     from rich.text import Text
@@ -190,16 +191,12 @@ def make_library_rows(
     return [*topics, *_make_conversation_section(contents, state, present)]
 
 
-def _make_heading_row(key: str, text: str, right: str = "") -> ListRow:
-    return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
-
-
 def _make_note_row(key: str, text: str, role: str = "dim") -> ListRow:
     return ListRow(f"note:{key}", [(text, role)], selectable=False)
 
 
 def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> Iterator[ListRow]:
-    yield _make_heading_row("topics", "TOPICS")
+    yield make_heading_row("topics", "TOPICS")
     failures = [line for line in contents.failures if line.startswith("topics")]
     for number, line in enumerate(failures):
         yield _make_problem_row(f"kb:{number}", line)
@@ -253,27 +250,53 @@ def _make_folder_and_subject_rows(
     topic: str, subjects: list[Subject], contents: LibrarySnapshot, state: LibraryPaneState
 ) -> Iterator[ListRow]:
     """Yield the rows of a topic's subjects and of the directories that contain them."""
-    shown: set[str] = set()
-    for subject in sorted(subjects, key=_get_subject_sort_key):
-        *folders, name = subject.slug.split("/")
-        for depth, folder in enumerate(folders, 1):
-            key = f"folder:{topic}/" + "/".join(folders[:depth])
-            is_open = state.is_row_unfolded(key)
-            if key not in shown:
-                shown.add(key)
-                arrow = ("▾ " if is_open else "▸ ", "dim")
-                yield ListRow(key, [("  " * depth, ""), arrow, (f"{one_line(folder)}/", "")])
-            if not is_open:
+    by_slug = {subject.slug: subject for subject in subjects}
+    for path in iterate_unfolded_paths(topic, by_slug, state.is_row_unfolded):
+        if path in by_slug:
+            yield _make_subject_row(by_slug[path], contents.unreadable.get((topic, path)))
+        else:
+            key, folder = make_folder_row_key(topic, path), path[:-1].rpartition("/")[2]
+            arrow = ("▾ " if state.is_row_unfolded(key) else "▸ ", "dim")
+            name = (f"{one_line(folder)}/", "")
+            yield ListRow(key, [("  " * path.count("/"), ""), arrow, name])
+
+
+def iterate_unfolded_paths(
+    topic: str, slugs: Iterable[str], is_unfolded: Callable[[str], bool]
+) -> Iterator[str]:
+    """Yield the path of each folder, which ends with `/`, and each slug, except those in folded folders.
+
+    The subjects of a folder precede its subfolders, each by name. `is_unfolded` gets the key of a folder's row.
+    """
+    yielded: set[str] = set()
+    for slug in sorted(slugs, key=_get_tree_sort_key):
+        for path in _list_folders(slug):
+            if path not in yielded:
+                yielded.add(path)
+                yield path
+            if not is_unfolded(make_folder_row_key(topic, path)):
                 break
         else:
-            reason = contents.unreadable.get((topic, subject.slug))
-            yield _make_subject_row(subject, name, len(folders), reason)
+            yield slug
 
 
-def _get_subject_sort_key(subject: Subject) -> list[tuple[bool, str]]:
-    """Return a key that puts the files of a directory before its subdirectories, each by name."""
-    parts = subject.slug.split("/")
-    return [(depth < len(parts) - 1, part) for depth, part in enumerate(parts)]
+def _get_tree_sort_key(slug: str) -> list[tuple[bool, str]]:
+    *folders, name = slug.split("/")
+    return [*((True, folder) for folder in folders), (False, name)]
+
+
+def _list_folders(slug: str) -> list[str]:
+    return [*accumulate(f"{folder}/" for folder in slug.split("/")[:-1])]
+
+
+def list_parent_row_keys(topic: str, slug: str) -> list[str]:
+    """Return the keys of the rows that contain a subject or folder: its topic and its folders, outermost first."""
+    return [f"topic:{topic}", *(make_folder_row_key(topic, path) for path in _list_folders(slug))]
+
+
+def make_folder_row_key(topic: str, path: str) -> str:
+    """Return the key of the row of a folder, given its path with or without a final `/`."""
+    return f"folder:{topic}/{path.removesuffix('/')}"
 
 
 def _choose_entry_mark(states: dict[str, bool], default: str) -> tuple[str, str]:
@@ -281,7 +304,7 @@ def _choose_entry_mark(states: dict[str, bool], default: str) -> tuple[str, str]
     return next((ENTRY_MARKS[name] for name in reversed(states) if states[name]), (default, ""))
 
 
-def _make_subject_row(subject: Subject, name: str, depth: int, reason: str | None) -> ListRow:
+def _make_subject_row(subject: Subject, reason: str | None) -> ListRow:
     """Return the row of a subject; `reason` says why the subject cannot be read, or is None."""
     states = {
         "pre-loaded": subject.learned,
@@ -294,10 +317,11 @@ def _make_subject_row(subject: Subject, name: str, depth: int, reason: str | Non
         role = "dim struck"
     ref = make_subject_ref(subject.topic, subject.slug)
     mark = _choose_entry_mark(states, default="  ")
-    spans: Spans = [("  " * (depth + 1), ""), mark, (one_line(name), role)]
+    name, depth = subject.slug.rpartition("/")[2], subject.slug.count("/") + 1
+    spans: Spans = [("  " * depth, ""), mark, (one_line(name), role)]
     row = ListRow(str(ref), spans, data=NavigationTarget(str(ref), ref=ref))
     if reason:
-        row.below = [[("  " * (depth + 2), ""), (one_line(reason), "error")]]
+        row.below = [[("  " * (depth + 1), ""), (one_line(reason), "error")]]
     return row
 
 
@@ -308,7 +332,7 @@ def _make_conversation_section(
     rows = _ConversationRowMaker(contents, state, present)
     infos = [info for info in contents.main_conversations if rows.is_shown(info)]
     infos.sort(key=lambda info: _get_conversation_sort_key(info, state.sort, contents))
-    yield _make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
+    yield make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
     for number, line in enumerate(contents.failures):
         if line.startswith("conversations"):
             yield _make_problem_row(f"conversations:{number}", line)
@@ -552,10 +576,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         """Select the row of a target, and unfold the rows that contain it."""
         wanted: set[str] = set()
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
-            topic = place.ref.topic
-            parts = place.ref.slug.split("/")
-            wanted = {f"topic:{topic}"}
-            wanted |= {f"folder:{topic}/" + "/".join(parts[:n]) for n in range(1, len(parts))}
+            wanted = set(list_parent_row_keys(place.ref.topic or "", place.ref.slug))
         elif place.ref and place.ref.conversation:
             wanted = set(self._list_parents(place.ref.conversation))
         if not wanted <= self.state.unfolded:
@@ -597,14 +618,9 @@ class LibraryPane(BorderOnlyPane, Vertical):
         if row.key in self.state.unfolded:
             self._set_row_unfolded(row.key, False)
             return
-        path = row.key.removeprefix("folder:").split("/")
-        for depth in range(len(path) - 1, 0, -1):
-            parent = f"folder:{'/'.join(path[:depth])}" if depth > 1 else f"topic:{path[0]}"
-            if self.list.select_row(parent):
-                return
-        for conversation in self._list_parents(row.key):
-            if self.list.select_row(conversation):
-                return
+        topic, _, path = row.key.removeprefix("folder:").partition("/")
+        folders = reversed(list_parent_row_keys(topic, path))
+        next(filter(self.list.select_row, chain(folders, self._list_parents(row.key))), None)
 
     def _set_row_unfolded(self, key: str, unfolded: bool) -> None:
         parts = self.contents.parts_by_conversation if self.contents else {}

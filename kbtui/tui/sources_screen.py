@@ -28,7 +28,12 @@ from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import MatchHighlight, Span, StyledLine, wrap_spans
+from kbtui.tui.framework.styled_text import (
+    MatchHighlight,
+    Span,
+    StyledLines,
+    wrap_spans,
+)
 from kbtui.tui.reader.document_blocks import (
     FactTableBlock,
     HeadingBlock,
@@ -60,9 +65,7 @@ class BulletItemBlock(ParagraphBlock):
 
     sign: Span = ("• ", "marker")
 
-    def lay_out_block_content(
-        self, width: int, found: MatchHighlight | None, opened: bool
-    ) -> list[StyledLine]:
+    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
         return wrap_spans(self.spans, width, [self.sign], [("  ", "")])
 
 

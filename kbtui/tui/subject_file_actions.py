@@ -120,25 +120,26 @@ class SubjectFileActions:
 
     def edit_subject(self, ref: Ref) -> None:
         """Open a subject in the user's editor."""
-        find_subject = partial(self._find_subject_to_edit, ref)
-        self._worker.submit_call(find_subject, self._edit_subject_and_report, self._show_error)
+        find_subject = partial(self.find_subject_to_edit, ref)
+        self._worker.submit_call(find_subject, self.edit_subject_and_report, self._show_error)
 
-    def _find_subject_to_edit(self, ref: Ref) -> tuple[Subject, str | None]:
-        """Return the subject, and the name of the source that fetched it (None if there is none).
+    def find_subject_to_edit(self, ref: Ref) -> tuple[Subject, int, str | None]:
+        """Return the subject, the line to edit (0 if `ref` names none), and the source that fetched it.
 
-        Called in a background thread.
+        The source is None if the user wrote the subject. Called in a background thread.
         """
-
+        line = ref.lines[0] if ref.lines else 0
         subject_authoring.find_editor_command()
         subject = self._library.find_subject(ref)
         try:
-            return subject, split_front_matter(self._library.read_subject_text(subject)).source_name
+            text = split_front_matter(self._library.read_subject_text(subject))
+            return subject, line, text.source_name
         except KbtuiError:
-            return subject, None  # The user may want to repair the file in the editor.
+            return subject, line, None  # The user may want to repair the file in the editor.
 
-    def _edit_subject_and_report(self, prepared: tuple[Subject, str | None]) -> None:
-
-        subject, source = prepared
+    def edit_subject_and_report(self, found: tuple[Subject, int, str | None]) -> None:
+        """Open what `find_subject_to_edit` found in the user's editor, and show what has changed."""
+        subject, line, source = found
         name = f"{subject.topic}/{subject.slug}"
 
         def report_subject_change(is_changed: bool) -> None:
@@ -158,7 +159,7 @@ class SubjectFileActions:
             self._on_written(name)
 
         self._suspend_tui_and_run(
-            lambda: subject_authoring.edit_subject_in_editor(subject), report_subject_change
+            lambda: subject_authoring.edit_subject_in_editor(subject, line), report_subject_change
         )
 
     def _suspend_tui_and_run(self, work: Callable[[], T], on_done: Callable[[T], None]) -> None:

@@ -80,9 +80,9 @@ class Logs:
         if self.is_new:
             self._add_new_talk(own_id, name)
         else:
-            self._add_old_talk(own_id, name)
+            self.add_old_talk(own_id, name)
 
-    def _add_old_talk(self, own_id: str, name: str | None) -> None:
+    def add_old_talk(self, own_id: str, name: str | None) -> None:
         self.insert("conversations", id=own_id, name=name, model="m")
         for number, (prompt, system, response, tokens) in enumerate(
             [
@@ -325,7 +325,7 @@ def test_a_conversation_that_was_continued_after_the_change_is_one(
 ) -> None:
     logs = Logs(path, is_new=True)
     logs.add_attachment()
-    logs._add_old_talk("one", "Old name")
+    logs.add_old_talk("one", "Old name")
     logs.insert("threads", id="one", name="New name")
     logs.add_chain(
         "one",

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from support import Builder
 from tui_support import Tui, running
 
+from kbtui.knowledge.subject_authoring import build_editor_command
 from kbtui.tui.command_palette import find_command_palette_items, list_palette_commands
 from kbtui.tui.command_table import SCOPES, list_commands_of_scopes
-from kbtui.tui.external_programs import build_editor_command, find_clipboard_command
+from kbtui.tui.external_programs import find_clipboard_command
 from kbtui.tui.main.jump_labels import LETTERS, JumpLabelScreen
 from kbtui.tui.reader.links_and_copyable_texts import (
     DocumentLink,

@@ -126,7 +126,7 @@ async def test_what_was_opened_is_an_earlier_search_though_nothing_is_logged(boo
     async with running(book.root, library=library) as tui:
         await search(tui, "program")
         await tui.until(lambda: bool(tui.main.results_pane.list.rows))
-        await tui.until(lambda: tui.main.search._unlogged is not None)
+        await answered(tui)
         await tui.press("enter")
         await tui.press("slash")
         tui.main.query_one("#search").value = ""  # type: ignore[attr-defined]
@@ -214,43 +214,41 @@ async def test_while_the_first_index_is_made_a_search_says_so_and_how_far_it_is(
 async def test_a_question_asked_again_for_another_index_is_logged_once(book: Builder) -> None:
     async with running(book.root) as tui:
         asker = tui.main.search
-
-        async def settles() -> None:
-            await tui.until(
-                lambda: (
-                    not asker._timer
-                    and not asker._full_worker.has_pending_result
-                    and asker._answered_query
-                )
-            )
-            asker.log_current_query()
-            await tui.until(lambda: not asker._log_worker.has_pending_result)
-
         await search(tui, "make")
-        await settles()
+        before = await answered(tui)
+        asker.log_current_query()
         for _ in range(2):
             asker.repeat_search()
-            await settles()
+            before = await answered(tui, before)
+            asker.log_current_query()
+        await tui.until(lambda: times(book, "make") > 0)
+        await tui.pilot.pause(0.2)
         assert times(book, "make") == 1
         # After another query it is a new search.
         await tui.type("x")
         await tui.press("backspace")
-        await settles()
-        assert times(book, "make") == 2
+        await answered(tui)
+        asker.log_current_query()
+        await tui.until(lambda: times(book, "make") == 2)
+
+
+async def answered(tui: Tui, before: object = None) -> object:
+    """Wait until the search by keywords and meaning has answered the query, other than with `before`."""
+    pane, asker = tui.main.results_pane, tui.main.search
+
+    def is_answered() -> bool:
+        answer = pane.answer
+        is_new = answer is not None and answer is not before and answer.query == asker.query
+        return is_new and answer.mode == asker.mode  # type: ignore[union-attr]
+
+    await tui.until(is_answered)
+    return pane.answer
 
 
 async def settle(tui: Tui) -> None:
     """Wait until the query is fully answered and nothing more is about to be logged."""
-    asker = tui.main.search
-    await tui.until(
-        lambda: (
-            not asker._timer
-            and not asker._full_worker.has_pending_result
-            and asker._answered_query == asker.query
-        )
-    )
-    await tui.pilot.pause()
-    await tui.until(lambda: not asker._log_worker.has_pending_result)
+    await answered(tui)
+    await tui.pilot.pause(0.2)
 
 
 async def test_what_was_typed_on_the_way_to_a_query_is_not_logged(book: Builder) -> None:

@@ -9,6 +9,7 @@ from support import Builder
 
 from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.knowledge.models import PreloadOrDisableMark
+from kbtui.tui.library_pane import make_folder_row_key
 from kbtui.tui.prompt_workshop.planned_prompt import (
     FolderCostSums,
     PendingPreloadMarks,
@@ -22,11 +23,7 @@ from kbtui.tui.prompt_workshop.planned_prompt import (
 )
 from kbtui.tui.prompt_workshop.prompt_workshop_screen import escape_glob
 from kbtui.tui.prompt_workshop.subject_pattern_bar import find_pattern_matches
-from kbtui.tui.prompt_workshop.subject_tree import (
-    SubjectTreeOptions,
-    make_folder_row_key,
-    make_subject_tree_rows,
-)
+from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeOptions, make_subject_tree_rows
 from kbtui.workspace import open_workspace_at_root
 
 FILES = settings(
@@ -110,7 +107,8 @@ def test_every_subject_is_listed_once_when_all_is_open(
         for part in parts
         for depth in range(1, len(part))
     }
-    rows = make_subject_tree_rows(planned_prompt, SubjectTreeOptions(opened, hidden=True))
+    made = make_subject_tree_rows(planned_prompt, SubjectTreeOptions(opened, hidden=True))
+    rows = [row for row in made if row.selectable]
     listed = [row.key for row in rows if row.data.kind == "subject"]
     assert sorted(listed) == sorted(f"t/{slug}" for slug in found)
     folders = [row.key for row in rows if row.data.kind == "folder"]

@@ -108,7 +108,7 @@ async def test_a_folder_shows_what_a_glob_over_it_returns(book: Builder) -> None
     book.subject("project/a[1]/x.md", "in brackets\n")
     book.subject("project/a1/y.md", "not that\n")
     async with workshop(book.root) as shop:
-        await shop.select("folder:project/a[1]/")
+        await shop.select("folder:project/a[1]")
         await shop.tui.until(lambda: '<subject "a[1]/x">' in shop.given)
         assert "not that" not in shop.given
 
@@ -130,7 +130,7 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
         await shop.select("project/start")
         await shop.marked("space")
         assert shop.entry("start").startswith("◆*start ")
-        await shop.select("folder:project/people/")
+        await shop.select("folder:project/people")
         await shop.press("right")
         await shop.tui.until(lambda: any("ada" in entry for entry in shop.entries))
         await shop.select("project/people/ada")
@@ -181,7 +181,7 @@ async def test_a_mark_that_a_pattern_forbids_is_refused_with_what_to_do(book: Bu
 
 async def test_folders_topics_and_fragments_say_why_they_take_no_mark(book: Builder) -> None:
     async with workshop(book.root) as shop:
-        for key, words in (("topic:project", "press e"), ("folder:project/people/", "subjects")):
+        for key, words in (("topic:project", "press e"), ("folder:project/people", "subjects")):
             await shop.select(key)
             await shop.press("space")
             assert words in shop.screen.message_line.text

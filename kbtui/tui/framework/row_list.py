@@ -49,6 +49,11 @@ class ListRow:
     wide_right: Spans = field(default_factory=list)
 
 
+def make_heading_row(key: str, text: str, right: str = "") -> ListRow:
+    """Return a row with the heading of a section, and `right` at the right edge; it cannot be selected."""
+    return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
+
+
 class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     """A list of rows, one of which is selected."""
 

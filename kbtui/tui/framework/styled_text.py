@@ -39,6 +39,9 @@ class StyledLine:
         return join_span_texts(self.spans)
 
 
+StyledLines = list[StyledLine]
+
+
 def join_span_texts(spans: Iterable[Span]) -> str:
     """Return the text of `spans` without roles."""
     return "".join(text for text, _ in spans)
@@ -175,7 +178,7 @@ def wrap_spans(
     first: Sequence[Span] = (),
     hang: Sequence[Span] = (),
     source: int = 0,
-) -> list[StyledLine]:
+) -> StyledLines:
     """Wrap prose at `width` cells; put `first` before the first line and `hang` before each further line."""
     text = join_span_texts(spans)
     width = max(width, measure_cell_width(first) + 1, measure_cell_width(hang) + 1)
@@ -190,7 +193,7 @@ def wrap_spans(
 
 def wrap_code_line(
     spans: Sequence[Span], width: int, source: int = 0, code_offset: int | None = None
-) -> list[StyledLine]:
+) -> StyledLines:
     """Wrap a line of code at `width` cells; keep white space, and indent further lines by two cells.
 
     With a `code_offset`, do not wrap the line, but scroll it left by this number of cells.

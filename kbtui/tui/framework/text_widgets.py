@@ -14,7 +14,7 @@ from textual.widgets import Input
 from kbtui.text import one_line
 from kbtui.tui.framework.styled_text import (
     Spans,
-    StyledLine,
+    StyledLines,
     align_spans_to_edges,
     capitalize_first_word_unless_name,
     join_span_texts,
@@ -87,7 +87,7 @@ class WrappedParagraphs(StyledWidget):
         lines = self._wrap_paragraphs(width)
         return self.render_spans(lines[y].spans if y < len(lines) else [], width)
 
-    def _wrap_paragraphs(self, width: int) -> list[StyledLine]:
+    def _wrap_paragraphs(self, width: int) -> StyledLines:
         return [line for spans in self._paragraphs for line in wrap_spans(spans, max(8, width))]
 
 
@@ -104,7 +104,7 @@ class MessageLine(StyledWidget):
         super().__init__(id=id)
         self.text = ""
         self._role = ""
-        self._lines: list[StyledLine] = []
+        self._lines: StyledLines = []
 
     def set_message(self, text: str, role: str) -> None:
         """Set the message."""

@@ -369,15 +369,17 @@ def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:
 
 
 def _make_prompt_document(library: Library) -> ReaderDocument:
-    from kbtui.tui.reader.subject_document import build_assistant_text_document
+    from kbtui.tui.reader.subject_document import (
+        NO_KNOWLEDGE_SECTION,
+        build_assistant_text_document,
+    )
 
     text = library.load_knowledge().format_prompt_section()
     if text is not None:
         return build_assistant_text_document(
             "prompt", "The <knowledge> prompt", text, view="prompt"
         )
-    reason = "There is no <knowledge> section, because no topic has a subject to list or pre-load."
-    return build_problem_document("prompt", "<knowledge>", reason)
+    return build_problem_document("prompt", "<knowledge>", NO_KNOWLEDGE_SECTION)
 
 
 def _make_topic_document(library: Library, name: str) -> ReaderDocument:

@@ -274,17 +274,20 @@ class SelectedItemActions:
             hint = f" Press {key} to copy the text." if key else ""
             main.status.flash_message(f"Only subject files can be edited here.{hint}", "warning")
             return
-        from kbtui.tui.external_programs import edit_file_in_user_editor
+        from kbtui.tui.subject_file_actions import SubjectFileActions
 
-        try:
-            path = main.library.find_subject(ref).path
-            edit_file_in_user_editor(main.screen.app, path, ref.lines[0] if ref.lines else 0)
-        except KbtuiError as error:
-            main.status.flash_message(
-                format_error_on_one_line(error, main.library.workspace.root), "error"
-            )
-        else:
-            main.navigator.reload_shown_document()
+        actions = SubjectFileActions(
+            main.screen,
+            main.library,
+            main.status.flash_message,
+            lambda _: main.navigator.reload_shown_document(),
+        )
+        self.run_with_activity_shown(
+            "opening the editor …",
+            partial(actions.find_subject_to_edit, ref),
+            actions.edit_subject_and_report,
+            holds_keys=True,
+        )
 
     def export_conversation(self) -> None:
         """Ask for a file, and write the open conversation to it as Markdown."""

@@ -23,7 +23,7 @@ from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_gre
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import make_label_without_markup
 from kbtui.tui.framework.text_widgets import LabeledInput, TextLine
-from kbtui.tui.library_pane import ENTRY_MARKS
+from kbtui.tui.library_pane import ENTRY_MARKS, list_parent_row_keys
 from kbtui.tui.prompt_workshop.planned_prompt import (
     PendingPreloadMarks,
     PromptCost,
@@ -46,7 +46,6 @@ from kbtui.tui.prompt_workshop.subject_tree import (
     SubjectTreeOptions,
     describe_tree_node,
     format_prompt_totals,
-    make_folder_row_key,
     make_pattern_match_rows,
     make_subject_tree_rows,
 )
@@ -58,7 +57,7 @@ from kbtui.tui.reader.document_blocks import (
     make_source_text_blocks,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
-from kbtui.tui.reader.subject_document import build_assistant_text_document
+from kbtui.tui.reader.subject_document import NO_KNOWLEDGE_SECTION, build_assistant_text_document
 from kbtui.tui.secondary_screen import ListDetailScreen
 from kbtui.workspace.paths import TOPICS_FILE
 
@@ -80,10 +79,6 @@ if TYPE_CHECKING:
 
 
 # the pages of the right pane
-
-NO_KNOWLEDGE_SECTION = (
-    "There is no <knowledge> section, because no topic has a subject to list or pre-load."
-)
 
 
 @dataclass(frozen=True)
@@ -400,9 +395,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         if slug and slug in scan:
             options.hidden = options.hidden or slug in scan.hidden
             self._key_to_select = f"{topic}/{slug}"
-            for end, character in enumerate(slug, 1):
-                if character == "/":
-                    options.opened.add(make_folder_row_key(topic, slug[:end]))
+            options.opened.update(list_parent_row_keys(topic, slug))
 
     def _measure_subjects_with_progress(self, planned_prompt: PlannedPrompt) -> None:
         """Measure the cost of every subject in a background thread, and show the progress."""
@@ -591,9 +584,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.options.opened.remove(node.foldable_row_key)
             self._rebuild_tree_rows()
         elif node.topic:
-            above = node.name.rstrip("/").rpartition("/")[0]
-            folder_key = make_folder_row_key(node.topic, f"{above}/")
-            self.list.select_row(folder_key if above else f"topic:{node.topic}")
+            self.list.select_row(list_parent_row_keys(node.topic, node.name.rstrip("/"))[-1])
 
     def action_focus_other_pane(self) -> None:
         self.set_focus(self.reader if self.focused is self.list else self.list)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.text import one_line
-from kbtui.tui.framework.row_list import ListRow, RowList
+from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import measure_cell_width
-from kbtui.tui.library_pane import ENTRY_MARKS
+from kbtui.tui.library_pane import ENTRY_MARKS, iterate_unfolded_paths, make_folder_row_key
 from kbtui.tui.prompt_workshop.planned_prompt import (
     PromptCost,
     find_slug_prefix_range,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
 
 
-NodeKind = Literal["whole", "topic", "folder", "subject", "problem", "fragment", "heading"]
+NodeKind = Literal["whole", "topic", "folder", "subject", "problem", "fragment"]
 
 WHOLE_PROMPT_KEY = "whole"
 """The key of the row for the whole `<knowledge>` section."""
@@ -77,18 +77,12 @@ class SubjectTreeOptions:
     words: str = ""
 
 
-def _get_tree_sort_key(slug: str) -> list[tuple[bool, str]]:
-    """Return a sort key that puts the subjects of a folder before its subfolders."""
-    *folders, name = slug.split("/")
-    return [*((True, folder) for folder in folders), (False, name)]
-
-
 def make_subject_tree_rows(prompt: PlannedPrompt, options: SubjectTreeOptions) -> list[ListRow]:
     """Return all rows of the tree; the text of a row is made when the row is drawn."""
     written = prompt.written
     rows = [
         _make_tree_row(WHOLE_PROMPT_KEY, WHOLE_PROMPT_NODE),
-        _make_heading_row("topics", "TOPICS"),
+        make_heading_row("topics", "TOPICS"),
     ]
     for number, problem in enumerate(written.problems):
         node = SubjectTreeNode("problem", name=str(problem))
@@ -96,9 +90,9 @@ def make_subject_tree_rows(prompt: PlannedPrompt, options: SubjectTreeOptions) -
     for topic in written.topics:
         rows += _make_topic_rows(topic, written.get_topic_slugs(topic).scan, options)
     if not written.topics:
-        rows.append(_make_heading_row("none", f"none yet; {written.hint_to_declare_topic}"))
+        rows.append(make_heading_row("none", f"none yet; {written.hint_to_declare_topic}"))
     if prompt.fragments:
-        rows.append(_make_heading_row("fragments", "JP'S PROMPT FRAGMENTS, read-only"))
+        rows.append(make_heading_row("fragments", "JP'S PROMPT FRAGMENTS, read-only"))
     for number, fragment in enumerate(prompt.fragments):
         node = SubjectTreeNode("fragment", name=fragment.name, number=number)
         rows.append(_make_tree_row(f"fragment:{number}", node))
@@ -126,44 +120,18 @@ def _make_topic_rows(topic: str, scan: TopicScan, options: SubjectTreeOptions) -
         return
     yield topic_row
     if topic_row.key in options.opened:
-        yield from _make_nested_subject_rows(
-            topic, sorted(slugs, key=_get_tree_sort_key), options.opened
-        )
+        for path in iterate_unfolded_paths(topic, slugs, options.opened.__contains__):
+            depth = path.rstrip("/").count("/") + 1
+            if path.endswith("/"):
+                node = SubjectTreeNode("folder", topic, path, depth)
+                yield _make_tree_row(node.foldable_row_key, node)
+            else:
+                yield _make_subject_row(topic, path, depth)
 
 
 def _contains_all_words(text: str, words: list[str]) -> bool:
     folded = text.casefold()
     return all(word in folded for word in words)
-
-
-def _make_nested_subject_rows(topic: str, slugs: list[str], opened: set[str]) -> Iterator[ListRow]:
-    """Yield rows for folders and for sorted slugs; leave out the content of folders that are not in `opened`."""
-    shown: list[str] = []
-    closed = ""
-    for slug in slugs:
-        if closed and slug.startswith(closed):
-            continue
-        folders = slug.split("/")[:-1]
-        common = 0
-        while common < min(len(folders), len(shown)) and folders[common] == shown[common]:
-            common += 1
-        del shown[common:]
-        closed = ""
-        for depth in range(common, len(folders)):
-            path = "/".join(folders[: depth + 1]) + "/"
-            key = make_folder_row_key(topic, path)
-            yield _make_tree_row(key, SubjectTreeNode("folder", topic, path, depth + 1))
-            shown.append(folders[depth])
-            if key not in opened:
-                closed = path
-                break
-        if not closed:
-            yield _make_subject_row(topic, slug, len(folders) + 1)
-
-
-def make_folder_row_key(topic: str, path: str) -> str:
-    """Return the key of a folder's row."""
-    return f"folder:{topic}/{path}"
 
 
 def _make_tree_row(key: str, node: SubjectTreeNode) -> ListRow:
@@ -173,11 +141,6 @@ def _make_tree_row(key: str, node: SubjectTreeNode) -> ListRow:
 def _make_subject_row(topic: str, slug: str, depth: int, *, shows_path: bool = False) -> ListRow:
     node = SubjectTreeNode("subject", topic, slug, depth, shows_path=shows_path)
     return _make_tree_row(f"{topic}/{slug}", node)
-
-
-def _make_heading_row(key: str, text: str) -> ListRow:
-    node = SubjectTreeNode("heading")
-    return ListRow(f"head:{key}", [(text, "section")], selectable=False, data=node)
 
 
 class SubjectTreeList(RowList):

@@ -11,6 +11,7 @@ from kbtui.tui.framework.styled_text import (
     MatchHighlight,
     Spans,
     StyledLine,
+    StyledLines,
     align_spans_to_edges,
     highlight_matches,
     join_span_texts,
@@ -47,23 +48,19 @@ class DocumentBlock:
 
     def lay_out_whole_block(
         self, width: int, found: MatchHighlight | None = None, opened: bool = False
-    ) -> list[StyledLine]:
+    ) -> StyledLines:
         """Return the lines of the block, including `lead` and `above`.
 
         Matches of `found` are highlighted. For the heading of a fold, `opened` says whether the fold is open.
         """
-        made = self.lay_out_block_content(
-            max(8, width - measure_cell_width(self.lead)), found, opened
-        )
+        made = self.lay_out_lines(max(8, width - measure_cell_width(self.lead)), found, opened)
         if self.lead:
             for line in made:
                 line.spans = [*self.lead, *line.spans]
         return [*(StyledLine() for _ in range(self.above)), *made] if made else []
 
     @abstractmethod
-    def lay_out_block_content(
-        self, width: int, found: MatchHighlight | None, opened: bool
-    ) -> list[StyledLine]:
+    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
         """Return the lines of the block, without `lead` and `above`."""
 
     def estimate_line_count(self, width: int) -> int:
@@ -110,9 +107,7 @@ class MarkdownBlock(TextBlock):
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False
 
-    def lay_out_block_content(
-        self, width: int, found: MatchHighlight | None, opened: bool
-    ) -> list[StyledLine]:
+    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
         from kbtui.tui.reader.markdown_layout import lay_out_markdown
 
         return lay_out_markdown(
@@ -138,9 +133,7 @@ class SourceTextBlock(TextBlock):
     numbers: int = 0
     panel: bool = False
 
-    def lay_out_block_content(
-        self, width: int, found: MatchHighlight | None, opened: bool
-    ) -> list[StyledLine]:
+    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
         """Lay out each line, highlighted if the language is known."""
         from kbtui.tui.reader.markdown_layout import highlight_source_code, lay_out_code_panel
 
@@ -148,7 +141,7 @@ class SourceTextBlock(TextBlock):
         offset = self.code_offset
         if self.panel:
             return lay_out_code_panel(text, self.language, width, self.first_line, found, offset)
-        lines: list[StyledLine] = []
+        lines: StyledLines = []
         room = width - (self.numbers + 2 if self.numbers else 0)
         for number, spans in enumerate(highlight_source_code(text, self.language), self.first_line):
             source = number if self.first_line else 0
@@ -170,9 +163,7 @@ class HeadingBlock(DocumentBlock):
     right: Spans = field(default_factory=list)
     rule: bool = False
 
-    def lay_out_block_content(
-        self, width: int, found: MatchHighlight | None, opened: bool
-    ) -> list[StyledLine]:
+    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
         if not self.rule:
             left = highlight_matches(self.left, found)
             return [StyledLine(align_spans_to_edges(left, self.right, width))]
@@ -198,9 +189,7 @@ class FoldHeadingBlock(HeadingBlock):
     citation_number: int | None = None
     ends_with_path: bool = False
 
-    def lay_out_block_content(
-        self, width: int, found: MatchHighlight | None, opened: bool
-    ) -> list[StyledLine]:
+    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
         """Return a line with an arrow, the summary of the fold and the citation number."""
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
         right = [*self.right, *note]
@@ -229,13 +218,11 @@ class FactTableBlock(DocumentBlock):
     facts: list[tuple[str, Spans]]
     name_role: str = "dim"
 
-    def lay_out_block_content(
-        self, width: int, found: MatchHighlight | None, opened: bool
-    ) -> list[StyledLine]:
+    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
         """Return the lines of all facts; a long value is wrapped within its column."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
         hang = [(" " * (column + 2), "")]
-        lines: list[StyledLine] = []
+        lines: StyledLines = []
         for name, value in self.facts:
             label = [(f"{name:<{column}}  ", self.name_role)]
             lines += wrap_spans(highlight_matches(value, found), width, label, hang)
@@ -254,14 +241,12 @@ class ParagraphBlock(DocumentBlock):
 
     spans: Spans
 
-    def lay_out_block_content(
-        self, width: int, found: MatchHighlight | None, opened: bool
-    ) -> list[StyledLine]:
+    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
         """Wrap the text and keep its line breaks."""
         text = join_span_texts(self.spans)
         if "\n" not in text:
             return wrap_spans(highlight_matches(self.spans, found), width)
-        lines: list[StyledLine] = []
+        lines: StyledLines = []
         for part in sanitize(text).split("\n"):
             lines += wrap_spans(highlight_matches([(part, self.spans[0][1])], found), width)
         return lines

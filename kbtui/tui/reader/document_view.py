@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.selection import Selection
 
-    from kbtui.tui.framework.styled_text import StyledLine
+    from kbtui.tui.framework.styled_text import StyledLine, StyledLines
 
 
 MAX_CACHED_BLOCKS = 200
@@ -81,7 +81,7 @@ class DocumentViewport:
         """The number of lines of each block, estimated until the block is laid out."""
         self._block_tops: list[int] = []
         """The number of lines before each block, followed by the total; empty if it must be computed again."""
-        self._line_cache: LRUCache[int, list[StyledLine]] = LRUCache(MAX_CACHED_BLOCKS)
+        self._line_cache: LRUCache[int, StyledLines] = LRUCache(MAX_CACHED_BLOCKS)
         self._resize_anchors: tuple[ScrollAnchor, ScrollAnchor] | None = None
         self._resize_positions = (self.top, self.cursor)
 
@@ -112,7 +112,7 @@ class DocumentViewport:
         ]
         self._block_tops = []
 
-    def get_block_lines(self, block: int) -> list[StyledLine]:
+    def get_block_lines(self, block: int) -> StyledLines:
         """Return the lines of a block; lay out the block on first use."""
         if self._is_block_hidden(block):
             return []
@@ -124,7 +124,7 @@ class DocumentViewport:
                 self._block_tops = []
         return lines
 
-    def _lay_out_block(self, index: int) -> list[StyledLine]:
+    def _lay_out_block(self, index: int) -> StyledLines:
         self.layout_count += 1
         block = self.document.blocks[index]
         block.code_offset = self.code_offset

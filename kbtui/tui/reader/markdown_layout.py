@@ -13,6 +13,7 @@ from kbtui.tui.framework.styled_text import (
     MatchHighlight,
     Spans,
     StyledLine,
+    StyledLines,
     add_style_role,
     highlight_matches,
     join_span_texts,
@@ -231,7 +232,7 @@ def fit_column_widths(wanted: list[int], width: int) -> list[int]:
 
 def lay_out_table(
     rows: Sequence[list[Spans]], aligns: list[str], width: int, sources: list[int]
-) -> list[StyledLine]:
+) -> StyledLines:
     """Lay out a table whose first row contains the headings.
 
     `aligns` has "left", "right", "center" or "" for each column, and `sources` the source line of each row.
@@ -243,7 +244,7 @@ def lay_out_table(
     ]
     # If any cell has several lines, separate all rows by blank lines.
     tall = any(len(cell) > 1 for cells in laid[1:] for cell in cells)
-    lines: list[StyledLine] = []
+    lines: StyledLines = []
     for number, (cells, source) in enumerate(zip(laid, sources, strict=True)):
         if tall and number > 1:
             lines.append(StyledLine([(" │ ".join(" " * w for w in widths), "rule")], source))
@@ -290,7 +291,7 @@ def lay_out_markdown(
     breaks: bool = False,
     first_line: int = 1,
     code_offset: int | None = None,
-) -> list[StyledLine]:
+) -> StyledLines:
     """Lay out Markdown in `width` cells; show raw HTML as text, and load no images.
 
     `links` are the link definitions of the whole document. `breaks` keeps the line breaks inside paragraphs.
@@ -324,9 +325,9 @@ class _MarkdownRenderer:
 
     def lay_out_markdown_nodes(
         self, nodes: list[SyntaxTreeNode], width: int, tight: bool = False
-    ) -> list[StyledLine]:
+    ) -> StyledLines:
         """Lay out blocks, with blank lines between them unless `tight` is true."""
-        lines: list[StyledLine] = []
+        lines: StyledLines = []
         for node in nodes:
             made = self._lay_out_markdown_node(node, max(width, 8))
             if made and lines and not tight:
@@ -337,7 +338,7 @@ class _MarkdownRenderer:
     def _find_source_line_of_node(self, node: SyntaxTreeNode) -> int:
         return self.first_line + node.map[0] if node.map else 0
 
-    def _lay_out_markdown_node(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _lay_out_markdown_node(self, node: SyntaxTreeNode, width: int) -> StyledLines:
         kind, source = node.type, self._find_source_line_of_node(node)
         if kind == "paragraph":
             return self._lay_out_paragraphs(self._render_child_nodes(node), width, source)
@@ -370,16 +371,16 @@ class _MarkdownRenderer:
             )
         return lines
 
-    def _lay_out_paragraphs(self, spans: Spans, width: int, source: int) -> list[StyledLine]:
-        lines: list[StyledLine] = []
+    def _lay_out_paragraphs(self, spans: Spans, width: int, source: int) -> StyledLines:
+        lines: StyledLines = []
         for paragraph in _split_paragraph_at_breaks(spans):
             lines += wrap_spans(highlight_matches(paragraph, self.matches), width, source=source)
         return lines
 
-    def _lay_out_markdown_list(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _lay_out_markdown_list(self, node: SyntaxTreeNode, width: int) -> StyledLines:
         number = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
         digits = len(str(number + len(node.children) - 1)) if number is not None else 0
-        lines: list[StyledLine] = []
+        lines: StyledLines = []
         blocks = [block for item in node.children for block in item.children]
         tight = all(block.hidden for block in blocks if block.type == "paragraph")
         for offset, item in enumerate(node.children):
@@ -392,7 +393,7 @@ class _MarkdownRenderer:
             lines += [StyledLine(), *made] if lines and not tight else made
         return lines
 
-    def _lay_out_table_node(self, node: SyntaxTreeNode, width: int) -> list[StyledLine]:
+    def _lay_out_table_node(self, node: SyntaxTreeNode, width: int) -> StyledLines:
         rows = [row for part in node.children for row in part.children]
         cells = [
             [
@@ -472,9 +473,9 @@ def lay_out_code_panel(
     first_line: int = 0,
     found: MatchHighlight | None = None,
     code_offset: int | None = None,
-) -> list[StyledLine]:
+) -> StyledLines:
     """Lay out code on a coloured background that is `width` cells wide."""
-    lines: list[StyledLine] = []
+    lines: StyledLines = []
     for number, spans in enumerate(highlight_source_code(text, language)):
         source = first_line + number if first_line else 0
         for line in wrap_code_line(highlight_matches(spans, found), width - 3, source, code_offset):

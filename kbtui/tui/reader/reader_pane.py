@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.strip import Strip
 
-    from kbtui.tui.framework.styled_text import Spans, StyledLine
+    from kbtui.tui.framework.styled_text import Spans, StyledLines
     from kbtui.tui.navigation_target import NavigationTarget
     from kbtui.tui.reader.reader_document import ReaderDocument
 
@@ -97,7 +97,7 @@ class DocumentFactsBar(WrappedParagraphs):
         self._block = FactTableBlock("facts", facts)
         self.set_paragraphs([spans for _, spans in facts])
 
-    def _wrap_paragraphs(self, width: int) -> list[StyledLine]:
+    def _wrap_paragraphs(self, width: int) -> StyledLines:
         return self._block.lay_out_whole_block(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
     from kbtui.tui.framework.styled_text import Spans
 
+NO_KNOWLEDGE_SECTION = (
+    "There is no <knowledge> section, because no topic has a subject to list or pre-load."
+)
 SUBJECT_VIEWS = ("read", "source", "learn")
 _MARKDOWN = {".md", ".markdown", ".mdown"}
 _PLAIN = {"", ".txt", ".text"}
