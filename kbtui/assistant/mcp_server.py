@@ -62,7 +62,7 @@ async def _forward_valid_messages(
                 if refusal is None:
                     await checked.send(item)
                     continue
-                # If the client does not read the error, stop waiting: the input may have ended.
+                # Wait only briefly: a client that has closed the input may not read the error.
                 with (
                     anyio.move_on_after(FINAL_READ_SECONDS),
                     contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError),

@@ -107,7 +107,7 @@ def run_index_command(args: Namespace) -> int:
     state = engine.send_request("refresh", wait=0.5, **options)
     while not state["done"]:
         _show_index_progress(progress, engine)
-        # Wait for the same refresh. With a new one in each step, the loop might never end.
+        # Wait for the refresh requested above. If each step requested one, the loop might never end.
         state = engine.send_request("refreshed", wait=0.5)
     keywords = time.monotonic() - began
     if state.get("mended"):

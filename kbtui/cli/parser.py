@@ -83,11 +83,11 @@ def iterate_filters_from_options(
     for row in list_surface_filters(surface):
         found: list[str] = []
         for given in getattr(args, f"filter_{row.key}", ()) if row.options else ():
-            # A topic's title may contain commas, and a time limit is a single date.
+            # Do not split at commas: a topic's title may contain them, and a date is a single value.
             is_single = row.kind in {"topic", "date"}
             values = (given,) if is_single else split_filter_values(given, at_spaces=False)
             if not any(value.strip() for value in values):
-                # Refuse it, because a script's unset variable must not select everything.
+                # Refuse an empty value: an unset variable in a script must not select everything.
                 raise UsageError("needs a value", where=row.option_names, hint=row.about)
             found += [value for value in values if value.strip()]
         if found:

@@ -153,7 +153,7 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     was_approved = find_source_approval_time(workspace, userdata, before) is not None
     source = edit_source(workspace, args.name, changes)
     if not was_approved:
-        # Do not approve it: a user who changes one key may not have seen the other keys.
+        # Do not approve the source: a user who changes one key may not have seen the other keys.
         print_to_stderr(
             "the source is still not approved; `kbtui source approve` shows it and asks for approval"
         )

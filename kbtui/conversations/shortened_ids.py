@@ -85,7 +85,7 @@ def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
     for name, before, after in zip(ordered, [0, *common], [*common, 0], strict=True):
         own = len(get_prefix_of_other_agents_id(name))
         length = max(own + SHORT_ID_CHARACTERS, before + 1, after + 1)
-        # An id without a digit is the name of a topic.
+        # An id without a digit would be read as the name of a topic.
         while length < len(name) and not re.search(r"[0-9_]", name[own:length]):
             length += 1
         found[name] = name[:length]

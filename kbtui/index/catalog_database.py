@@ -98,7 +98,7 @@ def parse_catalog_entry_row(row: tuple[Any, ...]) -> CatalogEntry:
 
 
 def _parse_json_list(text: str) -> list[Any]:
-    # Nearly all lists are empty, and a search reads hundreds of them.
+    # A search parses hundreds of lists, and nearly all are empty.
     return [] if text == "[]" else json.loads(text)
 
 
@@ -463,7 +463,7 @@ class CatalogDatabase:
     def find_conversation_ids_with_beginnings(self, beginnings: Iterable[str]) -> list[str]:
         """Return the ids of conversations that begin with one of `beginnings`."""
         query = "SELECT id FROM entries WHERE id >= ? AND id < ? AND kind = 'conversation'"
-        # No id has a character after `~`.
+        # Ids contain no character that sorts after `~`.
         ranges = ((one, f"{one}\x7f") for one in beginnings)
         return [row[0] for limits in ranges for row in self._db.execute(query, limits)]
 

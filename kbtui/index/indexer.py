@@ -450,7 +450,7 @@ class WorkspaceIndex:
             parts.append(part)
             done += part.is_last
             now = time.monotonic()
-            # Write each part of a conversation before the next one is read, which depends on it.
+            # Write each part of a conversation before reading the next part, which depends on it.
             is_full = len(parts) >= BATCH_ENTRIES or now - written > BATCH_SECONDS
             if is_full or not part.is_last:
                 self.storage.replace_entry_parts(parts)

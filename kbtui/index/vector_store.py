@@ -255,7 +255,7 @@ class VectorStore:
 
         was_approximate = self._partitions > 1
         name = f"{_INDEX_PREFIX}{partitions}"
-        # One bit per dimension must fill whole bytes.
+        # `IvfRq` stores one bit per dimension, and needs whole bytes.
         form = IvfRq if partitions > 1 and self._dimension % 8 == 0 else IvfFlat
         self.table.create_index(
             "vector",

@@ -370,7 +370,7 @@ class _KeywordIndexQuery:
             return {}
         query = self._make_chunk_number_query(numbers)
         for pair in self._word_pairs:
-            # The query is nested, because with one flat query, tantivy would score many more chunks.
+            # Nest the queries: with one flat query, tantivy would score many more chunks.
             query = Query.boolean_query([(Occur.Must, query), (Occur.Should, pair.query)])
         hits = self.searcher.search(query, limit=len(numbers), count=False).hits
         found = self.searcher.fast_field_values("chunk", [address for _, address in hits])
@@ -401,7 +401,7 @@ class _KeywordIndexQuery:
             is_archived = Query.term_query(self._schema, "archived", "yes", "basic")
             limits.append((Occur.MustNot, is_archived))
         if wanted and all(occur == Occur.MustNot for occur, _ in limits):
-            # With one flat query, tantivy can skip chunks that cannot be among the best.
+            # Do not nest these queries, so that tantivy can skip chunks that cannot be among the best.
             return Query.boolean_query([*wanted, *limits])
         if not wanted:
             # Exclude the watermark, a document that is not a chunk.

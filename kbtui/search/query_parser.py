@@ -398,7 +398,7 @@ class _QueryFilterApplier:
         }
         if not pairs:
             return ids
-        # The chunk's text may also contain the pairs of characters, so compare the titles themselves.
+        # The pairs of characters may come from a chunk's text, so compare the titles themselves.
         wanted = "".join(text.lower().split())
         return {
             entry.id

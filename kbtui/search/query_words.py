@@ -123,7 +123,7 @@ class LanguageAnalyzer:
             field: make_text_analyzer(name)
             for field, name in list_further_language_fields(setting).items()
         }
-        # kbtui has no function words for some languages. The analyzer removes accents, as in the index.
+        # Some languages have no entry. `analyze` removes accents, as the index does.
         known = [_FUNCTION_WORDS.get(name, "") for name in names or ["english"]]
         self._function_words = frozenset(self._plain.analyze(" ".join(known)))
 

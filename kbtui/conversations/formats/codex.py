@@ -183,7 +183,7 @@ class CodexFormat(JsonlConversationFormat):
             self._collect_sessions(named, projects, names, only, found, unusable)
             if found:
                 return list(found.values()), unusable
-        # A file that was renamed has its id only inside.
+        # The id of a renamed file is only in its first record.
         self._collect_sessions(paths, projects, names, only, found, unusable)
         return list(found.values()), unusable
 
@@ -847,7 +847,7 @@ def _is_typed(payload: dict[str, Any]) -> bool:
     """Return whether a person typed the text of a `user_message` event."""
     if type(payload["message"]) is not str:
         raise TypeError("the message is not text")
-    # Some versions also report their own messages, but they say so.
+    # Some versions also write events for Codex's own messages; `kind` marks them.
     return payload.get("kind") not in ("environment_context", "user_instructions")
 
 

@@ -442,7 +442,7 @@ class _FileStorage:
                 f"{name} {read_file_state(f'{self.messages}/{name}')} {read_file_state(parts)}"
             )
         if names:
-            # The last message may still be written, one part after another.
+            # opencode may still be writing the parts of the last message, one after another.
             parts = f"{self.parts}/{names[-1].removesuffix('.json')}"
             states += [str(read_file_state(f"{parts}/{part}")) for part in _list_json_names(parts)]
         return states

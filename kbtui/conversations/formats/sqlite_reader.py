@@ -89,8 +89,8 @@ def _make_uri(path: str) -> str:
             where=path,
             hint="start the agent once",
         )
-    # No process has the database open, and everything is in this one file. Without `immutable`,
-    # SQLite would create the two other files, and would leave them there.
+    # No process has the database open, and this one file contains everything. Without `immutable`,
+    # SQLite would create its `-wal` and `-shm` files, and would leave them there.
     return f"{uri}&immutable=1"
 
 

@@ -259,7 +259,7 @@ class ConversationEventParser:
         if type(content) is str:
             content = decode_tool_result_text(content)
         event = self._append_event("tool_call_response", index, element, content, "content")
-        # With typed content the key is spelled as in the Model Context Protocol.
+        # Typed content has `isError`, as in the Model Context Protocol.
         error = element.get("is_error", element.get("isError"))
         event.is_error = error is True
         if type(error) is not bool:
