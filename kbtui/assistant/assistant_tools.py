@@ -262,7 +262,7 @@ _PYTHON_TYPES: dict[str, tuple[type, str]] = {
 
 
 def _find_argument_mistake(schema: ParameterSchema, value: Any) -> str | None:
-    """Return what is wrong with a value; None if the value fits the JSON Schema."""
+    """Return a description of the mistake in a value; None if the value fits the JSON Schema."""
     names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     kinds = [_PYTHON_TYPES[name] for name in names if name in _PYTHON_TYPES]
     shown = _format_argument_value(value)

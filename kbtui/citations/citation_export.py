@@ -175,7 +175,7 @@ def _citation_to_dict(cite: Citation) -> dict[str, object]:
 def citations_to_dict(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
 ) -> dict[str, object]:
-    """Return the object that `kbtui cites --json` prints: what `ref` uses, and what uses it."""
+    """Return the object that `kbtui cites --json` prints: the citations by `ref` and those of `ref`."""
     return {
         "ref": ref,
         "uses": list(map(_citation_to_dict, uses)),
@@ -206,7 +206,7 @@ def _format_citation_date(cite: Citation) -> str:
 def format_citations_markdown(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
 ) -> str:
-    """Return Markdown that lists what `ref` uses, and what uses it.
+    """Return Markdown that lists the targets that `ref` uses, and the turns that use `ref`.
 
     The targets that `ref` uses are numbered as in the citations pane.
     """

@@ -45,7 +45,7 @@ class Citation(NamedTuple):
 
 
 class Citations(NamedTuple):
-    """What `ref` cites, and which turns cite `ref`.
+    """The citations by `ref`, and the citations of `ref` by turns.
 
     `ref` is a reference, or the path of a file that is not a subject. `uses` lists what `ref` cites;
     it is empty unless `ref` is a conversation or a turn. `used_by` lists the turns that cite `ref`,

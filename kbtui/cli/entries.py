@@ -1,4 +1,4 @@
-"""The commands `entries`, `entry`, `show` and `cites`: list, change and print what the workspace contains."""
+"""The commands `entries`, `entry`, `show` and `cites`: list, change and print entries and citations."""
 
 from __future__ import annotations
 

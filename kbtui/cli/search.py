@@ -269,7 +269,7 @@ def _join_lines_with_spaces(text: str) -> str:
 
 
 def format_hit_explanation(explained: RankExplanationJson) -> str:
-    """Format an explanation: rank in each leg, matching terms, and what excludes the passage."""
+    """Format an explanation: rank in each leg, matching terms, and reasons that exclude the passage."""
     return "\n".join(sanitize(line) for line in _iterate_explanation_lines(explained))
 
 

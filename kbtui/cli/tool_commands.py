@@ -34,7 +34,7 @@ def declare_tools_command_arguments(parser: ArgumentParser) -> None:
 def run_tools_command(args: Namespace) -> int:
     """Print the definitions of the tools for assistants, and install or uninstall them for JP.
 
-    `install` shows what it will write and asks for confirmation. It never changes a file
+    `install` shows the files that it will write and asks for confirmation. It never changes a file
     that kbtui did not write or that you have edited. The MCP server needs no installation.
     """
     from kbtui.library import open_workspace
@@ -181,7 +181,7 @@ def _serialize_planned_changes(changes: list[PlannedFileChange]) -> list[dict[st
 
 
 def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChange]) -> None:
-    """Print what the user must still do before JP offers the tools."""
+    """Print the steps that the user must still take before JP offers the tools."""
     import shutil
 
     from kbtui.workspace.jp_config import read_config_layers

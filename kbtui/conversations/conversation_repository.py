@@ -139,8 +139,8 @@ def find_conversation(
 ) -> ConversationInfo:
     """Return the live or archived conversation with this id.
 
-    `counts` has the same meaning as in `list_conversations`.
-    Raises `ConversationNotFound` if there is none.
+    `counts` has the same meaning as in `list_conversations`. Raises `ConversationNotFound` if there
+    is no such conversation.
     """
     id = str(resolve_conversation_ref(workspace, make_conversation_ref(id)).conversation)  # noqa: A001
     for stored in _iterate_stored_conversations(workspace, id):
@@ -203,7 +203,7 @@ def find_agent_names(beginnings: Iterable[str]) -> set[str]:
 
 
 def describe_known_agents(mistyped: str) -> str:
-    """List all agents; suggest the one that the user may have meant by the name `mistyped`."""
+    """Return a text that lists all agents and suggests one whose name is similar to `mistyped`."""
     from difflib import get_close_matches
 
     known = list_agent_names()
@@ -263,7 +263,7 @@ def check_turn_and_call_of_ref(conversation: Conversation, ref: Ref) -> None:
 
 
 def load_conversation(info: ConversationInfo) -> Conversation:
-    """Load a conversation with its turns. Never raises; `problems` says what is wrong."""
+    """Load a conversation with its turns. Never raises; errors are in `problems` of the result."""
     return get_conversation_format(info).load_conversation(info)
 
 

@@ -29,9 +29,9 @@ WHOLE_BYTES_MAX = 8 << 20
 class ConversationSummary:
     """The models, the tokens and the numbers of turns and events of a conversation.
 
-    `project` is the directory in which the agent ran.
-    `usage` counts the conversation's tokens without those of its subagents. `usage_by_model` is empty
-    if the files do not say which models used the tokens.
+    `project` is the directory in which the agent ran. `usage` counts the conversation's tokens without
+    those of its subagents. `usage_by_model` is empty if the files do not say which models used the
+    tokens.
     """
 
     info: ConversationInfo
@@ -100,7 +100,7 @@ def usage_to_dict(usage: ConversationUsage | None) -> dict[str, object]:
 
 
 def summarize_conversation(workspace: Workspace, info: ConversationInfo) -> ConversationSummary:
-    """Summarize a conversation and its subagents. Never raises; `problems` says what is wrong."""
+    """Summarize a conversation and its subagents. Never raises; errors are in `problems` of the result."""
     summary = _read_conversation_summary(workspace, info)
     for one in find_subagents(workspace, info):
         subagent = _read_conversation_summary(workspace, one)

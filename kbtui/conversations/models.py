@@ -185,7 +185,7 @@ class ConversationUsage:
 
 
 def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | None:
-    """Return the sum of usages, an estimate if one of them is; None if there are no usages."""
+    """Return the sum of usages, marked as an estimate if one of them is; None for no usages."""
     found = list(usages)
     if not found:
         return None
@@ -218,7 +218,7 @@ def add_up_usage_by_model(turns: Iterable["Turn"]) -> dict[str | None, Conversat
 class Turn:
     """One turn, numbered from 1 as in JP; it may have no events.
 
-    `model` is the model configured at its start, None if the configuration names none.
+    `model` is the model configured at the start of the turn, None if no model is configured.
     """
 
     number: int
@@ -315,7 +315,7 @@ class Conversation:
 
 @dataclass(frozen=True)
 class ConversationToolsAndModels:
-    """The names of the tools and models that a conversation used, as they are in its file.
+    """The names of the tools and models that a conversation used, spelled as in its file.
 
     `models` are the models that answered or, if none has answered yet, the configured one. `turns` is the
     number of turns that are not rewound. `problem` says which part of the events is damaged.

@@ -36,8 +36,9 @@ class ProjectDirectories:
 
     They are the workspace itself and the same directory in the other worktrees of its Git repository,
     even in worktrees that were removed after the engine saw them.
-    A directory below them with a configuration of its own is another workspace. So is a repository
-    below them if the workspace is the home directory or a repository without a configuration.
+    A directory inside them that has its own configuration is another workspace. A repository inside
+    them is another workspace if this workspace is the home directory or a repository without a
+    configuration.
     """
 
     def __init__(self, workspace: Workspace) -> None:

@@ -213,7 +213,7 @@ class EmbeddingQueue:
         """Embed the chunks without a vector, and yield their rows in slices, until stopped or restarted.
 
         An entry that cannot be embedded is skipped and tried again next time. If `FAILURES_MAX`
-        entries fail in a row, the error of the last one is raised.
+        entries fail in a row, the error of the last entry is raised.
         """
         failures = 0
         for entry_id in list(self._missing.entries):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Chunk(NamedTuple):
-    """A passage of an entry, short enough for the model to read all of it if it gets a vector.
+    """A passage of an entry. A passage that gets a vector is short enough for the model to read it all.
 
     `id` is a hash of the entry id, the text, and the number of equal texts before it in the entry. An
     edit elsewhere in the entry therefore rarely changes the id. `number` identifies the chunk in the

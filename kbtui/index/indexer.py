@@ -111,7 +111,7 @@ class IndexStorage:
         )
 
     def publish_new_generation(self) -> None:
-        """Make a new generation the one in use; do nothing if there is no new one."""
+        """Switch readers to the new generation; do nothing if there is no new generation."""
         if self._unpublished:
             index_generations.publish_index_generation(self.folder)
             self._unpublished = False
@@ -284,7 +284,7 @@ class _RefreshStopped(Exception):
 class WorkspaceIndex:
     """The index of one workspace, opened for writing. Only one thread may use it.
 
-    If `stop` is set, a refresh ends after the current entry; what it has indexed is kept.
+    If `stop` is set, a refresh ends after the current entry; the entries indexed so far are kept.
     """
 
     def __init__(

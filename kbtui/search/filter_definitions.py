@@ -31,7 +31,7 @@ VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 
 
 class FilterValueError(Exception):
-    """A filter has an invalid value. `hint` says what to write instead.
+    """A filter has an invalid value. `hint` tells the user how to correct it.
 
     `is_beginning` means that the value is the beginning of a valid one.
     """

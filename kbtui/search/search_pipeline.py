@@ -298,7 +298,7 @@ def score_leg_rank(
     depth: int = LEG_DEPTH,
     coverage: float = 1.0,
 ) -> float:
-    """Return what a leg adds to the score of a chunk: 1 / (k + rank / coverage), with ranks from 1.
+    """Return a leg's share of a chunk's score: 1 / (k + rank / coverage), with ranks from 1.
 
     The leg has `length` hits, at most `depth`. The rank of a chunk that is not a hit is None or above
     `length`. If the leg has fewer than `depth` hits, such a chunk gets 0. Otherwise its rank counts as
@@ -344,7 +344,7 @@ def fuse_rankings(
 
 
 def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
-    """Return the filters of a search from its query and its options, spelled as in a query."""
+    """Return the filters of a search, from its query and its options, in the syntax of queries."""
     found = []
     fields = {row.key: getattr(request, row.search, None) for row in list_surface_filters("search")}
     for key, value in fields.items():

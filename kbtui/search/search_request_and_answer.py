@@ -404,8 +404,8 @@ class SearchLegRank(NamedTuple):
     """The rank of a chunk in one leg.
 
     `rank` is counted from 1, and can exceed the number of hits that the leg fetches. `score` is the
-    score in this leg, BM25 or cosine. `gives` is what the leg adds to the fused score. `reason` says
-    why there is no rank.
+    score in this leg, BM25 or cosine. `gives` is the leg's share of the fused score. `reason` says why
+    there is no rank.
     """
 
     rank: int | None = None
@@ -431,7 +431,7 @@ class QueryTermMatch(NamedTuple):
     """A term of a query that matches a chunk.
 
     `word` is the word of the query, `field` and `term` are the field and the term in the index. `weight`
-    is the weight of the term, and `score` is what it adds to the BM25 score.
+    is the weight of the term, and `score` is the term's share of the BM25 score.
     """
 
     word: str
@@ -508,8 +508,8 @@ class SearchAnswer(NamedTuple):
     because their text or file no longer exists. If there are `mistakes`, nothing was searched, and the
     first mistake is also a notice. `empty` means that the index has no entries to search. If the request
     asks for explanations, `explanations` has one for each hit, and `why` explains the reference of
-    `SearchRequest.why`. Two fields are for the query log: `filters` are the filters in effect, spelled
-    as in a query, and `is_gap` means that the workspace seems to have nothing about the query.
+    `SearchRequest.why`. Two fields are for the query log: `filters` are the filters in effect, in the
+    syntax of queries, and `is_gap` means that the workspace seems to have nothing about the query.
     `short_refs` has the short forms of references for lists that people read.
     """
 

@@ -68,7 +68,7 @@ class AiderFormat(ConversationFormat):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
-        """Find every session of a workspace, or the one with the id `only`."""
+        """Find all sessions of a workspace, or only the session with the id `only`."""
         found: list[StoredSession] = []
         problems: list[UnusableConversationDirectory] = []
         counts: dict[str, int] = {}
@@ -119,7 +119,7 @@ class AiderFormat(ConversationFormat):
         return list(dict.fromkeys(path.parent for path in self.list_watched_files(workspace)))
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a session. Never raises; `problems` says what is wrong."""
+        """Load a session. Never raises; errors are in `problems` of the result."""
         builder = TurnBuilder()
         problems: list[str] = []
         try:
@@ -197,7 +197,7 @@ def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDire
 
 
 def _parse_conversation_id(conversation_id: str) -> tuple[str, int]:
-    """Return the time in an id, and the session's number among those of the same second."""
+    """Return the time in an id, and the session's number among the sessions of the same second."""
     match = re.fullmatch(r"(.*T\d\d-\d\d-\d\d)(?:-(\d{1,9}))?", conversation_id)
     if match is None:
         return "", 1

@@ -155,7 +155,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredSession], list[UnusableConversationDirectory]]:
-        """Find the sessions that were held in a workspace, or the one with the id `only`."""
+        """Find all sessions of a workspace, or only the session with the id `only`."""
         wanted = only.removeprefix(self.id_prefix) if only is not None else None
         session = wanted.partition("~")[0] if wanted is not None else None
         projects = ProjectDirectories(workspace)

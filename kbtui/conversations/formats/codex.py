@@ -170,7 +170,7 @@ class CodexFormat(JsonlConversationFormat):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
-        """Find every session whose directory belongs to a workspace, or the one with the id `only`."""
+        """Find all sessions of a workspace, or only the session with the id `only`."""
         projects = ProjectDirectories(workspace)
         home = find_codex_directory()
         names = self._read_thread_names(f"{home}/session_index.jsonl")
@@ -193,7 +193,7 @@ class CodexFormat(JsonlConversationFormat):
         return [Path(home, name) for name, _ in _ROOTS if os.path.isdir(f"{home}/{name}")]  # noqa: PTH112
 
     def count_conversations_of_all_projects(self) -> int:
-        """Count the sessions of all projects, and those of subagents and summarizers."""
+        """Count the sessions of all projects, including those of subagents and summarizers."""
         return sum(1 for _ in _iterate_session_files(find_codex_directory(), []))
 
     def make_parser(
@@ -402,7 +402,7 @@ def _find_working_directory(file: int, end: int) -> str | None:
 
 
 def _find_parent(meta: dict[str, Any]) -> tuple[str | None, bool]:
-    """Return the id of the session that started this one, and whether this one is a summarizer."""
+    """Return the id of a session's parent, or None, and whether the session is a summarizer."""
     source = meta.get("source")
     parent = meta.get("parent_thread_id")
     kind = None

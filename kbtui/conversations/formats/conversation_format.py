@@ -45,7 +45,7 @@ class UnusableConversationDirectory(NamedTuple):
 class DecodedTurns(NamedTuple):
     """The turns of one conversation without its metadata, for searching.
 
-    `problem` says what could not be read; `last_event_at` is the time of the last event.
+    `problem` describes unreadable parts; `last_event_at` is the time of the last event.
     """
 
     turns: list[Turn]
@@ -61,10 +61,10 @@ class StoredConversation(Protocol):
 
     @property
     def signature(self) -> str:
-        """A digest of path, inode, size and modification time of all files; it changes if a file does."""
+        """A digest of the paths, inodes, sizes and modification times of all files."""
 
     def read_conversation_info(self) -> ConversationInfo:
-        """Read the metadata but no events. Never raises; `problem` says what is wrong."""
+        """Read the metadata but no events. Never raises; an error is in `problem` of the result."""
 
 
 class ConversationFormat(ABC):
@@ -90,7 +90,7 @@ class ConversationFormat(ABC):
 
     @abstractmethod
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a conversation and count its events. Never raises; `problems` says what is wrong."""
+        """Load a conversation and count its events. Never raises; errors are in `problems` of the result."""
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return the directories in which conversations of a workspace appear and change."""

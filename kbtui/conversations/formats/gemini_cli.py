@@ -101,7 +101,7 @@ class GeminiCliFormat(ConversationFormat):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
-        """Find every session of a workspace, or the one with the id `only`."""
+        """Find all sessions of a workspace, or only the session with the id `only`."""
         unusable: list[UnusableConversationDirectory] = []
         files = list(_iterate_session_files(ProjectDirectories(workspace), unusable))
         if only is not None:
@@ -119,7 +119,7 @@ class GeminiCliFormat(ConversationFormat):
         return [directory] if directory.is_dir() else []
 
     def count_conversations_of_all_projects(self) -> int:
-        """Count the files of sessions of all projects, with those of subagents."""
+        """Count the session files of all projects, including those of subagents."""
         count = 0
         for directory in list_directory(f"{find_gemini_directory()}/tmp", []):
             for entry in list_directory(f"{directory.path}/chats", []):
@@ -131,7 +131,7 @@ class GeminiCliFormat(ConversationFormat):
         return count
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a conversation. Never raises; `problems` says what is wrong."""
+        """Load a conversation. Never raises; errors are in `problems` of the result."""
         replay = _replay_file(info)
         builder, compactions = _build_turns(replay)
         info = replace(info, events_count=builder.count, last_event_at=builder.last_time)
@@ -470,7 +470,7 @@ def _find_summary(record: dict[str, Any]) -> str | None:
 
 
 def _replay_file(info: ConversationInfo) -> _Replay:
-    """Read the file of a conversation. Never raises; `problems` says what is wrong."""
+    """Read the file of a conversation. Never raises; errors are in `problems` of the result."""
     try:
         return _replay_path(str(info.events_path))
     except WorkspaceError as error:

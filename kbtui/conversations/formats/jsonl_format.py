@@ -207,7 +207,7 @@ class JsonlConversationFormat(ConversationFormat):
         """Return a parser that resumes with a `state` that `make_state` made, or begins if it is None."""
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a conversation. Never raises; `problems` says what is wrong."""
+        """Load a conversation. Never raises; errors are in `problems` of the result."""
         parser, problem = self._parse_file(info)
         return _make_conversation(info, parser, [problem] if problem else [])
 

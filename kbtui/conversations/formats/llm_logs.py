@@ -106,7 +106,7 @@ class LlmFormat(ConversationFormat):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
-        """Find every conversation of the user, or the one with the id `only`."""
+        """Find all conversations of the user, or only the one with the id `only`."""
         path = get_database_path()
         state = read_database_state(path)
         if state[0] is None:
@@ -143,7 +143,7 @@ class LlmFormat(ConversationFormat):
         return [Path(get_database_path()).parent]
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a conversation. Never raises; `problems` says what is wrong."""
+        """Load a conversation. Never raises; errors are in `problems` of the result."""
         builder = TurnBuilder()
         problems: list[str] = []
         own_id = parse_own_id(self.id_prefix, info.id)

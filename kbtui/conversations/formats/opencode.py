@@ -100,7 +100,7 @@ class OpencodeFormat(ConversationFormat):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
-        """Find every session of a workspace, or the one with the id `only`."""
+        """Find all sessions of a workspace, or only the session with the id `only`."""
         projects = ProjectDirectories(workspace)
         own_id = None if only is None else parse_own_id(self.id_prefix, only)
         found: dict[str, StoredSession] = {}
@@ -216,7 +216,7 @@ class OpencodeFormat(ConversationFormat):
         return [Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_databases()))]
 
     def count_conversations_of_all_projects(self) -> int:
-        """Count the sessions of all projects; one that is in a database and a file counts once."""
+        """Count the sessions of all projects; a session in both a database and a file counts once."""
         ids = {own_id for _, own_id in _list_session_files(None)}
         for path in _list_databases():
             with suppress(WorkspaceError):
@@ -224,7 +224,7 @@ class OpencodeFormat(ConversationFormat):
         return len(ids)
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a session. Never raises; `problems` says what is wrong."""
+        """Load a session. Never raises; errors are in `problems` of the result."""
         builder = TurnBuilder()
         parser = OpencodeMessageParser(builder)
         problem = self._read_messages(info, parser)
@@ -312,7 +312,7 @@ def _list_databases() -> list[str]:
 
 
 def _list_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the path and the id of each session that is a file, or of the one with the id `own_id`."""
+    """Yield the path and the id of each session file, or only of the session with the id `own_id`."""
     root = f"{_get_data_directory()}/storage/session"
     for project in _list_names(root):
         if own_id is None:
@@ -571,7 +571,7 @@ class OpencodeMessageParser:
                     turn.is_rewound = True
 
     def parse_message(self, stored: _StoredMessage) -> None:
-        """Parse one message; if it is damaged, report it, and keep what can be read of it."""
+        """Parse one message; if it is damaged, report the damage, and keep the readable parts."""
         builder = self.builder
         message = self._parse_object(stored.data, "message")
         if message is not None:

@@ -164,7 +164,7 @@ def parse_own_id(prefix: str, conversation_id: str) -> str:
 
 
 def make_signature(*values: object) -> str:
-    """Return a digest of values, which changes if one of them does."""
+    """Return a digest that changes if one of the values changes."""
     text = "\0".join(map(str, values))
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Reads the events of one conversation: all, some, or only what a list or statistics need."""
+"""Reads the events of one conversation: all, some, or only the facts for lists and statistics."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _NO_CONFIG = "there is no base configuration, so JP cannot open this conversatio
 
 
 def load_conversation(info: ConversationInfo) -> Conversation:
-    """Load a conversation. Never raises; `problems` says what is wrong.
+    """Load a conversation. Never raises; errors are in `problems` of the result.
 
     The `info` of the result has the number of events and the time of the last event.
     """

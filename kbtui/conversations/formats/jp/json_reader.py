@@ -289,7 +289,7 @@ def _decode_utf8(data: bytes, problems: list[str]) -> str:
 
 
 def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
-    """Return a JSON value and the position of its end; append what is invalid in it to `found`.
+    """Return a JSON value and the position of its end; describe its invalid parts in `found`.
 
     Raises `ValueError` and `RecursionError`.
     """

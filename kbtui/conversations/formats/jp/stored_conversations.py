@@ -113,7 +113,7 @@ class JpStoredConversation:
 
     @property
     def signature(self) -> str:
-        """A digest of path, inode, size and modification time of all files; it changes if a file does."""
+        """A digest of the paths, inodes, sizes and modification times of all files."""
         from hashlib import blake2b
 
         states = sorted(
@@ -135,7 +135,7 @@ class JpStoredConversation:
         return f"{len(names)} directories have this id ({', '.join(names)}); kbtui reads {chosen}"
 
     def read_conversation_info(self) -> ConversationInfo:
-        """Read the metadata but no events. Never raises; `problem` says what is wrong."""
+        """Read the metadata but no events. Never raises; an error is in `problem` of the result."""
         events, source = self.get_copy_to_read_events_from(), self.get_copy_to_read_metadata_from()
         problems = [text for text in (self.describe_duplicates(), events.failure) if text]
         metadata: dict[str, Any] = {}
