@@ -9,7 +9,7 @@ from kbtui.version import __version__
 
 TYPE_CHECKING = False  # importing `typing` would take time
 if TYPE_CHECKING:
-    from kbtui.citations.models import Citation, Citations
+    from kbtui.citations import Citation, Citations
     from kbtui.conversations.models import ConversationInfo
     from kbtui.errors import (
         ConfigError,
@@ -48,8 +48,8 @@ __all__ = [
 
 _MODULES = {
     "SearchAnswer": "search.search_request_and_answer",
-    "Citation": "citations.models",
-    "Citations": "citations.models",
+    "Citation": "citations",
+    "Citations": "citations",
     "ConversationInfo": "conversations.models",
     "Hit": "search.search_request_and_answer",
     "KnowledgeHit": "library.async_client",

@@ -15,7 +15,7 @@ from kbtui.text import format_json, one_line, strip_escape_sequences
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from kbtui.citations.models import Citation
+    from kbtui.citations import Citation
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
 
 

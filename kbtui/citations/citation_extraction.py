@@ -1,4 +1,4 @@
-"""Extracts citations from the tool calls of a conversation."""
+"""`Citation`, and how citations are extracted from the tool calls of a conversation."""
 
 from __future__ import annotations
 
@@ -7,23 +7,78 @@ import posixpath
 import re
 from contextlib import suppress
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.citations.files_read_by_calls import (
     FileRead,
     list_files_added_to_chat,
     list_files_read_by_call,
 )
-from kbtui.citations.models import Citation, CitationMethod
 from kbtui.errors import UsageError
 from kbtui.refs import CONVERSATION_ID, JP_ID_PREFIX, parse_ref, split_slug_and_line_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import datetime
 
     from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
+
+
+CitationMethod = Literal["learn", "search", "file", "read", "grep"]
+"""The kind of tool with which a turn used a target.
+
+"search" means `knowledge_search`, "file" a tool or a command that reads files, "read"
+`conversation_read`, and "grep" `conversation_grep`.
+"""
+
+
+class Citation(NamedTuple):
+    """A turn's use of a subject, a conversation or a file.
+
+    `conversation`, `turn` and `call` identify the tool call; `source_title` is the title of its
+    conversation. `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if
+    `kind` is "file"; `title` is the title of the target, if known. `gone` means that the target
+    no longer exists. `quote` is the beginning of the passage that a search returned. By its quote, a
+    passage is found even if its subject is now split differently. Citations from the index have no
+    quote. `rewound` means that the user later went back to a turn before the citing turn.
+    """
+
+    conversation: str
+    turn: int
+    call: int | None
+    how: CitationMethod
+    kind: Literal["subject", "conversation", "file"]
+    target: str
+    title: str
+    tool: str
+    timestamp: datetime | None = None
+    gone: bool = False
+    chunk: str | None = None
+    score: float | None = None
+    quote: str = ""
+    source_title: str = ""
+    rewound: bool = False
+
+    @property
+    def source(self) -> str:
+        """The reference of the citing turn."""
+        return f"{self.conversation}:{self.turn}"
+
+
+class Citations(NamedTuple):
+    """The citations by `ref`, and the citations of `ref` by turns.
+
+    `ref` is a reference, or the path of a file that is not a subject. `uses` lists what `ref` cites;
+    it is empty unless `ref` is a conversation or a turn. `used_by` lists the turns that cite `ref`,
+    newest first. `gone` says why `ref` no longer exists; None if it exists.
+    """
+
+    ref: str
+    uses: list[Citation]
+    used_by: list[Citation]
+    gone: str | None = None
 
 
 class CitationTargetLookup:

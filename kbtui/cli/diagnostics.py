@@ -98,7 +98,7 @@ def run_paths_command(args: Namespace) -> int:
             "engine_socket": Path(paths.make_engine_socket_path(str(workspace.root))),
         }
         lines = [f"{name:<14} {_format_path_and_existence(path)}" for name, path in places.items()]
-        from kbtui.conversations.agent_overview import list_agent_overviews
+        from kbtui.conversations.conversation_repository import list_agent_overviews
 
         agents = list_agent_overviews(workspace)
         lines += [

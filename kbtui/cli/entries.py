@@ -29,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from kbtui.citations.models import Citation
+    from kbtui.citations import Citation
     from kbtui.cli.parser import CommandParser
     from kbtui.index.entry_query import EntryChunkJson, EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.userdata.query_log import LoggedQuery
-    from kbtui.userdata.token_statistics import TokenCount
-    from kbtui.userdata.usage_statistics import EntryCitationCount, UsageStatistics
+    from kbtui.userdata.usage_statistics import EntryCitationCount, TokenCount, UsageStatistics
     from kbtui.userdata.user_data_store import UserData
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from kbtui.conversations.conversation_repository import (
@@ -81,22 +81,9 @@ class ConversationSummary:
             "compactions": self.compactions,
             "subagents": len(self.subagents),
             "models": list(self.models),
-            "usage": usage_to_dict(self.usage),
-            "subagent_usage": usage_to_dict(self.subagent_usage),
+            "usage": asdict(self.usage or ConversationUsage()),
+            "subagent_usage": asdict(self.subagent_usage or ConversationUsage()),
         }
-
-
-def usage_to_dict(usage: ConversationUsage | None) -> dict[str, object]:
-    """Return numbers of tokens in the documented JSON form; an unknown number is null."""
-    usage = usage or ConversationUsage()
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "total_tokens": usage.total_tokens,
-        "is_estimate": usage.is_estimate,
-    }
 
 
 def summarize_conversation(workspace: Workspace, info: ConversationInfo) -> ConversationSummary:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kbtui.citations.models import Citations
+    from kbtui.citations import Citations
     from kbtui.conversations.models import ConversationInfo
     from kbtui.knowledge.models import Topic
     from kbtui.library.library import Library

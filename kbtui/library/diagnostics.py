@@ -56,7 +56,7 @@ def _format_conversation_counts(values: Any) -> str:
 
 
 def _format_agent(values: Any) -> str:
-    from kbtui.conversations.agent_overview import AgentOverview
+    from kbtui.conversations.conversation_repository import AgentOverview
 
     places = ", ".join(values["directories"]) or "no directory"
     conversations = AgentOverview(**values).describe_conversations()
@@ -482,8 +482,11 @@ def _find_errors_in_index(library: Library, infos: list[ConversationInfo]) -> di
 
 def _diagnose_agents(library: Library) -> Iterator[FindingWithoutArea]:
     """Report which agents' conversations are read, where they are, and why some are left out."""
-    from kbtui.conversations.agent_overview import list_agent_overviews, list_unknown_agents
-    from kbtui.conversations.conversation_repository import unusable_formats
+    from kbtui.conversations.conversation_repository import (
+        list_agent_overviews,
+        list_unknown_agents,
+        unusable_formats,
+    )
 
     found = list_agent_overviews(library.workspace)
     if not found:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from kbtui.citations.models import Citations
+    from kbtui.citations import Citations
     from kbtui.conversations.models import (
         Conversation,
         ConversationInfo,
@@ -62,7 +62,7 @@ def load_checked_settings() -> Settings:
     """
     settings = load_settings()
     if settings.conversations:
-        from kbtui.conversations.agent_overview import check_chosen_agents
+        from kbtui.conversations.conversation_repository import check_chosen_agents
 
         check_chosen_agents()
     return settings

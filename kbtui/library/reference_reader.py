@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from kbtui.citations import Citation, Citations
     from kbtui.citations.citation_extraction import CitationTargetLookup
-    from kbtui.citations.models import Citation, Citations
     from kbtui.conversations.models import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import KnowledgeBase
@@ -215,7 +215,7 @@ class ReferenceReader(IndexAccess):
 
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Return all citations of `target` (a reference or the path of a file), newest first."""
-        from kbtui.citations.models import Citation
+        from kbtui.citations import Citation
 
         targets, chunk, gone = self._list_citation_names_of_target(target)
         reader = self.open_index_reader()
@@ -257,7 +257,7 @@ class ReferenceReader(IndexAccess):
 
     def find_citations(self, name: str | Ref) -> Citations:
         """Find the turns that cite a target, and what the target cites, without updating the index."""
-        from kbtui.citations.models import Citations
+        from kbtui.citations import Citations
 
         target = self._parse_reference_or_path(name) if isinstance(name, str) else name
         if isinstance(target, Ref) and target.kind == "topic":

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.timer import Timer
 
-    from kbtui.citations.models import Citation
+    from kbtui.citations import Citation
     from kbtui.conversations.models import Conversation
     from kbtui.library import Library
     from kbtui.tui.reader.document_view import DocumentView

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Span, Spans
     from kbtui.userdata.query_log import LoggedQuery
-    from kbtui.userdata.token_statistics import TokenCount, TokenStatistics
-    from kbtui.userdata.usage_statistics import EntryCitationCount, UsageStatistics
+    from kbtui.userdata.usage_statistics import (
+        EntryCitationCount,
+        TokenCount,
+        TokenStatistics,
+        UsageStatistics,
+    )
 
 
 PERIODS = (30, 90, 7)
