@@ -220,8 +220,8 @@ def content_of(cache_dir: Path) -> dict[str, Any]:
     """What an index holds, by content: comparable between two indexes of the same files."""
     import sqlite3
 
-    from kbtui.index import IndexReader
     from kbtui.index.catalog_database import CatalogDatabase
+    from kbtui.index.index_reader import IndexReader
 
     reader = IndexReader(cache_dir)
     catalog = CatalogDatabase(reader.folder / "catalog.sqlite")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
         EngineSearchRequest,
         RefreshOutcome,
     )
-    from kbtui.index import IndexReader
     from kbtui.index.embedding_model import Matrix
+    from kbtui.index.index_reader import IndexReader
     from kbtui.refs import Ref
     from kbtui.search.search_pipeline import SemanticLeg, SemanticRanker
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
@@ -221,7 +221,7 @@ class SearchService:
     @contextmanager
     def _open_index_reader(self) -> Iterator[IndexReader]:
         """Yield a reader of the current index generation; it stays open between searches."""
-        from kbtui.index import IndexReader
+        from kbtui.index.index_reader import IndexReader
 
         with self._lock:
             if self._reader is None or self._reader.is_generation_replaced():

@@ -466,7 +466,7 @@ def _find_errors_in_index(library: Library, infos: list[ConversationInfo]) -> di
 
     Conversations that have changed since they were indexed are left out.
     """
-    from kbtui.index import IndexReader
+    from kbtui.index.index_reader import IndexReader
 
     signatures = {info.id: info.signature for info in infos}
     ids = list(signatures)
@@ -532,8 +532,8 @@ def _diagnose_sources(library: Library) -> Iterator[FindingWithoutArea]:
 
 
 def _diagnose_index(library: Library) -> Iterator[FindingWithoutArea]:
-    from kbtui.index import IndexReader
     from kbtui.index.index_generations import find_index_damage
+    from kbtui.index.index_reader import IndexReader
 
     try:
         reader = IndexReader(library.workspace.cache_dir)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kbtui.engine.engine_client import EngineClient
     from kbtui.engine.engine_protocol import EngineEvent, RefreshOptions, RefreshOutcome
-    from kbtui.index import IndexReader
+    from kbtui.index.index_reader import IndexReader
     from kbtui.workspace import Settings, Workspace
 
 Answer = TypeVar("Answer")
@@ -202,7 +202,7 @@ class IndexAccess:
 
     def open_index_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
         """Return an index reader within `wait` seconds; raises `IndexUnavailable`."""
-        from kbtui.index import IndexReader
+        from kbtui.index.index_reader import IndexReader
 
         with self._lock:
             reader, private = self._reader, self._private
@@ -228,7 +228,7 @@ class IndexAccess:
 
     def _open_first_index_reader(self, wait: float) -> IndexReader:
         """Have the engine build or repair the index; without an engine, build a private one."""
-        from kbtui.index import IndexReader
+        from kbtui.index.index_reader import IndexReader
 
         try:
             state = self.request_engine_refresh(wait, force=False)
@@ -285,7 +285,7 @@ class PrivateIndex:
     def _update_index_until_closed(self) -> None:
         from sqlite3 import DatabaseError
 
-        from kbtui.index import WorkspaceIndex
+        from kbtui.index.indexer import WorkspaceIndex
 
         while not self._stop.is_set():
             with self._turn:
@@ -330,7 +330,7 @@ class PrivateIndex:
 
     def open_index_reader(self) -> IndexReader:
         """Return a reader of the index in its current state; raises `IndexUnavailable`."""
-        from kbtui.index import IndexReader
+        from kbtui.index.index_reader import IndexReader
 
         try:
             return IndexReader(self.folder)

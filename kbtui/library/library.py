@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         ConversationToolsAndModels,
     )
     from kbtui.engine.engine_protocol import EngineEvent, EngineSearchReply
-    from kbtui.index import IndexReader
+    from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge.models import Topic
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer, SearchAnswerMessage

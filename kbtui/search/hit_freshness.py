@@ -17,8 +17,8 @@ from kbtui.text import strip_escape_sequences
 
 if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation
-    from kbtui.index import IndexReader
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge import KnowledgeBase
     from kbtui.workspace import Workspace
 

@@ -30,7 +30,7 @@ from kbtui.search.query_words import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kbtui.index import IndexReader
+    from kbtui.index.index_reader import IndexReader
     from kbtui.search.query_parser import ArgumentAndExclusionFilters, ParsedQuery
     from kbtui.search.search_request_and_answer import SearchRequest
 

@@ -15,7 +15,7 @@ from kbtui.search.filter_definitions import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.index import IndexReader
+    from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge import KnowledgeBase
     from kbtui.search.filter_definitions import Surface
 

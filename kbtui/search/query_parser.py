@@ -20,9 +20,9 @@ from kbtui.search.search_request_and_answer import QueryMistake
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kbtui.index import IndexReader
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.entry_query import EntryFilter
+    from kbtui.index.index_reader import IndexReader
     from kbtui.search.filter_definitions import Surface
     from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Workspace

@@ -19,8 +19,8 @@ from kbtui.search.search_request_and_answer import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kbtui.index import IndexReader
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.index_reader import IndexReader
     from kbtui.refs import Ref
     from kbtui.search.keyword_search import ChunkRanking, QueryTerm
     from kbtui.search.search_pipeline import SemanticLeg

@@ -27,8 +27,8 @@ from kbtui.search.search_request_and_answer import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from kbtui.index import IndexReader
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.index_reader import IndexReader
     from kbtui.search.keyword_search import ChunkRanking, KeywordSearch
     from kbtui.search.query_parser import ParsedQuery
     from kbtui.search.query_words import QueryToken, QueryWord

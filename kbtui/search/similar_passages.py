@@ -15,8 +15,8 @@ from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import MAX_QUERY_CHARACTERS, SearchRequest
 
 if TYPE_CHECKING:
-    from kbtui.index import IndexReader
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
+    from kbtui.index.index_reader import IndexReader
     from kbtui.refs import Ref
     from kbtui.search.query_words import LanguageAnalyzer
     from kbtui.search.search_pipeline import SemanticLeg

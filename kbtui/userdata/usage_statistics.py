@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kbtui.index import IndexReader
+    from kbtui.index.index_reader import IndexReader
     from kbtui.userdata.query_log import SearchStatistics
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Workspace

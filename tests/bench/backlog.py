@@ -18,7 +18,7 @@ from kbtui.index.embedding_model import (
     find_embedding_model,
 )
 from kbtui.library import Library
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 from tests.bench import workspaces
 from tests.bench.measure import Row, process, timed

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.embedding_model import find_embedding_model
 from kbtui.index.embedding_queue import make_vector_row
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.index.vector_store import (
     LEAN_CANDIDATES,
     VectorStore,
     make_vector_filter_sql,
     move_vector_towards,
 )
-from kbtui.search import SearchRequest
-from kbtui.search.search_request_and_answer import SemanticRanking
+from kbtui.search.search_request_and_answer import SearchRequest, SemanticRanking
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,8 +20,9 @@ DAY = 86_400.0
 
 def entries(base: Path, times: int) -> Iterator[Row]:
     """What the screens of entries and insights ask for, beside the same without citations."""
-    from kbtui.index import IndexReader, WorkspaceIndex
     from kbtui.index.entry_query import EntryFilter, query_entry_page, serialize_entry_chunks
+    from kbtui.index.index_reader import IndexReader
+    from kbtui.index.indexer import WorkspaceIndex
     from kbtui.userdata.usage_statistics import collect_usage_statistics
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Settings, open_workspace_at_root

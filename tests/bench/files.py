@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kbtui.index import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.knowledge import load_knowledge
 from kbtui.workspace import Settings, open_workspace_at_root
 from tests.bench import workspaces

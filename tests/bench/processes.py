@@ -15,7 +15,7 @@ from pathlib import Path
 from kbtui.index import index_generations
 from kbtui.index.embedding_model import export_model_to_onnx, find_embedding_model
 from kbtui.library import Library
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, open_workspace_at_root
 from tests.bench import workspaces
 from tests.bench.measure import Row, process, side_by_side, timed

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from kbtui.engine import EngineClient, connect_or_start_engine
-from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
     OnnxEmbedder,
@@ -26,8 +25,10 @@ from kbtui.index.embedding_model import (
     find_embedding_model,
 )
 from kbtui.index.entries_without_vectors import EntriesWithoutVectorsWriter
-from kbtui.search import SearchRequest
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.search.search_pipeline import search_index
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, open_workspace_at_root
 from tests.bench import clusters
 from tests.bench.measure import Row, timed

@@ -12,8 +12,9 @@ from support import Builder
 
 from kbtui.cli.main import main
 from kbtui.conversations import conversation_summary
-from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.entry_query import open_catalog_snapshot
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.workspace import Settings
 
 SAMPLES = Path(__file__).parents[1] / "data/agent_sessions"

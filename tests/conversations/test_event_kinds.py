@@ -33,7 +33,8 @@ print("\\n".join(block.get_searchable_text() for block in document.blocks))
 _SEARCH = """
 import json
 from pathlib import Path
-from kbtui.index import WorkspaceIndex, IndexReader
+from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.index_reader import IndexReader
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.search.search_pipeline import search_index as answer
 from kbtui.workspace import Settings, open_workspace_at_root

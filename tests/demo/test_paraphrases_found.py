@@ -8,7 +8,7 @@ import pytest
 from demo_files import CORPUS
 
 from kbtui import open_workspace
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 
 FILE = tomllib.loads((Path(__file__).parent / "paraphrases.toml").read_text("utf-8"))
 TEN = 10

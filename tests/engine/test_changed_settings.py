@@ -11,7 +11,7 @@ from support import Builder, kill_engine
 from kbtui.cli.main import main
 from kbtui.engine import connect_or_start_engine
 from kbtui.library import Library
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
 from kbtui.workspace.settings import get_settings_path
 

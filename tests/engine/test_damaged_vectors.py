@@ -14,9 +14,9 @@ import pytest
 from support import Builder, hurt_file
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
-from kbtui.index import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.index.vector_store import VECTORS_VERSION
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
 
 SEED = 11

@@ -22,9 +22,9 @@ from kbtui.cli.main import main
 from kbtui.engine import EngineClient, connect_or_start_engine
 from kbtui.engine.engine_launcher import get_engine_socket_path, read_engine_lock_file
 from kbtui.errors import EngineUnavailable
-from kbtui.index import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.library import Library
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, load_settings
 
 

@@ -10,7 +10,7 @@ from support import Builder, kill_engine
 
 from kbtui.engine import EngineClient, connect_or_start_engine
 from kbtui.library import Library
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
 
 

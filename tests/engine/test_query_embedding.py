@@ -10,9 +10,9 @@ import pytest
 from support import Builder
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
-from kbtui.index import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.notices import make_keywords_only_notice
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
 
 

@@ -28,7 +28,7 @@ from kbtui.index.embedding_model import (
     verify_packaged_model,
 )
 from kbtui.library import Library
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tui"))

@@ -10,7 +10,7 @@ from support import Builder, kill_engine
 
 from kbtui.cli.main import main
 from kbtui.library import open_workspace
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 
 
 def test_the_engine_follows_sessions_in_a_directory_that_a_variable_names(

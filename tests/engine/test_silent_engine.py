@@ -16,7 +16,7 @@ from kbtui.engine import EngineNotRunning, connect_or_start_engine, engine_launc
 from kbtui.engine.engine_client import UnresponsiveEngine
 from kbtui.library import Library
 from kbtui.library.diagnostics import run_diagnostics
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
 
 

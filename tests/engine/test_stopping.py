@@ -10,7 +10,7 @@ import pytest
 from support import Builder
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
-from kbtui.index import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.workspace import Settings
 
 

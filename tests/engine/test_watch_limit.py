@@ -17,7 +17,7 @@ import sys, time
 from pathlib import Path
 from kbtui.library import open_workspace
 from kbtui.library.diagnostics import run_diagnostics as examine
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 
 root = Path(sys.argv[1])
 with open_workspace(root) as library:

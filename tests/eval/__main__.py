@@ -16,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.search import SearchRequest
 from kbtui.search.search_pipeline import SearchRun, fuse_rankings, run_search_and_build_answer
+from kbtui.search.search_request_and_answer import SearchRequest
 from tests.arguments import make_name_parser
 from tests.eval import cranfield
 from tests.eval.indexed_corpus import IndexedCorpus, Vectors, cache_folder, index_corpus
@@ -27,8 +27,8 @@ from tests.eval.metrics import METRICS, mean, measure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kbtui.search import Hit
     from kbtui.search.search_pipeline import SemanticLeg, SemanticRanker
+    from kbtui.search.search_request_and_answer import Hit
 
 GOLDEN = Path(__file__).parent / "golden"
 SETS = ("cranfield", "demo", "sealed")

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_model import TorchEmbedder, find_embedding_model
 from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.entries_and_chunks import hash_embedded_text
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.index.vector_store import (
     LEAN_CANDIDATES,
     VectorStore,
@@ -28,8 +29,8 @@ from kbtui.search.search_request_and_answer import SemanticRanking
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
 
 if TYPE_CHECKING:
-    from kbtui.search import SearchAnswer, SearchRequest
     from kbtui.search.search_pipeline import SemanticRanker
+    from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
 
 
 def cache_folder() -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kbtui.search import Hit
+    from kbtui.search.search_request_and_answer import Hit
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"

@@ -6,10 +6,10 @@ import pytest
 from support import Builder
 
 from eval.__main__ import PlainFusion
-from kbtui.index import IndexReader, WorkspaceIndex
-from kbtui.search import SearchRequest
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.search.search_pipeline import SemanticRanker, run_search_and_build_answer
-from kbtui.search.search_request_and_answer import SemanticRanking
+from kbtui.search.search_request_and_answer import SearchRequest, SemanticRanking
 from kbtui.workspace import Settings
 
 

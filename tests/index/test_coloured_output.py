@@ -5,8 +5,9 @@ from pathlib import Path
 from support import Builder, asked, called
 
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
-from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.chunk_splitter import split_conversation_into_chunks
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.workspace import Settings
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from support import Builder, asked, said
 
-from kbtui.index import WorkspaceIndex
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import ChunksWithoutVector, EmbeddingQueue
 from kbtui.index.entries_without_vectors import is_index_fully_embedded
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.index.vector_store import VectorStore
 from kbtui.workspace import Settings
 

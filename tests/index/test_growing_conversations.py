@@ -20,11 +20,12 @@ from support import Builder, asked, called, content_of, said, write_json
 from kbtui.conversations.formats import jsonl_format
 from kbtui.conversations.formats.jp import conversation_loader as loader
 from kbtui.engine.index_worker import IndexWorker
-from kbtui.index import IndexReader, WorkspaceIndex, entry_extraction
+from kbtui.index import entry_extraction
 from kbtui.index import indexer as writing
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_generations import find_index_damage
-from kbtui.index.indexer import IndexRefreshChanges
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import IndexRefreshChanges, WorkspaceIndex
 from kbtui.workspace import Settings
 
 WORDS = ["otter", "heron", "alder", "river", "stone", "egret", "same"]
@@ -267,7 +268,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.conversations.formats.jp import conversation_loader as parts
-from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import WorkspaceIndex, catalog_database
+from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import catalog_database; from kbtui.index.indexer import WorkspaceIndex
 from kbtui.workspace import Settings, open_workspace_at_root
 
 parts.MIN_BYTES_FOR_PARTS, parts.READ_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000

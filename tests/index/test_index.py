@@ -16,13 +16,14 @@ from support import Builder, asked, called, content_of, said
 
 from kbtui.conversations.models import Conversation
 from kbtui.engine.index_worker import IndexWorker
-from kbtui.index import IndexReader, WorkspaceIndex, entry_extraction, index_generations
+from kbtui.index import entry_extraction, index_generations
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entries_and_chunks import Chunk
-from kbtui.index.indexer import IndexRefreshChanges
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import IndexRefreshChanges, WorkspaceIndex
 from kbtui.knowledge.front_matter import FrontMatterAndBody
-from kbtui.search import SearchRequest
 from kbtui.search.search_pipeline import search_index
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
 
 
@@ -312,7 +313,7 @@ def test_a_damaged_index_is_made_anew(built: Builder, damage: str, tmp_path: Pat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kbtui.index import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.index import keyword_index as lexical; from kbtui.index import catalog_database
 from kbtui.workspace import Settings, open_workspace_at_root
 

@@ -16,9 +16,9 @@ from support import Builder, kill_engine
 
 from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
-from kbtui.index import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.library import CallCancellation, Library
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
 
 QUESTION = SearchRequest("aardvark", mode="lexical")

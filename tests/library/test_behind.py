@@ -14,7 +14,7 @@ from support import Builder, kill_engine
 
 from kbtui.assistant.assistant_tools import answer_tool_call as reply_of
 from kbtui.library import Library
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
 
 OTTER = SearchRequest("otter", mode="lexical")

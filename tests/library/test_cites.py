@@ -11,7 +11,7 @@ from support import FIRST_ID, Builder, asked, called, kill_engine, said
 
 from kbtui import Library, open_workspace
 from kbtui.errors import NothingFound, UsageError
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 
 TALK = f"jp-c{FIRST_ID + 1}"
 

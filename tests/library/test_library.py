@@ -9,7 +9,7 @@ from support import Builder, asked, end_engine, said
 from kbtui import create_memory_client, open_workspace
 from kbtui.errors import NothingFound, UsageError
 from kbtui.library import Library
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings
 

@@ -14,7 +14,7 @@ from support import Builder, asked, kill_engine, said
 import kbtui
 from kbtui.citations.citation_extraction import SEARCH_RESULT_HEADER
 from kbtui.errors import UsageError
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import open_workspace_at_root
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tui"))

@@ -119,7 +119,7 @@ class Bed:
         ]
 
     def ask(self, mode: str) -> float:
-        from kbtui.search import SearchRequest
+        from kbtui.search.search_request_and_answer import SearchRequest
 
         began = time.perf_counter()
         self.library.search(SearchRequest(self.text(2), mode=mode), wait=0.0)  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ class Bed:
         return (time.perf_counter() - began) * 1000
 
     def finds(self, mark: str) -> bool:
-        from kbtui.search import SearchRequest
+        from kbtui.search.search_request_and_answer import SearchRequest
 
         return bool(self.library.search_by_keywords(SearchRequest(mark, mode="lexical")).hits)
 

@@ -11,7 +11,8 @@ from running import on_pipe
 from support import Builder, asked, kill_engine, said
 
 from kbtui.assistant.assistant_tools import answer_tool_call
-from kbtui.index import WorkspaceIndex, index_generations
+from kbtui.index import index_generations
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.library import Library
 from kbtui.workspace import Settings
 

@@ -18,8 +18,9 @@ from support import Builder, asked, content_of, hurt_file, kill_engine, said
 
 from kbtui.engine import connect_or_start_engine
 from kbtui.errors import EngineUnavailable
-from kbtui.index import WorkspaceIndex, index_generations
+from kbtui.index import index_generations
 from kbtui.index.index_generations import find_index_damage
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.workspace import Settings
 
 SEED = int(os.environ.get("KBTUI_SEED") or 8)
@@ -183,7 +184,7 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
 FULL = """
 import errno, os, resource, signal, sys
 from pathlib import Path
-from kbtui.index import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.workspace import Settings, open_workspace_at_root
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -26,7 +26,7 @@ from kbtui.engine.engine_launcher import (
 )
 from kbtui.engine.engine_server import MAX_UNGREETED, is_client_from_same_user
 from kbtui.errors import EngineUnavailable
-from kbtui.index import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.workspace import load_settings
 
 ROOM = Path(__file__).parents[2] / "kbtui"

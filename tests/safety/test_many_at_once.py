@@ -17,8 +17,8 @@ from support import Builder, asked, content_of, kill_engine, said
 from kbtui.engine import connect_or_start_engine
 from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.errors import EngineUnavailable
-from kbtui.index import WorkspaceIndex
 from kbtui.index.index_generations import find_index_damage
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.workspace import Settings
 
 COMMANDS = [

@@ -5,7 +5,7 @@ from pathlib import Path
 from support import Builder, asked, said
 
 from kbtui.assistant.assistant_tools import TOOLS, answer_tool_call
-from kbtui.index import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.library import Library
 from kbtui.workspace import Settings
 

@@ -10,7 +10,7 @@ from kbtui.engine import connect_or_start_engine, engine_launcher
 from kbtui.engine.engine_launcher import find_network_file_system_type
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
-from kbtui.search import SearchRequest
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
 
 

@@ -12,9 +12,10 @@ import running
 from running import complete_line, on_pipe
 from support import Builder, asked, kill_engine, said
 
-from kbtui.index import IndexReader, WorkspaceIndex
-from kbtui.search import SearchRequest
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.search.search_pipeline import search_index
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
 
 TALK = "jp-c17800000001"

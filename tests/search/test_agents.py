@@ -15,8 +15,8 @@ from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.conversations.models import ConversationToolsAndModels
 from kbtui.engine.embedding_worker import make_request_filter_sql
 from kbtui.library import open_workspace
-from kbtui.search import SearchRequest
 from kbtui.search.query_completion import list_query_completions
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.tui.library_pane import parse_library_filter
 
 MAIN, OTHER = f"claude-{session_id(1)}", "jp-c17800000001"

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from support import Builder
 
-from kbtui.index import IndexReader, WorkspaceIndex
-from kbtui.search import SearchRequest, keyword_search
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
+from kbtui.search import keyword_search
 from kbtui.search.search_pipeline import search_index
+from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
 
 SUBJECTS = 60

@@ -15,7 +15,8 @@ from kbtui.cli.main import main
 from kbtui.cli.parser import CommandParser, parse_filter_options
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.conversations.models import ConversationToolsAndModels
-from kbtui.index import IndexReader, WorkspaceIndex
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.knowledge import load_knowledge
 from kbtui.search import filter_definitions, query_completion
 from kbtui.search.filter_definitions import FilterDefinition

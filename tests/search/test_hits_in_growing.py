@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from support import Builder, asked, called, said
 
-from kbtui.index import IndexReader, WorkspaceIndex
-from kbtui.search import SearchAnswer, SearchRequest
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.search.search_pipeline import search_index
+from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
 from kbtui.workspace import Settings
 
 TURNS = [

@@ -8,12 +8,17 @@ from support import Builder
 from kbtui.assistant.assistant_tools import format_search_answer
 from kbtui.cli.search import format_hits_with_explanations, format_search_messages
 from kbtui.engine.search_service import answer_search_request
-from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.notices import Notice
-from kbtui.search import SearchAnswer, SearchRequest
 from kbtui.search.search_pipeline import search_index
-from kbtui.search.search_request_and_answer import Mode, SemanticRanking
+from kbtui.search.search_request_and_answer import (
+    Mode,
+    SearchAnswer,
+    SearchRequest,
+    SemanticRanking,
+)
 from kbtui.workspace import Settings
 
 

@@ -15,15 +15,15 @@ from support import Builder, asked, content_of, end_engine, said
 
 from kbtui.engine import index_worker
 from kbtui.engine.embedding_worker import make_request_filter_sql
-from kbtui.index import IndexReader, WorkspaceIndex
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.index.vector_store import VectorStore, move_vector_towards
 from kbtui.library import Library
-from kbtui.search import SearchRequest
 from kbtui.search.search_pipeline import search_index
-from kbtui.search.search_request_and_answer import SemanticRanking
+from kbtui.search.search_request_and_answer import SearchRequest, SemanticRanking
 from kbtui.workspace import Settings, load_settings
 
 WORDS = [

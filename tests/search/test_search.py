@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from support import Builder, asked, said
 
 from kbtui.cli.search import format_search_messages
-from kbtui.index import IndexReader, WorkspaceIndex
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.notices import NOTHING_INDEXED
-from kbtui.search import SearchAnswer, SearchRequest
 from kbtui.search.search_pipeline import search_index
+from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
 from kbtui.workspace import Settings
 
 

@@ -8,15 +8,20 @@ from pathlib import Path
 import pytest
 from support import Builder, asked, called, said
 
-from kbtui.index import IndexReader, WorkspaceIndex
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.knowledge import load_knowledge
 from kbtui.notices import Notice, format_notice
 from kbtui.refs import parse_ref
-from kbtui.search import SearchAnswer, SearchRequest
 from kbtui.search.query_completion import list_query_completions
 from kbtui.search.rank_explanation import SearchExplainer
 from kbtui.search.search_pipeline import SemanticRanker, search_index
-from kbtui.search.search_request_and_answer import RankExplanation, SemanticRanking
+from kbtui.search.search_request_and_answer import (
+    RankExplanation,
+    SearchAnswer,
+    SearchRequest,
+    SemanticRanking,
+)
 from kbtui.search.similar_passages import find_similar_passages
 from kbtui.workspace import Settings
 

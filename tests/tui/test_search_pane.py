@@ -327,7 +327,7 @@ async def test_hits_come_by_themselves_when_a_private_index_is_complete(
 
     from tui_support import WithoutEngine
 
-    from kbtui.index import WorkspaceIndex
+    from kbtui.index.indexer import WorkspaceIndex
     from kbtui.workspace import load_settings
 
     released, refresh = Event(), WorkspaceIndex.refresh_index

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 
 from support import Builder
 
-from kbtui.index import IndexReader, WorkspaceIndex
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndex
 from kbtui.workspace import Settings
 
 

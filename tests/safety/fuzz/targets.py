@@ -165,8 +165,8 @@ def globs(data: bytes) -> None:
 
 def query(data: bytes) -> None:
     """A question to the search, and its answer."""
-    from kbtui.search import SearchRequest
     from kbtui.search.query_parser import parse_query
+    from kbtui.search.search_request_and_answer import SearchRequest
 
     text = _text(data)
     parse_query(text)
@@ -248,7 +248,7 @@ def _text(data: bytes) -> str:
 @cache
 def _library() -> Library:
     from kbtui.errors import EngineUnavailable
-    from kbtui.index import WorkspaceIndex
+    from kbtui.index.indexer import WorkspaceIndex
     from kbtui.library import Library
     from kbtui.workspace import Settings
 
