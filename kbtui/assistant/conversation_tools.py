@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 MAX_READ_LENGTH = 60_000
 """The maximum length of an answer of `conversation_read` as XML, in characters."""
 MAX_CHECKED_BYTES = 4 << 20
-"""The maximum size of another agent's conversation that a list decodes to find all its problems."""
+"""Lists report all problems of another agent's conversation only up to this size in bytes."""
 _FRAME_LENGTH = 10_000
 """How many characters of an answer are reserved for its hint and its other short fields."""
 _MIN_HIT_LENGTH = 100

@@ -155,7 +155,7 @@ def plan_tool_installation(
 
 
 def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
-    """Return the changes that `tools uninstall` makes: it removes files that nobody has edited."""
+    """Return the changes of `tools uninstall`, which removes only files that nobody has edited."""
     changes = []
     for path in _list_possibly_installed_files(workspace):
         state, data = _read_file_and_ownership(workspace, path)

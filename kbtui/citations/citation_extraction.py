@@ -271,7 +271,7 @@ def _find_targets_of_kbtui_tool(
 def _find_learned_subjects(
     arguments: dict[str, Any], result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitedTarget]:
-    """Yield the subjects whose text `learn` returned, but not those that it only listed."""
+    """Yield the subjects whose text `learn` returned, without subjects that `learn` only listed."""
     name = arguments.get("topic")
     patterns = arguments.get("subjects")
     if isinstance(patterns, str):

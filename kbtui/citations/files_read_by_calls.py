@@ -64,7 +64,7 @@ class FileRead(NamedTuple):
 
 
 def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
-    """Return the files that a tool call read; files that it may not have read are left out."""
+    """Return the files that a tool call certainly read."""
     name, arguments = call.name or "", call.arguments or {}
     if name in _READING_TOOLS:
         return [FileRead(path) for path in _list_texts(arguments, _PATH_ARGUMENTS)]

@@ -294,7 +294,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
 
 
 def _format_conversation_facts(facts: dict[str, Any]) -> Iterator[str]:
-    """Yield a line for each fact about a conversation; `-` stands for a fact that its files do not have."""
+    """Yield a line for each fact about a conversation; `-` means that the files do not have the fact."""
     from kbtui.conversations.model_prices import format_cost
 
     for name, value in facts.items():

@@ -226,7 +226,7 @@ class Turn:
     model: str | None = None
     started_at: datetime | None = None
     is_rewound: bool = False
-    """Whether the user went back to an earlier turn, so that the model no longer sees this turn."""
+    """Whether the user left the turn behind by going back to an earlier turn."""
     usage: dict[str | None, ConversationUsage] = field(default_factory=dict)
     """The tokens that the turn used, by the model that answered; empty if the file does not say."""
 

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CATALOG_VERSION = 16
-"""The version of the tables, a part of the generation's fingerprint. Increase it when they change."""
+"""The version of the tables, a part of the generation's fingerprint.
+
+Increase it when the tables change.
+"""
 
 CATALOG_TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -84,7 +84,7 @@ class IndexStorage:
         self._update_keyword_indexes_from_catalog()
 
     def _is_current_or_unpublished(self) -> bool:
-        """Whether the link points to this generation, or this generation is not published yet."""
+        """Whether the link `current` points to this generation, or the generation is not published yet."""
         current = index_generations.find_current_index_generation(self.cache_dir)
         return self._unpublished or current == self.folder
 

@@ -499,7 +499,7 @@ def format_request_text(content: Any) -> str:
 
 
 def _format_content(content: Any) -> str:
-    """Return a message's content as text; it is a string, or blocks of text, images and others."""
+    """Return as text the content of a message: a string, or blocks of text, images and others."""
     if type(content) is str:
         return content
     if type(content) is not list:

@@ -204,7 +204,7 @@ class JsonlConversationFormat(ConversationFormat):
 
     @abstractmethod
     def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:
-        """Return a parser that resumes with a `state` that `make_state` made, or begins if it is None."""
+        """Return a parser that resumes with `state`, or starts at the beginning if `state` is None."""
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises; errors are in `problems` of the result."""

@@ -30,7 +30,7 @@ READ_ERRORS = (
     RecursionError,
     OverflowError,
 )
-"""The exceptions that parsing a record may raise if it has values of the wrong type."""
+"""The exceptions that parsing a record may raise if the record has values of the wrong type."""
 _TYPE_NAME = re.compile(r"[\w.:-][\w.: -]{0,59}")
 PROBLEMS_NAMED = 100
 """The maximum number of problems that are kept as text; further ones are only counted."""

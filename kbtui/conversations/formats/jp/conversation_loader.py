@@ -166,7 +166,7 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
 
 
 def add_event_count(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with `events_count` and `last_event_at`, which requires parsing the file."""
+    """Return `info` with `events_count` and `last_event_at`; this parses the whole file."""
     if info.events_path is None:
         return info
     problems: list[str] = []
