@@ -266,7 +266,7 @@ def _list_possibly_installed_files(workspace: Workspace) -> list[str]:
 
 
 def _list_missing_folders(workspace: Workspace, path: str) -> list[str]:
-    """Return the parent directories of a path that do not exist."""
+    """Return the missing parent directories of a path."""
     folders = [str(parent) for parent in PurePosixPath(path).parents][:-1]
     return [folder for folder in folders if not (workspace.root / folder).exists()]
 

@@ -1,4 +1,4 @@
-"""Lists the agents, and lists, finds and loads their conversations of a workspace."""
+"""Lists the agents, and lists, finds and loads the conversations of a workspace."""
 
 from __future__ import annotations
 
@@ -363,11 +363,11 @@ AGENT_OFF_TEXTS: dict[AgentOffReason, str] = {
 
 
 class AgentOverview(NamedTuple):
-    """What is known of an agent without reading its conversations.
+    """Where an agent's conversations are, how many there are, and whether kbtui reads them.
 
     `subagents` counts the conversations of subagents in this workspace, and `sessions` all others.
     `elsewhere` counts the conversations of other projects; it is None if their number is unknown.
-    `without_turn` counts the files in which nobody has asked anything yet.
+    `without_turn` counts the files that contain no request yet.
     `off` says why the conversations are not read; it is None if they are read.
     """
 
@@ -404,7 +404,7 @@ class AgentOverview(NamedTuple):
 
 
 def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
-    """Return an overview of each agent that has conversations on this machine or is chosen."""
+    """Return an overview of each agent that has conversations here or is named in the setting `agents`."""
     chosen = get_chosen_agents(load_settings())
     enabled = {one.name for one in list_enabled_formats()}
     found = []
@@ -445,7 +445,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
 
 
 def list_unknown_agents() -> list[tuple[str, str]]:
-    """Return the names in the setting `agents` that no format has, each with a hint."""
+    """Return the values of the setting `agents` that are not names of agents, each with a hint."""
     known = {name.casefold() for name in list_agent_names()}
     chosen = get_chosen_agents(load_settings()) or ()
     return [(name, describe_known_agents(name)) for name in chosen if name.casefold() not in known]
@@ -454,7 +454,8 @@ def list_unknown_agents() -> list[tuple[str, str]]:
 def check_chosen_agents() -> None:
     """Raise `ConfigError` if the setting `agents` names an agent that does not exist.
 
-    The settings may name a format of another package that cannot be loaded; `kbtui doctor` reports it.
+    An agent whose format belongs to another package and cannot be loaded is no error here: `kbtui
+    doctor` reports it.
     """
     for name, hint in list_unknown_agents():
         if name not in unusable_formats:

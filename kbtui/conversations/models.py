@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         problem: str | None
 
     class OpenTurnState(TypedDict):
-        """What a `TurnBuilder` must know to continue a turn, as JSON."""
+        """The state from which a `TurnBuilder` can continue a turn, as JSON."""
 
         started_at: str | None
         model: str | None

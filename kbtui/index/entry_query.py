@@ -103,7 +103,7 @@ def count_citations_of_entries(
 
 @dataclass
 class CitationCounts:
-    """How often existing entries are cited, by entry id and by local day."""
+    """The numbers of citations of existing entries, by entry id and by local day."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
     by_day: Counter[str] = field(default_factory=Counter)

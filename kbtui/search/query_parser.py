@@ -167,7 +167,7 @@ class ArgumentAndExclusionFilters(NamedTuple):
     without: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def allows_chunk(self, entry: CatalogEntry, chunk: Chunk) -> bool:
-        """Return whether a chunk passes these filters. The vector table has no columns for them."""
+        """Return whether a chunk passes these filters; needed because the vector table cannot apply them."""
         return all(
             set(terms) & _list_tool_argument_terms(chunk) for terms in self.args
         ) and not any(

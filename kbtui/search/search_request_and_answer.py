@@ -455,7 +455,7 @@ class EmbeddedChunkText(NamedTuple):
 
 
 class RankExplanation(NamedTuple):
-    """Why a chunk has its rank, or why it is not a hit.
+    """The reasons for the rank of a chunk, or for its absence from the hits.
 
     `rank` is the rank of the chunk among all ranked chunks, counted from 1, or None if it has none.
     `missing` lists the words of the query that the chunk lacks, and the pairs of adjacent query words

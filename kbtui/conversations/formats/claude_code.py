@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
     class ClaudeCodeState(TypedDict, total=False):
-        """What a `ClaudeCodeParser` must know to resume, as JSON: the last records and messages."""
+        """The state from which a `ClaudeCodeParser` can resume, as JSON: the last records and messages."""
 
         model: str | None
         turn_of_record: dict[str, int]

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
     class CodexState(TypedDict, total=False):
-        """What a `CodexParser` must know to resume, as JSON."""
+        """The state from which a `CodexParser` can resume, as JSON."""
 
         model: str | None
         counters: dict[str, int]

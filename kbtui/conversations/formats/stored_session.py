@@ -60,7 +60,7 @@ class StoredSession:
     size: int = 0
 
     def read_conversation_info(self) -> ConversationInfo:
-        """Read the metadata but no events. Never raises; `problem` says what is wrong."""
+        """Read the metadata but no events. Never raises; an error is in `problem` of the result."""
         facts: ConversationFacts = {}
         problem = None
         try:
