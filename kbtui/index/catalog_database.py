@@ -519,7 +519,8 @@ class CatalogDatabase:
     ) -> dict[int, tuple[str, str]]:
         """Map the numbers of visible chunks to `(chunk id, entry id)`; other numbers are left out.
 
-        Chunks of hidden or archived entries are visible only with `hidden` or `archived`.
+        Chunks of hidden entries are visible only with `hidden`, those of archived entries only with
+        `archived`.
         """
         rows = self._db.execute(
             "SELECT chunks.number, chunks.id, entry_id FROM chunks JOIN entries ON entries.id = entry_id "

@@ -337,11 +337,11 @@ def _make_conversation_entry_part(
     new_chunks: list[Chunk],
     settled_count: int,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
-    """Return the part to write, and a record of all that is indexed once it is written.
+    """Return the part to write, and the part of the conversation that is indexed after this write.
 
     `new_chunks` are the chunks of `part`, without ids; the next part does not repeat the first
-    `settled_count` of them. The result also repeats the last indexed chunks, because their neighbours
-    change.
+    `settled_count` of them. The part to write also repeats the last indexed chunks, because they get
+    new neighbours.
     """
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)

@@ -162,8 +162,8 @@ class EntryFilter:
 
     The title or text must contain every word of `q` and every text of `phrases`, but no text of
     `without`; case is ignored. `types` are entry types, source kinds or `conversation`. `since`
-    (inclusive) and `until` (exclusive) limit the time of creation in Unix seconds. Hidden and archived
-    entries are listed only if `hidden` and `archived` are true.
+    (inclusive) and `until` (exclusive) limit the time of creation in Unix seconds. Hidden entries are
+    listed only if `hidden` is true, and archived entries only if `archived` is true.
     """
 
     q: str = ""

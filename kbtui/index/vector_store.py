@@ -79,7 +79,7 @@ indexes.
 NARROW_ROWS = 50_000
 """If at most this many rows match a filter, the search is exact.
 
-The nearest of so few rows may be in any partition.
+An approximate search reads only some partitions, and could miss the nearest of so few rows.
 """
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """How many bytes of memory Lance may use to cache its index, and to cache the metadata of its files."""

@@ -71,7 +71,7 @@ class FilterDefinition:
         self.about = about
         """The description of the filter, which is also the help text of its option."""
         self.search = search
-        """The field of `SearchRequest` that has the filter's values; the filter's key if there is none."""
+        """The field of `SearchRequest` that has the filter's values; if there is no such field, the key."""
         self.term = term
         """The field of the keyword index that has the filter's values."""
         self.entries = entries

@@ -362,9 +362,9 @@ class _KeywordIndexQuery:
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
         """Return the scores that word pairs add to the chunks `numbers`, by chunk number.
 
-        Word pairs have a query of their own. tantivy skips chunks that cannot be among the best,
-        which are most chunks of a large index. If the main query had word pairs, tantivy would skip no
-        chunk (docs/performance.md).
+        Word pairs are scored by a query of their own. For the main query, tantivy skips chunks that
+        cannot be among the best. If the main query contained word pairs, tantivy would skip no chunk
+        (docs/performance.md).
         """
         if not numbers or not self._word_pairs:
             return {}
