@@ -170,7 +170,7 @@ def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
 
 
 def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange]) -> None:
-    """Make the changes; if one fails, make none of them.
+    """Make all changes, or none if one of them fails.
 
     Raises `WorkspaceError` if a change fails, or if a file has changed since the plan was made.
     """

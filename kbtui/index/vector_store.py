@@ -92,7 +92,7 @@ LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 MAX_FRAGMENTS = 24
 """With more fragments or writes than this, `compact_vector_table` compacts the table."""
 OVERFETCH = 5
-"""A search fetches its limit times this factor, because it then drops surplus chunks of an entry."""
+"""The ratio of fetched to returned rows; a search drops surplus chunks of an entry."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")

@@ -203,7 +203,7 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 5
-"""A search fetches its limit times this factor, because it then drops surplus chunks of an entry."""
+"""The ratio of fetched to returned chunks; a search drops surplus chunks of an entry."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
 """Only this many of the best chunks are searched for word pairs, because each takes a lookup."""

@@ -36,7 +36,7 @@ MAX_HITS = 2 * LEG_DEPTH
 if TYPE_CHECKING:
 
     class SearchRequestJson(TypedDict, total=False):
-        """A `SearchRequest` as JSON. Dates are ISO 8601 or, in a command, the words of the user."""
+        """A `SearchRequest` as JSON. Dates are in ISO 8601 or, from a command, as the user wrote them."""
 
         query: str
         mode: Mode
@@ -222,7 +222,7 @@ class SearchRequest(NamedTuple):
 def parse_search_request(shape: "SearchRequestJson") -> SearchRequest:
     """Parse a request from the JSON of `SearchRequest.as_json` or of a command.
 
-    The dates of a command are in the words of the user. Raises `ValueError` for an unknown field or a
+    Dates from a command are as the user wrote them. Raises `ValueError` for an unknown field or a
     value of the wrong type, and `UsageError` for text that is not a date.
     """
     values: dict[str, Any] = {}

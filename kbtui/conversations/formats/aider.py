@@ -42,7 +42,7 @@ MAX_SESSION_BYTES = 256 << 20
 """The maximum number of bytes of a session that are read."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
-"""A session's signature covers this number of bytes at its beginning and at its end."""
+"""How many bytes at the beginning and at the end of a session its signature covers."""
 _TITLE_BYTES = 256 << 10
 _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
