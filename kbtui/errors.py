@@ -11,6 +11,7 @@ import os.path
 
 TYPE_CHECKING = False  # no command should wait for `typing`
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 
@@ -108,3 +109,11 @@ def format_error_on_one_line(error: Exception, root: Path) -> str:
     if error.where and error.where != str(root):
         where = os.path.normpath(error.where).removeprefix(f"{str(root).rstrip('/')}/") + ": "
     return where + error.brief + (f" ({error.hint})" if error.hint else "")
+
+
+def suggest_similar_key(key: str, known: Collection[str]) -> str:
+    """Return a hint for an unknown key: the most similar known key or, if none is similar, all known keys."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(key, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(known)

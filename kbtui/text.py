@@ -219,3 +219,8 @@ def describe_missing_words(missing: Sequence[str]) -> list[str]:
     pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]
     lines = [f"not in the passage: {', '.join(words)}"] if words else []
     return lines + ([f"not side by side: {', '.join(pairs)}"] if pairs else [])
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which file names and JSON can contain but SQLite and models reject."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

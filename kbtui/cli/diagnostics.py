@@ -15,7 +15,7 @@ from kbtui.cli.output import (
     print_to_stderr,
     write_output_file,
 )
-from kbtui.errors import ConfigError, UsageError, WorkspaceError
+from kbtui.errors import ConfigError, UsageError, WorkspaceError, suggest_similar_key
 from kbtui.refs import CONVERSATION_ID
 from kbtui.text import sanitize
 from kbtui.version import __version__
@@ -347,7 +347,8 @@ def run_config_command(args: Namespace) -> int:
         print_result(settings.format_example_settings())
         return 0
     if args.key is not None and args.key not in {key.name for key in settings.SETTING_KEYS}:
-        raise UsageError(f"unknown key {args.key!r}", hint=settings.suggest_setting_key(args.key))
+        hint = suggest_similar_key(args.key, settings.Settings._fields)
+        raise UsageError(f"unknown key {args.key!r}", hint=hint)
     found = [
         row for row in settings.list_settings_with_origins() if args.key in (None, row.key.name)
     ]

@@ -292,9 +292,7 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
     """Return the conversations that belong to a conversation, directly or through others."""
     by_parent: dict[str | None, list[StoredConversation]] = {}
     for stored in get_conversation_format(info).find_stored_conversations(workspace)[0]:
-        # Only some formats know the parent without reading a file.
-        known = stored if hasattr(stored, "parent") else stored.read_conversation_info()
-        by_parent.setdefault(known.parent, []).append(stored)
+        by_parent.setdefault(_get_parent(stored), []).append(stored)
     found: dict[str, ConversationInfo] = {}
     unexplored = [info.id]
     while unexplored:
@@ -304,6 +302,13 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
             unexplored.append(one.id)
     found.pop(info.id, None)
     return list(found.values())
+
+
+def _get_parent(stored: StoredConversation) -> str | None:
+    # Only some formats know the parent without reading a file.
+    known = stored if hasattr(stored, "parent") else stored.read_conversation_info()
+    parent: str | None = known.parent
+    return parent
 
 
 def find_unusable_conversation_directories(
@@ -411,15 +416,7 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
     for one in list_formats():
         stored, unusable = one.find_stored_conversations(workspace)
         directories = [path for path in one.list_data_directories(workspace) if path.is_dir()]
-        subagents = 0
-        for conversation in stored:
-            # Only some formats know the parent without reading a file.
-            known = (
-                conversation
-                if hasattr(conversation, "parent")
-                else conversation.read_conversation_info()
-            )
-            subagents += known.parent is not None
+        subagents = sum(_get_parent(conversation) is not None for conversation in stored)
         total = one.count_conversations_of_all_projects()
         empty = sum(stray.has_no_turn for stray in unusable)
         files = sum(stray.path.is_file() for stray in unusable)

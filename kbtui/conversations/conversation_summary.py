@@ -14,7 +14,7 @@ from kbtui.conversations.models import ConversationUsage, add_up_usage, add_up_u
 from kbtui.dates import format_timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from kbtui.conversations.formats.conversation_format import ConversationFormat
@@ -59,10 +59,9 @@ class ConversationSummary:
     @property
     def subagent_usage_by_model(self) -> dict[str | None, ConversationUsage]:
         """The tokens that the subagents used, by model."""
-        found: dict[str | None, ConversationUsage] = {}
-        for one in self.subagents:
-            _add_usage_by_model(found, one.usage_by_model)
-        return found
+        return add_up_usage_by_model(
+            item for one in self.subagents for item in one.usage_by_model.items()
+        )
 
     def as_json(self) -> dict[str, object]:
         """Return the documented JSON object, without the costs."""
@@ -157,14 +156,6 @@ def _add_to_summary(summary: ConversationSummary, part: Conversation) -> None:
         for event in turn.events:
             summary.events[event.kind] += 1
             summary.ended_at = event.timestamp or summary.ended_at
-    used = add_up_usage_by_model(part.turns)
-    summary.models |= dict.fromkeys(model for model in used if model is not None)
-    _add_usage_by_model(summary.usage_by_model, used)
-
-
-def _add_usage_by_model(
-    sums: dict[str | None, ConversationUsage], used: Mapping[str | None, ConversationUsage]
-) -> None:
-    for model, usage in used.items():
-        known = sums.get(model)
-        sums[model] = (add_up_usage([known, usage]) if known else None) or usage
+    used = [item for turn in part.turns for item in turn.usage.items()]
+    summary.models |= dict.fromkeys(model for model, _ in used if model is not None)
+    summary.usage_by_model = add_up_usage_by_model([*summary.usage_by_model.items(), *used])

@@ -204,12 +204,13 @@ def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | Non
     )
 
 
-def add_up_usage_by_model(turns: Iterable["Turn"]) -> dict[str | None, ConversationUsage]:
-    """Return the tokens that turns used, by model; empty if their files do not say."""
+def add_up_usage_by_model(
+    usages: Iterable[tuple[str | None, ConversationUsage]],
+) -> dict[str | None, ConversationUsage]:
+    """Return the sum of usages for each model."""
     by_model: dict[str | None, list[ConversationUsage]] = {}
-    for turn in turns:
-        for model, usage in turn.usage.items():
-            by_model.setdefault(model, []).append(usage)
+    for model, usage in usages:
+        by_model.setdefault(model, []).append(usage)
     sums = {model: add_up_usage(usages) for model, usages in by_model.items()}
     return {model: usage for model, usage in sums.items() if usage is not None}
 

@@ -19,6 +19,7 @@ from zlib import crc32
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk, make_chunk_id
+from kbtui.text import replace_surrogates
 
 if TYPE_CHECKING:
     import threading
@@ -116,20 +117,13 @@ def parse_catalog_chunk_row(row: tuple[Any, ...]) -> Chunk:
     )
 
 
-def replace_surrogates(text: str | None) -> str | None:
-    """Replace lone surrogates, which file names and JSON can contain but SQLite rejects."""
-    if text is None or text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
     """Return a chunk's row exactly as SQLite will return it, to compute its CRC before writing."""
     first, last = chunk.lines or (None, None)
     when = chunk.timestamp
     return (
         chunk.number, chunk.id, entry_id, chunk.ordinal, replace_surrogates(chunk.text), first, last,
-        chunk.turn, chunk.role, replace_surrogates(chunk.tool), None if when is None else float(when),
+        chunk.turn, chunk.role, chunk.tool and replace_surrogates(chunk.tool), None if when is None else float(when),
         int(chunk.embed), chunk.vector_hash, chunk.call,
         json.dumps(chunk.args) if chunk.args else None, seq,
     )  # fmt: skip
@@ -138,8 +132,8 @@ def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
 def _make_entry_row(entry: CatalogEntry, seq: int) -> tuple[Any, ...]:
     return (
         entry.id, entry.kind, replace_surrogates(entry.title), entry.signature, replace_surrogates(entry.path),
-        entry.type, entry.topic, replace_surrogates(entry.slug), entry.conversation,
-        json.dumps(entry.tags) if entry.tags else "[]", replace_surrogates(entry.source_url), float(entry.created),
+        entry.type, entry.topic, entry.slug and replace_surrogates(entry.slug), entry.conversation,
+        json.dumps(entry.tags) if entry.tags else "[]", entry.source_url and replace_surrogates(entry.source_url), float(entry.created),
         float(entry.changed), entry.size, int(entry.hidden), int(entry.archived), entry.error,
         entry.stat, entry.agent, entry.parent, json.dumps(entry.rewound) if entry.rewound else "[]", seq,
     )  # fmt: skip

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import KbtuiError
 from kbtui.files import write_file_atomically
 from kbtui.notices import MODEL_CAUSES
+from kbtui.text import replace_surrogates
 from kbtui.workspace.paths import get_cache_home, make_private_directory
 
 if TYPE_CHECKING:
@@ -109,10 +110,6 @@ def _hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _replace_surrogates_in_texts(texts: Sequence[str]) -> list[str]:
-    return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-
-
 def _normalize_matrix_rows(matrix: Any) -> Matrix:
     import numpy as np
 
@@ -159,7 +156,7 @@ class TorchEmbedder:
     def _embed_texts_with_method(self, texts: Sequence[str], encode: Callable[..., Any]) -> Matrix:
         with self._torch.inference_mode():
             found = encode(
-                _replace_surrogates_in_texts(texts),
+                list(map(replace_surrogates, texts)),
                 batch_size=EMBEDDING_BATCH,
                 show_progress_bar=False,
                 convert_to_tensor=True,
@@ -257,7 +254,7 @@ class OnnxEmbedder:
         """Return the unit vectors of texts, one row for each text."""
         import numpy as np
 
-        read = self._tokenizer.encode_batch(_replace_surrogates_in_texts(texts))
+        read = self._tokenizer.encode_batch(list(map(replace_surrogates, texts)))
         mask = np.array([item.attention_mask for item in read], dtype=np.int64)
         ids = np.array([item.ids for item in read], dtype=np.int64)
         (states,) = self._session.run(None, {"input_ids": ids, "attention_mask": mask})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index import index_generations
-from kbtui.index.catalog_database import CatalogDatabase, replace_surrogates
+from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.entry_extraction import (
     describe_reading_error,
@@ -19,6 +19,7 @@ from kbtui.index.entry_extraction import (
     read_subject_entry,
 )
 from kbtui.index.keyword_index import KeywordIndexWriter
+from kbtui.text import replace_surrogates
 from kbtui.workspace.paths import make_private_directory
 
 if TYPE_CHECKING:
@@ -537,7 +538,7 @@ TOKENS_MAX = 1 << 53
 
 def _make_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:
     info = conversation.info
-    project = replace_surrogates(info.working_directory)
+    project = info.working_directory and replace_surrogates(info.working_directory)
     rows: list[tuple[object, ...]] = []
     for turn in conversation.turns:
         time = turn.started_at.timestamp() if turn.started_at else None
@@ -550,6 +551,6 @@ def _make_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:
                 used.total_tokens,
             )
             stored = [None if count is None else max(0, min(count, TOKENS_MAX)) for count in counts]
-            name = replace_surrogates(model)
+            name = model and replace_surrogates(model)
             rows.append((info.id, turn.number, name, project, time, *stored, int(used.is_estimate)))
     return rows

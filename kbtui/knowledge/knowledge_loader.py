@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbtui.errors import NothingFound, UsageError
+from kbtui.errors import NothingFound, UsageError, suggest_similar_key
 from kbtui.knowledge import learn_tool_answers, system_prompt_section
 from kbtui.knowledge.models import KnowledgeProblem, LearnToolResult, Subject, Topic
 from kbtui.knowledge.subject_visibility import (
@@ -79,14 +79,6 @@ class MergedTopicDeclarations:
             self.broken.add(topic)
 
 
-def suggest_similar_key(key: str, known: list[str]) -> str:
-    """Return a hint for an unknown key: the most similar known key or, if none is similar, all known keys."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(key, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(known)
-
-
 def merge_config_layer(declared: MergedTopicDeclarations, layer: ConfigLayer) -> None:
     """Merge the `kb` table of a configuration layer."""
     kb = layer.data.get("kb")
@@ -122,7 +114,7 @@ def _merge_topic_table(
         return
     for entry, value in table.items():
         if entry not in TOPIC_FIELDS:
-            hint = suggest_similar_key(str(entry), list(TOPIC_FIELDS))
+            hint = suggest_similar_key(str(entry), TOPIC_FIELDS)
             declared.add_problem(f"unknown key {entry!r}", where, f"{key}.{entry}", name, hint)
         elif value is None:
             values.pop(entry, None)  # null in JSON and YAML
@@ -155,7 +147,7 @@ def apply_config_assignment(declared: MergedTopicDeclarations, text: str) -> str
         hint = "write kb.topic.ID.KEY=VALUE, or += to append"
         raise UsageError(f"unknown key {key!r}", where=where, hint=hint)
     if entry not in TOPIC_FIELDS:
-        hint = suggest_similar_key(entry, list(TOPIC_FIELDS))
+        hint = suggest_similar_key(entry, TOPIC_FIELDS)
         raise UsageError(f"unknown key {entry!r}", where=where, hint=hint)
     values = declared.values.setdefault(name, {})
     declared.origins.setdefault(name, None)

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
+from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError, suggest_similar_key
 from kbtui.knowledge.knowledge_loader import find_superseded_file_problems
 from kbtui.knowledge.models import KnowledgeProblem
 from kbtui.knowledge.toml_config_editor import (
@@ -197,7 +197,6 @@ def parse_source_table(name: str, block: Any) -> SourceDefinition:
 
 
 def _parse_source_keys(name: str, block: Any) -> SourceDefinition:
-    from kbtui.knowledge.knowledge_loader import suggest_similar_key
 
     if not SOURCE_NAME_PATTERN.fullmatch(name) or ".." in name:
         message = "a source's name has at most 64 characters: lower-case letters, digits, `-`, `_` and `.`"
@@ -210,7 +209,7 @@ def _parse_source_keys(name: str, block: Any) -> SourceDefinition:
     known = _COMMON_KEYS | _KEYS_BY_KIND[kind]
     for key, value in block.items():
         if key not in known:
-            hint = suggest_similar_key(key, list(known))
+            hint = suggest_similar_key(key, known)
             raise ConfigError(f"unknown key {key!r}", where=key, hint=hint)
         if not _is_value_of_type(known[key], value):
             raise ConfigError(f"must be {known[key]}", where=key)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import WorkspaceError
 from kbtui.notices import Notice
-from kbtui.userdata.sqlite_store import SqliteStore, replace_surrogates
+from kbtui.text import replace_surrogates
+from kbtui.userdata.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path

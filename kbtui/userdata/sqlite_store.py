@@ -99,8 +99,3 @@ class SqliteStore:
 def _read_table_version(db: sqlite3.Connection) -> int:
     """Return the version of the tables, or 0 for a new file."""
     return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates with `?`, because SQLite cannot store them. They occur in file names and JSON."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

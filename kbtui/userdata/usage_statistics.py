@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbtui.conversations.model_prices import ModelPrices, format_cost
-from kbtui.conversations.models import ConversationUsage, add_up_usage
+from kbtui.conversations.models import ConversationUsage, add_up_usage, add_up_usage_by_model
 from kbtui.dates import format_unix_time_as_day, format_unix_time_as_iso
 from kbtui.index.entry_query import (
     count_all_citations,
@@ -193,13 +193,9 @@ def _count_tokens(
         groups[name, one.usage.is_estimate].append(one)
     found = []
     for (name, _), members in groups.items():
-        by_model: dict[str | None, list[ConversationUsage]] = defaultdict(list)
-        for one in members:
-            by_model[one.model].append(one.usage)
-        sums = {model: add_up_usage(usages) for model, usages in by_model.items()}
-        known = {model: usage for model, usage in sums.items() if usage is not None}
-        cost, unpriced = prices.compute_cost(known)
-        total = add_up_usage(known.values()) or ConversationUsage()
+        by_model = add_up_usage_by_model((one.model, one.usage) for one in members)
+        cost, unpriced = prices.compute_cost(by_model)
+        total = add_up_usage(by_model.values()) or ConversationUsage()
         turns = len({(one.conversation, one.turn) for one in members})
         is_partial = cost is not None and bool(unpriced)
         found.append(TokenCount(name, total, turns, cost, is_partial))

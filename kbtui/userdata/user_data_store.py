@@ -7,8 +7,9 @@ import time
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from kbtui.dates import format_unix_time_as_iso
+from kbtui.text import replace_surrogates
 from kbtui.userdata.query_log import QueryLog
-from kbtui.userdata.sqlite_store import SqliteStore, replace_surrogates
+from kbtui.userdata.sqlite_store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

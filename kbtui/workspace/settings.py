@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from kbtui.errors import ConfigError
+from kbtui.errors import ConfigError, suggest_similar_key
 from kbtui.workspace.paths import get_config_home
 
 if TYPE_CHECKING:
@@ -160,7 +160,10 @@ def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
     known = {key.name for key in SETTING_KEYS}
     if unknown := [name for name in values if name not in known]:
         name = unknown[0]
-        where, hint = _locate_setting_line(path, text, name), suggest_setting_key(name)
+        where, hint = (
+            _locate_setting_line(path, text, name),
+            suggest_similar_key(name, Settings._fields),
+        )
         raise ConfigError(f"unknown key {name!r}", where=where, hint=hint)
     found = []
     for key in SETTING_KEYS:
@@ -312,12 +315,3 @@ def _split_dotted_key(text: str) -> tuple[str, ...]:
     """Split a dotted key of TOML, such as `prices."a.b".input`, into names."""
     names = re.findall(r'"([^"]*)"|\'([^\']*)\'|([\w-]+)', text)
     return tuple(max(name) for name in names)
-
-
-def suggest_setting_key(name: str) -> str:
-    """Return a hint for an unknown key: the most similar key, or all keys."""
-    from difflib import get_close_matches
-
-    known = [key.name for key in SETTING_KEYS]
-    near = get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else "known keys: " + ", ".join(known)

@@ -167,9 +167,10 @@ class ConversationFormat(ABC):
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Return the tokens that a conversation used; None if its files do not say. Never raises."""
-        from kbtui.conversations.models import add_up_usage, add_up_usage_by_model
+        from kbtui.conversations.models import add_up_usage
 
-        return add_up_usage(add_up_usage_by_model(self.decode_turns(info).turns).values())
+        turns = self.decode_turns(info).turns
+        return add_up_usage(usage for turn in turns for usage in turn.usage.values())
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
         """Return the command that continues a conversation in its agent, None if there is none."""

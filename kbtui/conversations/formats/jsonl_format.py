@@ -33,7 +33,6 @@ from kbtui.conversations.models import (
     ConversationUsage,
     TurnResumePoint,
     add_up_usage,
-    add_up_usage_by_model,
 )
 from kbtui.errors import WorkspaceError
 
@@ -98,7 +97,8 @@ def iterate_jsonl_records(
         for line in lines:
             size = skipped + len(line) + 1
             if skipped or len(line) > LINE_BYTES_MAX:
-                yield _make_too_long_record(at, at + size)._replace(empty_lines=empty_lines)
+                problem = f"is longer than {LINE_BYTES_MAX >> 20} MB"
+                yield JsonlRecord(at, at + size, b"", None, problem, empty_lines)
                 empty_lines = 0
             elif line.strip():
                 yield _parse_jsonl_line(at, line, b"\n", empty_lines)
@@ -120,11 +120,6 @@ def iterate_jsonl_records(
             time.time() - state.st_mtime > ABANDONED_SECONDS
         ):
             yield record._replace(problem="is cut off, and was not continued")
-
-
-def _make_too_long_record(start: int, end: int) -> JsonlRecord:
-    problem = f"is longer than {LINE_BYTES_MAX >> 20} MB"
-    return JsonlRecord(start, end, b"", None, problem)
 
 
 def _parse_jsonl_line(start: int, line: bytes, line_end: bytes, empty_lines: int) -> JsonlRecord:
@@ -193,7 +188,7 @@ class JsonlConversationParser(ABC):
     @property
     def usage(self) -> ConversationUsage | None:
         """The tokens used so far; None if the records do not say."""
-        return add_up_usage(add_up_usage_by_model(self.builder.turns).values())
+        return add_up_usage(usage for turn in self.builder.turns for usage in turn.usage.values())
 
 
 class JsonlConversationFormat(ConversationFormat):

@@ -52,7 +52,7 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(_make_uri(path), timeout=LOCK_SECONDS, uri=True)) as database:
             database.row_factory = sqlite3.Row
             # An agent may store bytes that are not UTF-8; the default raises an error for them.
-            database.text_factory = _decode_text
+            database.text_factory = lambda data: data.decode("utf-8", "replace")
             yield database
     except sqlite3.Error as error:
         raise WorkspaceError(str(error), where=path) from error
@@ -60,10 +60,6 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
         raise WorkspaceError("there is no such file", where=path) from None
     except OSError as error:
         raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
-
-
-def _decode_text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _make_uri(path: str) -> str:

@@ -14,7 +14,7 @@ from pybase64 import b64decode
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
-from kbtui.conversations.formats.turn_builder import count_base64_bytes
+from kbtui.conversations.formats.turn_builder import PROBLEMS_NAMED, count_base64_bytes
 from kbtui.conversations.models import ConversationCompaction, ConversationEvent, Turn
 from kbtui.dates import parse_timestamp
 from kbtui.text import format_json, format_json_unless_text
@@ -88,9 +88,6 @@ _OpenRequests = dict[str, list[ConversationEvent]]
 """The requests without a response, by id; requests with the same id are sorted, oldest first."""
 
 _new_object = object.__new__
-
-MAX_KEPT_PROBLEMS = 100
-"""The maximum number of problems that are kept as text; further ones are only counted."""
 
 
 class ConversationEventParser:
@@ -375,7 +372,7 @@ class ConversationEventParser:
         self._add_problem(f"element {event.index} ({event.kind}): {what}")
 
     def _add_problem(self, problem: str) -> None:
-        if len(self.problems) < MAX_KEPT_PROBLEMS:
+        if len(self.problems) < PROBLEMS_NAMED:
             self.problems.append(problem)
         else:
             self.more_problems += 1
