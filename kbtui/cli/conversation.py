@@ -30,7 +30,7 @@ from kbtui.text import cut_to_width, measure_text_width, one_line, sanitize
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from kbtui.assistant.conversation_answers import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ConversationReadAnswer,
         EventJson,
     )
+    from kbtui.conversations.models import ConversationUsage
     from kbtui.library import Library
 
 
@@ -293,9 +294,10 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
     return 0
 
 
-def _format_conversation_facts(facts: dict[str, Any]) -> Iterator[str]:
+def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each fact about a conversation; `-` means that the files do not have the fact."""
     from kbtui.conversations.model_prices import format_cost
+    from kbtui.conversations.models import ConversationUsage
 
     for name, value in facts.items():
         label = name.replace("_", " ")
@@ -310,7 +312,7 @@ def _format_conversation_facts(facts: dict[str, Any]) -> Iterator[str]:
                     number = "-" if count is None else f"{count:,}{mark}"
                     yield f"{key.replace('_', ' '):<20} {number}"
         elif name == "subagent_usage":
-            yield f"{'subagent tokens':<20} {_format_usage(value)}"
+            yield f"{'subagent tokens':<20} {_format_usage(ConversationUsage(**value))}"
         elif name in {"cost", "subagent_cost"}:
             yield f"{label:<20} {'-' if value is None else format_cost(value)}"
         elif name == "models":
@@ -320,15 +322,17 @@ def _format_conversation_facts(facts: dict[str, Any]) -> Iterator[str]:
             yield f"{label:<20} {text}"
 
 
-def _format_usage(usage: dict[str, Any]) -> str:
+def _format_usage(usage: ConversationUsage) -> str:
     """Format tokens on one line: 3,047  (37 input, 10 output, 2,500 cache read, 500 cache write)."""
-    total = "-" if usage["total_tokens"] is None else f"{usage['total_tokens']:,}"
-    parts = ", ".join(
-        f"{usage[f'{name}_tokens']:,} {name.replace('_', ' ')}"
-        for name in ("input", "output", "cache_read", "cache_write")
-        if usage[f"{name}_tokens"] is not None
-    )
-    mark = "  (estimated)" if usage["is_estimate"] else ""
+    total = "-" if usage.total_tokens is None else f"{usage.total_tokens:,}"
+    counts = {
+        "input": usage.input_tokens,
+        "output": usage.output_tokens,
+        "cache read": usage.cache_read_tokens,
+        "cache write": usage.cache_write_tokens,
+    }
+    parts = ", ".join(f"{n:,} {name}" for name, n in counts.items() if n is not None)
+    mark = "  (estimated)" if usage.is_estimate else ""
     return total + (f"  ({parts})" if parts else "") + mark
 
 

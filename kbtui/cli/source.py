@@ -34,7 +34,6 @@ from kbtui.userdata.user_data_store import UserData
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from typing import Any
 
     from kbtui.userdata.user_data_store import SourceRunRecord
     from kbtui.workspace import Workspace
@@ -117,7 +116,7 @@ def run_source_command(args: Namespace) -> int:
     return actions[args.action](workspace, UserData(workspace), args)
 
 
-def _collect_source_options(args: Namespace) -> dict[str, Any]:
+def _collect_source_options(args: Namespace) -> dict[str, object]:
     return {key: value for key in _BLOCK_OPTIONS if (value := getattr(args, key)) is not None}
 
 

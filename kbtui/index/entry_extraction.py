@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError
 from kbtui.index.catalog_database import CONTEXT_CHUNKS
@@ -106,7 +106,7 @@ def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartToWrit
     from kbtui.knowledge import read_subject_text
 
     text = split_front_matter(read_subject_text(subject))
-    entry = entry._replace(**_parse_front_matter_fields(text))
+    entry = _add_front_matter_fields(entry, text)
     chunks = split_subject_into_chunks(entry.id, text)
     return EntryPartToWrite(entry, set_vector_hashes(entry, chunks))
 
@@ -120,24 +120,22 @@ def describe_reading_error(error: Exception) -> str:
     return f"not indexed: kbtui cannot read it ({type(error).__name__}: {error})"
 
 
-def _parse_front_matter_fields(text: FrontMatterAndBody) -> dict[str, Any]:
-    """Return the fields of an entry that come from the title and front matter of a subject."""
-    facts = text.facts
-    fields: dict[str, Any] = {}
-    if text.title:
-        fields["title"] = text.title
-    if isinstance(facts.get("type"), str) and facts["type"].strip():
-        fields["type"] = facts["type"].strip()
-    tags = facts.get("tags")
+def _add_front_matter_fields(entry: CatalogEntry, text: FrontMatterAndBody) -> CatalogEntry:
+    """Return a subject's entry with the fields that its title and front matter determine."""
+    kind, tags, url = (text.facts.get(key) for key in ("type", "tags", "source_url"))
     if isinstance(tags, list):
-        fields["tags"] = [str(tag) for tag in tags if isinstance(tag, str | int | float)]
+        entry = entry._replace(
+            tags=[str(tag) for tag in tags if isinstance(tag, str | int | float)]
+        )
     elif isinstance(tags, str):
-        fields["tags"] = tags.replace(",", " ").replace(";", " ").split()
-    if isinstance(facts.get("source_url"), str):
-        fields["source_url"] = facts["source_url"]
-    if (created := _parse_front_matter_date(facts.get("created"))) is not None:
-        fields["created"] = created
-    return fields
+        entry = entry._replace(tags=tags.replace(",", " ").replace(";", " ").split())
+    created = _parse_front_matter_date(text.facts.get("created"))
+    return entry._replace(
+        title=text.title or entry.title,
+        type=(kind.strip() if isinstance(kind, str) else "") or entry.type,
+        source_url=url if isinstance(url, str) else entry.source_url,
+        created=entry.created if created is None else created,
+    )
 
 
 def _parse_front_matter_date(value: object) -> float | None:

@@ -19,14 +19,17 @@ from kbtui.knowledge.knowledge_loader import (
 from kbtui.workspace.paths import KBTUI_DIRECTORY, TOPICS_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from kbtui.knowledge.models import PreloadOrDisableMark, Topic
 
 
 def edit_toml_tables(
-    old: str | None, parents: list[str], edits: dict[str, dict[str, Any] | None], path: Path
+    old: str | None,
+    parents: list[str],
+    edits: Mapping[str, Mapping[str, object] | None],
+    path: Path,
 ) -> str:
     """Return the edited text of a file; raises `ConfigError`.
 
@@ -66,7 +69,7 @@ def edit_toml_tables(
 
 
 def _find_lost_comments(
-    old: str, new: str, edits: dict[str, dict[str, Any] | None]
+    old: str, new: str, edits: Mapping[str, Mapping[str, object] | None]
 ) -> Counter[str]:
     """Count the comments that an edit loses. For an edit that removes a table or a key, the result is empty."""
     if any(values is None or None in values.values() for values in edits.values()):
@@ -75,7 +78,7 @@ def _find_lost_comments(
 
 
 def _edit_toml_document(
-    old: str, parents: list[str], edits: dict[str, dict[str, Any] | None], *, careful: bool
+    old: str, parents: list[str], edits: Mapping[str, Mapping[str, object] | None], *, careful: bool
 ) -> str:
     """Return the edited text.
 
@@ -229,7 +232,7 @@ def _make_topic_toml_change(
     knowledge: KnowledgeBase, topics: dict[str, tuple[Topic, Topic]]
 ) -> TomlFileChange:
     """Return the change to `kb.toml` that replaces the first topic of each pair with the second."""
-    edits: dict[str, dict[str, Any] | None] = {}
+    edits: dict[str, dict[str, object] | None] = {}
     for name, (before, after) in topics.items():
         changed = [key for key in TOPIC_FIELDS if getattr(before, key) != getattr(after, key)]
         values = {key: getattr(after, key) for key in changed}

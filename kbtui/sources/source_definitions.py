@@ -23,6 +23,8 @@ from kbtui.knowledge.toml_config_editor import (
 from kbtui.workspace.paths import SOURCES_FILE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Workspace
 
@@ -51,7 +53,7 @@ class SourceDefinition:
     pattern: str | None = None
     env: tuple[str, ...] = ()
     cron: str | None = None
-    block: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    block: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def target_description(self) -> str:
@@ -311,7 +313,7 @@ def format_source_as_toml(source: SourceDefinition) -> str:
     return tomli_w.dumps({"source": {source.name: source.block}})
 
 
-def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> SourceDefinition:
+def add_source(workspace: Workspace, name: str, block: Mapping[str, object]) -> SourceDefinition:
     """Write a new source; raises `UsageError` if the name is taken, `ConfigError` for a mistake."""
     if name in load_source_definitions(workspace).sources:
         hint = "choose another name with --name"
@@ -321,7 +323,7 @@ def add_source(workspace: Workspace, name: str, block: dict[str, Any]) -> Source
     return source
 
 
-def edit_source(workspace: Workspace, name: str, changes: dict[str, Any]) -> SourceDefinition:
+def edit_source(workspace: Workspace, name: str, changes: Mapping[str, object]) -> SourceDefinition:
     """Set keys of a source; the value None removes a key. Raises `ConfigError` or `NothingFound`."""
     block = {**load_source_definitions(workspace).find_source(name).block, **changes}
     source = parse_source_table(
@@ -355,7 +357,9 @@ def suggest_source_name(kind: str, what: str) -> str:
     return plain[:40].rstrip("-._") or kind.replace("_", "-")
 
 
-def _write_source_table(workspace: Workspace, name: str, changes: dict[str, Any] | None) -> None:
+def _write_source_table(
+    workspace: Workspace, name: str, changes: Mapping[str, object] | None
+) -> None:
     """Set and remove keys of a source in the file; if `changes` is None, remove the source."""
     path = get_sources_file_path(workspace)
     old = read_toml_text(path)

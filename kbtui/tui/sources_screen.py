@@ -316,7 +316,7 @@ def make_source_form_fields(
     """Return the fields of the form for a new source, or for changing `source` if it is given."""
     if source and source.topic not in topics:
         topics = [source.topic, *topics]
-    block: dict[str, Any] = dict(source.block) if source else {}
+    block = source.block if source else {}
 
     def get_text_value(key: str, default: str = "") -> str:
         value = block.get(key, default)
@@ -346,7 +346,7 @@ def make_source_form_fields(
     return [kind, *fields, FormField("name", "name", "", name_help)]
 
 
-def make_source_toml_table(values: FormValues, kind: str) -> dict[str, Any]:
+def make_source_toml_table(values: FormValues, kind: str) -> dict[str, object]:
     """Return the TOML table of a source from the values of the form; empty values are left out.
 
     Raises `UsageError` if a value is invalid.
