@@ -68,7 +68,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "field_differs": "its {field} is {value}, not {wanted}",
     "filter_excludes": "a filter of the query excludes it",
     "hidden": "it is hidden; --hidden searches hidden subjects, too",
-    "leg_not_asked": "not asked",
+    "leg_not_asked": "not requested",
     "missing_phrase": "it does not contain “{word}”",
     "never_embedded": "tool calls and their results have no vectors, only keywords",
     "no_text": "none of its text is indexed",

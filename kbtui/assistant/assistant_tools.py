@@ -144,7 +144,7 @@ CONVERSATION_GREP = ToolDefinition(
     "conversation_grep",
     f"Find the lines of past conversations that contain a text. {DATA_WARNING}",
     "The text is literal, not a regular expression, and must be within one line. A long answer is "
-    "cut; its `hint` then says how to continue. Pass the `id` and the `turn` of a hit to "
+    "cut; its `hint` then says how to continue. Pass the `id` and the `turn` of a match to "
     "`conversation_read` to read more. To search by meaning, use `knowledge_search`.",
     {
         "pattern": _make_string_schema("The text to find, within one line."),
@@ -523,7 +523,7 @@ def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:
     parts: list[tuple[int, str]] = []
     for notice in answer.notices:
         if notice.code == "keywords_only":
-            reason = "semantic search is not available"
+            reason = "search by meaning is not available"
             if notice.values.get("cause") in {"model_loading", "index_replaced"}:
                 reason = "the model is still loading"
             parts.append((0, f"Found by keywords only: {reason}."))

@@ -220,6 +220,6 @@ def format_citations_markdown(
             f"- `{turn}` {_escape_markdown(cite.source_title)} ({_format_citation_date(cite)})"
             for turn, cite in reversed(turns.items())
         ]
-        parts.append("\n".join([f"Turns that used `{ref}`:", "", *lines]))
+        parts.append("\n".join([f"Turns that cite `{ref}`:", "", *lines]))
     parts = parts or [f"No citations to or from `{ref}`."]
     return "\n\n".join(parts) + "\n"

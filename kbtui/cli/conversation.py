@@ -77,7 +77,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "print at most N matches (default: 50)"
     grep.add_argument("--limit", type=int, default=50, metavar="N", help=text)
     read = commands.add_parser("read", aliases=["print"], help="print a conversation")
-    text = "limit XML to N characters: a single turn is shortened, several turns are refused"
+    text = "limit XML to N characters; one turn is shortened to fit, several turns are an error"
     read.add_argument("--max-chars", type=int, metavar="N", help=text)
     info = commands.add_parser("info", help="show what a conversation contains and used")
     text = "write a conversation as Markdown, with its citations"
@@ -159,7 +159,9 @@ def _list_conversations(library: Library, args: Namespace) -> int:
     if len(strays) == 1:
         print_to_stderr(f"{strays[0].path}: skipped: {strays[0].reason}")
     elif strays:
-        print_to_stderr(f"{len(strays)} places skipped; `kbtui doctor` says which and why")
+        print_to_stderr(
+            f"{len(strays)} conversations skipped; `kbtui doctor` lists them with the reasons"
+        )
     _print_conversation_answer(
         "list", answer, args.format, lambda writer: writer.format_conversation_list(answer)
     )
@@ -290,7 +292,9 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
         print_to_stderr(f"{found.ref}: {problem}")
     if unpriced and prices and not args.json:
         names = ", ".join(map(one_line, unpriced))
-        print_to_stderr(f"the cost leaves out {names}: [prices] in config.toml has no price")
+        print_to_stderr(
+            f"the cost leaves out models without a price in [prices] of config.toml: {names}"
+        )
     return 0
 
 

@@ -431,7 +431,7 @@ def run_cites_command(args: Namespace) -> int:
     lines = [
         _format_citation(number, cite, short_refs) for number, cite in enumerate(found.uses, 1)
     ]
-    lines += [f"used by {format_citing_turn(cite, short_refs)}\n" for cite in found.used_by]
+    lines += [f"cited by {format_citing_turn(cite, short_refs)}\n" for cite in found.used_by]
     facts = citations_to_dict(found.ref, found.uses, found.used_by)
     print_text_or_json("".join(lines), facts, args.json)
     if not found.uses and not found.used_by:

@@ -113,11 +113,11 @@ def format_insights_report(found: UsageStatistics) -> str:
                 ("Tokens by agent", found.tokens.by_agent),
                 ("Tokens by model", found.tokens.by_model),
                 ("Tokens by project", found.tokens.by_project),
-                ("Tokens of turns in which the assistant got a subject", found.tokens.subjects),
+                ("Tokens of citing turns by subject", found.tokens.subjects),
             )
             if counts
         },
-        **({"Tokens": [f"  none; the last before are of {before}"]} if before else {}),
+        **({"Tokens": [f"  none in this period; last used on {before}"]} if before else {}),
         "By day": [f"  {line}" for line in draw_daily_usage_chart(found)],
     }
     days, searches = (

@@ -84,7 +84,7 @@ def _format_subject_flags(subject: Subject) -> str:
 
 
 def _format_prompt_fragments(knowledge: KnowledgeBase, fragments: list[PromptFragment]) -> str:
-    lines = ["JP's prompt fragments (read-only)"]
+    lines = ["JP's prompt sections (read-only)"]
     for fragment in fragments:
         loaded = ", ".join(fragment.loaded_by) or "nothing"
         lines.append(

@@ -398,7 +398,7 @@ class AgentOverview(NamedTuple):
         if self.subagents:
             parts.append(f"{self.subagents:,} of subagents")
         if self.elsewhere:
-            parts.append(f"{self.elsewhere:,} held elsewhere")
+            parts.append(f"{self.elsewhere:,} of other projects")
         if self.without_turn:
             parts.append(f"{self.without_turn:,} without a turn yet")
         if self.unusable:

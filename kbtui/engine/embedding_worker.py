@@ -404,7 +404,7 @@ class EmbeddingWorker:
             except KbtuiError as error:
                 self._report_model_failure(error.message, str(error))
             except Exception as error:
-                reason = f"semantic search failed: {type(error).__name__}"
+                reason = f"search by meaning failed: {type(error).__name__}"
                 self._report_model_failure(reason, traceback.format_exc())
         self.model_ready.set()
         self.caught_up.set()
@@ -424,7 +424,7 @@ class EmbeddingWorker:
         self.keywords_only_notice = make_keywords_only_notice(
             "model_off" if self._settings.model == "off" else "error", reason
         )
-        self._log(f"no semantic search: {details}")
+        self._log(f"no search by meaning: {details}")
         self._store = self._open_folder = self._queue = None
         self._failed_at = time.monotonic()
         self.left = 0 if self.left is None else self.left

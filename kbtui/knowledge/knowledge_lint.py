@@ -233,10 +233,10 @@ def _find_slug_collisions(resolved: SubjectSlugsByVisibility) -> Iterator[Knowle
         winner = scan.relative_paths[slug]
         others = ", ".join(sorted(names))
         yield KnowledgeProblem(
-            f"{winner} and {others} have the same slug, which refers to {winner}; name the others by their paths",
+            f"{winner} and {others} have the same slug, which refers to {winner}",
             where=f"{resolved.topic.id}/{slug}",
             topic=resolved.topic.id,
-            hint="rename one of them",
+            hint="rename the others, or refer to them by their paths",
         )
 
 

@@ -51,8 +51,8 @@ def _format_knowledge_counts(values: Any) -> str:
 
 
 def _format_conversation_counts(values: Any) -> str:
-    nested = f", {values['nested']} within other conversations" if values["nested"] else ""
-    return f"{values['conversations']} in all, {values['archived']} archived{nested}"
+    nested = f", {values['nested']:,} within other conversations" if values["nested"] else ""
+    return f"{_format_count(values, 'conversation')}, {values['archived']:,} archived{nested}"
 
 
 def _format_agent(values: Any) -> str:
@@ -82,12 +82,16 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "colours_off": "NO_COLOR is set, so kbtui shows no colours",
     "conversation_damaged": "{ref}: {detail}",
     "conversation_with_unknown_events": "{ref}: the conversation contains {detail}",
-    "conversations_checked_when_indexed": "{conversations:,} of them were only checked when they were indexed",
+    "conversations_checked_when_indexed": lambda values: (
+        f"checked only when they were indexed: {_format_count(values, 'conversation')}"
+    ),
     "conversations_counted": _format_conversation_counts,
     "conversations_trashed": lambda values: (
         f"{values['directory']}: skipped: {_format_count(values, 'conversation')} that JP could not read; TRASHED.md in each says why"
     ),
-    "conversations_unchecked": "{conversations:,} of them were not checked, because they are not indexed yet; run `kbtui index`, then `kbtui doctor` again",
+    "conversations_unchecked": lambda values: (
+        f"not checked, because they are not indexed yet: {_format_count(values, 'conversation')}; run `kbtui index`, then `kbtui doctor` again"
+    ),
     "directory_not_writable": "the directory of the {name} is not writable: {directory}",
     "directory_skipped": "{directory}: skipped: {detail}",
     "directory_unreadable": "{directory}: unreadable: {detail}",
@@ -102,14 +106,14 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "hard_links": "{ref}: the file has other hard links, perhaps outside the workspace; an editor that replaces the file on saving breaks them",
     "index_counted": "{subjects} subjects that are not disabled, {conversations} conversations, {chunks} passages, {citations} citations",
     "index_damaged": "{detail}; `kbtui index` rebuilds it",
-    "keywords_only": lambda values: f"no semantic search: {format_keywords_only_reason(values)}",
+    "keywords_only": lambda values: f"no search by meaning: {format_keywords_only_reason(values)}",
     "knowledge_counted": _format_knowledge_counts,
     "learn_tool_outdated": "{file} is out of date: the topics that it describes have changed; `kbtui tools install` updates it",
     "learn_tool_unneeded": "{file} offers `learn`, but no topic has a subject to learn; `kbtui tools install` updates it",
     "locale_not_utf8": "the locale's encoding is {encoding}: some characters cannot be shown; try LANG=C.UTF-8",
     "model_off": "switched off in the settings, so search uses keywords only",
     "model_ready": lambda values: values["model"] or "all-MiniLM-L6-v2, packaged, verified",
-    "model_unavailable": "only keyword search: {detail}",
+    "model_unavailable": "search uses keywords only: {detail}",
     "not_installed": "kbtui is not installed as a package, so its requirements are unknown",
     "package_incomplete": "{package} is incomplete ({file} is missing): {command}",
     "package_missing": "{package} is not installed, but {needed_by} needs it: {command}",

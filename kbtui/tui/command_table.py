@@ -56,7 +56,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("unfold", "l,right", "unfold", "Unfold the topic, folder or conversation.", action="unfold_selected_row"),
         define_command("fold", "h,left", "fold", "Fold the topic, folder or conversation, or go to the parent.", action="fold_row_or_select_parent"),
         define_command("toggle", "space", "fold or unfold", "Fold or unfold the topic, folder or conversation.", action="toggle_selected_fold", palette=False),
-        define_command("filter", "f", "filter", "Filter by words in the title, or by agent:, label:, tool:, model:, after:, before: and is:.", 7, action="show_filter_input"),
+        define_command("filter", "f", "filter", "Filter by words in the title or slug, or by agent:, label:, tool:, model:, after:, before: and is:.", 7, action="show_filter_input"),
         define_command("sort", "o", "sort", "Switch the sort order of conversations: activity, created, updated, title, turns.", action="switch_sort_order"),
         define_command("clear", "escape", "clear filter", "Clear the filter.", palette=False, action="clear_filter"),
     ),

@@ -165,7 +165,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
                 "They appear after your first session with one of these agents in this directory."
             )
             if not contents.agents:
-                hint = "The setting `conversations.agents` chooses no agent but JP."
+                hint = "The setting `conversations.agents` selects only JP."
         heading = _make_heading("talks", "No conversations yet")
         return [heading, _make_paragraph("no-talks", hint, "dim")]
     found = contents.main_conversations

@@ -138,13 +138,13 @@ def _make_token_sections(tokens: TokenStatistics) -> list[DocumentBlock]:
         ("agents", "Tokens by agent", tokens.by_agent),
         ("models", "Tokens by model", tokens.by_model),
         ("projects", "Tokens by project", tokens.by_project),
-        ("subjects", "Tokens of turns in which the assistant got a subject", tokens.subjects),
+        ("subjects", "Tokens of citing turns by subject", tokens.subjects),
     ):
         if counts:
             rows = [_make_token_block(f"tokens-{name}", count) for count in counts]
             blocks += _make_insights_section(f"tokens-{name}", heading, rows)
     if tokens.day_before is not None:
-        text = f"  none; the last before are of {tokens.day_before}"
+        text = f"  none in this period; last used on {tokens.day_before}"
         blocks.append(HeadingBlock("head:tokens", [("Tokens", "h2")], [], above=1))
         blocks.append(ParagraphBlock("none:tokens", [(text, "dim")]))
     return blocks

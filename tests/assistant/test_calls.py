@@ -154,7 +154,7 @@ def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
     }  # fmt: skip
     assert len(SEARCH_RESULT_HEADER.findall(text)) == len(refs)
     assert text.startswith(
-        "Found by keywords only: semantic search is not available.\nThe passages"
+        "Found by keywords only: search by meaning is not available.\nThe passages"
     )
 
     only = {"query": "aardvark badger", "in": "conversations"}
@@ -237,7 +237,7 @@ Feed it.
     [
         ([make_keywords_only_notice("model_loading")], "Found by keywords only: the model is still loading."),
         ([make_keywords_only_notice("index_replaced")], "Found by keywords only: the model is still loading."),
-        ([make_keywords_only_notice("engine", "/home/x did not start")], "Found by keywords only: semantic search is not available."),
+        ([make_keywords_only_notice("engine", "/home/x did not start")], "Found by keywords only: search by meaning is not available."),
         ([Notice("passages_pending", {"total": 31})], "Some passages are not searchable by meaning yet."),
         (
             [Notice("index_behind", {"cause": "engine", "detail": "/home/x: [Errno 13]"})],

@@ -119,7 +119,7 @@ def test_a_subject_read_by_claude_code_lists_the_turn_as_a_user(
     for name in ("guide/start", "main.py"):
         assert main(["-w", str(built.root), "cites", name]) == 0
         out = capfd.readouterr().out
-        assert out.startswith(f"used by {SESSION[:15]}:1  2026-05-29"), out
+        assert out.startswith(f"cited by {SESSION[:15]}:1  2026-05-29"), out
         assert "Read it" in out
     assert main(["-w", str(built.root), "cites", "notes/end"]) == 1, "an edit is not a use"
 

@@ -442,7 +442,7 @@ def test_each_damage_is_named_once_by_ls_and_by_doctor(
     assert doctor.count("conversations/notes: skipped: its name") == 1
     assert doctor.count("conversations/elsewhere: skipped: it is a link") == 1
     # The list of several would hide the conversations.
-    assert noted == "kbtui: 2 places skipped; `kbtui doctor` says which and why\n"
+    assert noted == "kbtui: 2 conversations skipped; `kbtui doctor` lists them with the reasons\n"
 
 
 def test_very_much_damage_is_counted(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -488,7 +488,7 @@ def test_a_nested_conversation_is_one_of_its_own(
     assert kbtui("grep", "nested needle") == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     main(["doctor"])
-    assert "  4 in all, 0 archived, 2 within other conversations" in capsys.readouterr().out
+    assert "  4 conversations, 0 archived, 2 within other conversations" in capsys.readouterr().out
 
 
 def test_an_id_with_the_suffix_of_another_workspace_names_no_conversation_here(

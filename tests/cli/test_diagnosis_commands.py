@@ -157,11 +157,11 @@ def test_a_directory_of_conversations_that_cannot_be_read_is_wrong(
 def test_no_conversations_yet_and_a_foreign_directory_are_nothing_wrong(
     built: Builder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert found(capsys)["conversations", "ok"] == "0 in all, 0 archived\n"
+    assert found(capsys)["conversations", "ok"] == "0 conversations, 0 archived\n"
     built.conversation(1, [[asked("Why?")]], title="A talk")
     (built.root / ".jp/conversations/backup").mkdir()
     told = found(capsys)
-    assert told["conversations", "ok"] == "1 in all, 0 archived\n"
+    assert told["conversations", "ok"] == "1 conversation, 0 archived\n"
     assert "conversations/backup: " in told["conversations", "note"]
     assert ("conversations", "wrong") not in told
 
@@ -283,7 +283,7 @@ def test_a_traceback_in_a_report_keeps_its_frames_and_loses_what_messages_quote(
         f'  File "{code}", line 9, in again\n'
         f"sqlite3.OperationalError: {undecodable(tmp_path / 'damaged.sqlite')}\n"
     )
-    write_engine_log_record(f"no semantic search: {traceback}")
+    write_engine_log_record(f"no search by meaning: {traceback}")
     logged = capfd.readouterr().err
     # Python writes what nobody caught to the same file, as it is.
     for text in (logged, f"{logged}Exception in thread refresher:\n{traceback}", traceback):

@@ -232,7 +232,7 @@ def test_topics_shows_jps_fragments_as_a_group(run: Run, root: Path) -> None:
         (root / ".jp/config" / name).parent.mkdir(parents=True, exist_ok=True)
         (root / ".jp/config" / name).write_text(text)
     assert run("topics").out.endswith(
-        "\n\nJP's prompt fragments (read-only)\n"
+        "\n\nJP's prompt sections (read-only)\n"
         "  .jp/config/knowledge/style.toml: Style\n"
         "    loaded by .jp/config/personas/dev.toml\n"
     )

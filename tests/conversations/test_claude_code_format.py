@@ -492,7 +492,9 @@ def test_a_half_line_is_a_problem_only_after_an_hour(agent_home: Path, root: Pat
     assert load(root, "claude-half").problems == []
     past = time.time() - 7200
     os.utime(path, (past, past))
-    assert load(root, "claude-half").problems == ["line 2: it is cut off, and was not continued"]
+    assert load(root, "claude-half").problems == [
+        "line 2: it is incomplete: the file ends in the middle of it"
+    ]
 
 
 def test_a_record_without_a_type_is_called_a_record() -> None:
@@ -669,7 +671,7 @@ def test_files_without_a_dialogue_are_named_with_the_reason(agent_home: Path, ro
         "empty": "it is empty",
         "zeros": "it starts with zero bytes",
         "half": "it has no readable record",
-        "nowhere": "no record says in which directory the session was held",
+        "nowhere": "no record names the directory in which the session ran",
         "titles": "it has no turn yet",
     }
 

@@ -32,8 +32,8 @@ def test_collisions(build: Build) -> None:
     assert list_problems(build(topic(), files)) == [
         (
             "t/a",
-            "a.md and .a.md, a.toml have the same slug, which refers to a.md; name the others by their paths",
-            "rename one of them",
+            "a.md and .a.md, a.toml have the same slug, which refers to a.md",
+            "rename the others, or refer to them by their paths",
         )
     ]
 

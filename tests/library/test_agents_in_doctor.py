@@ -42,7 +42,7 @@ def test_sessions_here_and_elsewhere_are_counted(home: Path, root: Path) -> None
         (
             "ok",
             f"Claude Code (claude-code), {projects}: "
-            "1 conversation of this project, 1 of subagents, 1 held elsewhere",
+            "1 conversation of this project, 1 of subagents, 1 of other projects",
         ),
     ]
 
@@ -160,7 +160,7 @@ def test_files_without_a_turn_are_neither_unreadable_nor_held_elsewhere(
     (folder / f"{session_id(4)}.jsonl").write_text('{"type":"user","mess')
     (folder / f"{session_id(5)}.jsonl").write_text("")
     (_, (_, told)) = findings(root)
-    assert told.endswith("1 of subagents, 1 held elsewhere, 3 without a turn yet")
+    assert told.endswith("1 of subagents, 1 of other projects, 3 without a turn yet")
     named = [one.message for one in run_diagnostics(open_workspace(root))]
     assert sum("skipped: it has no turn yet" in one for one in named) == 3
     assert main(["conversation", "ls", "-w", str(root)]) == 0
@@ -172,6 +172,6 @@ def test_a_broken_file_counts_as_unreadable_and_not_as_held_elsewhere(
 ) -> None:
     (claude_folder(home, root) / f"{session_id(3)}.jsonl").write_bytes(b"\0" * 4096)
     (_, (_, told)) = findings(root)
-    assert told.endswith("1 of subagents, 1 held elsewhere, 1 unreadable")
+    assert told.endswith("1 of subagents, 1 of other projects, 1 unreadable")
     named = [one.message for one in run_diagnostics(open_workspace(root))]
     assert any(f"{session_id(3)}.jsonl: skipped: it starts with zero bytes" in one for one in named)

@@ -167,7 +167,7 @@ def test_the_command_prints_titles_dates_and_what_is_gone(built: Builder) -> Non
     assert uses[3] == f"[4] notes/lost.txt  (file, {TALK}:1)  gone"
     done = run(built, "cites", "rule.md", inside="docs/guide")
     [line] = done.stdout.splitlines()
-    assert line.startswith(f"used by {TALK}:1  2026-")
+    assert line.startswith(f"cited by {TALK}:1  2026-")
     assert line.endswith("  Waking order  (file, fs_read_file)")
     done = run(built, "cites", "notes/lost.txt")
     assert (done.returncode, "no longer exists" in done.stderr) == (0, True)

@@ -34,9 +34,9 @@ def test_damage_is_named_whether_it_is_read_or_indexed(
     index.refresh_index()
     index.close()
     monkeypatch.setattr(diagnostics, "READING_SECONDS", seconds)
-    unread = ("ok", "2 of them were only checked when they were indexed")
+    unread = ("ok", "checked only when they were indexed: 2 conversations")
     assert findings(root) == [
-        ("ok", "2 in all, 0 archived"),
+        ("ok", "2 conversations, 0 archived"),
         DAMAGED,
         *([unread] if not seconds else []),
     ]
@@ -53,4 +53,6 @@ def test_conversations_that_nobody_has_read_are_counted(
     write_session(home, root, session_id(2), [typed("Hello"), typed("again")])
     monkeypatch.setattr(diagnostics, "READING_SECONDS", 0.0)
     assert [state for state, _ in findings(root)] == ["ok", "ok", "note"]
-    assert findings(root)[2][1].startswith("1 of them were not checked, because they are not")
+    assert findings(root)[2][1].startswith(
+        "not checked, because they are not indexed yet: 1 conversation;"
+    )

@@ -44,7 +44,7 @@ async def test_without_agents_the_home_page_names_the_setting(repository: Path) 
     async with running(repository, size=(100, 50)) as tui:
         await tui.until("No conversations yet")
         assert "kbtui shows the topics that you declare." in tui.text
-        assert "`conversations.agents` chooses no agent but JP" in tui.text
+        assert "`conversations.agents` selects only JP" in tui.text
 
 
 async def test_a_first_topic_is_written_into_a_directory_made_for_it(repository: Path) -> None:

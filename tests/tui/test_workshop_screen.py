@@ -528,7 +528,7 @@ async def test_jps_fragments_are_a_read_only_group_with_who_loads_them(book: Bui
     (folder / "personas" / "dev.toml").write_text('extends = ["../knowledge/house.toml"]\n')
     before = tree_hash(book.root)
     async with workshop(book.root) as shop:
-        assert "JP'S PROMPT FRAGMENTS, read-only" in shop.entries
+        assert "JP'S PROMPT SECTIONS, read-only" in shop.entries
         await shop.select("fragment:0")
         await shop.tui.until("Wipe your feet[/b].")
         assert ".jp/config/personas/dev.toml" in shop.tui.text

@@ -379,7 +379,7 @@ def _describe_files_without_directory(
         elif kinds <= _IGNORED_TYPES:
             reason = None  # titles and snapshots of files without a dialogue
         else:
-            reason = "no record says in which directory the session was held"
+            reason = "no record names the directory in which the session ran"
         is_new = time.time() - status.st_mtime < _NEW_SECONDS
         if is_new and b"\n" not in head and not head.startswith((b"\0", b"\xff", b"\xfe")):
             reason = None

@@ -119,7 +119,7 @@ def iterate_jsonl_records(
         elif position == (state := os.fstat(file)).st_size and (
             time.time() - state.st_mtime > ABANDONED_SECONDS
         ):
-            yield record._replace(problem="is cut off, and was not continued")
+            yield record._replace(problem="is incomplete: the file ends in the middle of it")
 
 
 def _parse_jsonl_line(start: int, line: bytes, line_end: bytes, empty_lines: int) -> JsonlRecord:

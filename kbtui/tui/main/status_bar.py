@@ -117,7 +117,7 @@ class StatusBar(StyledWidget):
             self._activities.pop("index", None)
             self._first_index_by = "" if self._was_ready else "alone"
             self._last_ready_event = None
-            text = f"keywords only: {one_line(event['reason'] or 'the engine went away')}"
+            text = f"keywords only: {one_line(event['reason'] or 'the engine stopped')}"
             self._set_index_status("◌", "warning", text, "keywords only")
         self.refresh()
 

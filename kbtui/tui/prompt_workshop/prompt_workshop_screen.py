@@ -180,7 +180,7 @@ def _find_prompt_line_of_node(
 
 def _make_prompt_fragment_preview(planned_prompt: PlannedPrompt, number: int) -> WorkshopPreview:
     if number >= len(planned_prompt.fragments):
-        return _make_message_preview("fragment", "This fragment no longer exists.")
+        return _make_message_preview("fragment", "This prompt section no longer exists.")
     fragment = planned_prompt.fragments[number]
     root, path = planned_prompt.written.workspace.root, fragment.path
     path = path.relative_to(root) if path.is_relative_to(root) else path
@@ -418,7 +418,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             if self.planned_prompt is not None and self.planned_prompt.knowledge is knowledge:
                 self.planned_prompt = replace(self.planned_prompt, sums=sums)
                 self.list.set_planned_prompt(self.planned_prompt)
-            subtitle = f"{left:,} left to count" if left else ""
+            subtitle = f"{left:,} not counted yet" if left else ""
             self.query_one("#listed", Vertical).border_subtitle = subtitle
 
         self.run_in_thread(measure_in_thread, lambda _: None, self.count_worker)
@@ -600,7 +600,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         reasons = {
             "folder": "folders cannot be marked; mark their subjects instead",
             "topic": f"select a subject to mark, or press {switch} to switch the topic on or off",
-            "fragment": "JP's prompt fragments are read-only here",
+            "fragment": "JP's prompt sections are read-only here",
         }
         self.show_key_refusal(reasons.get(node.kind, "select a subject to mark"))
 

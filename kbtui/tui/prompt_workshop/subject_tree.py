@@ -92,7 +92,7 @@ def make_subject_tree_rows(prompt: PlannedPrompt, options: SubjectTreeOptions) -
     if not written.topics:
         rows.append(make_heading_row("none", f"none yet; {written.hint_to_declare_topic}"))
     if prompt.fragments:
-        rows.append(make_heading_row("fragments", "JP'S PROMPT FRAGMENTS, read-only"))
+        rows.append(make_heading_row("fragments", "JP'S PROMPT SECTIONS, read-only"))
     for number, fragment in enumerate(prompt.fragments):
         node = SubjectTreeNode("fragment", name=fragment.name, number=number)
         rows.append(_make_tree_row(f"fragment:{number}", node))

@@ -316,7 +316,7 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
     badges = (
         (info.pinned_at, "pinned", "accent"),
         (info.archived, "archived", "dim"),
-        (info.parent is not None, "part of another", "dim"),
+        (info.parent is not None, "part of another conversation", "dim"),
         (info.worktree is not None, f"worktree {info.worktree}", "dim"),
         (info.presence == "user_local", "local only", "dim"),
         (info.problem, "damaged", "error"),
@@ -545,7 +545,7 @@ class _ConversationDocumentBuilder:
             self.speaker = who
 
     def _add_reasoning_fold(self, key: str, event: ConversationEvent) -> None:
-        first = one_line(event.text[:400]).replace("**", "") or "(not shown by the provider)"
+        first = one_line(event.text[:400]).replace("**", "") or "(hidden by the provider)"
         size = format_text_length(event.text)
         self._add_fold_heading(
             key, "reasoning", [("reasoning ", "emph"), (first, "dim")], [(size, "dim")]

@@ -43,7 +43,7 @@ def make_subject_badges(subject: Subject) -> Spans:
         (subject.hidden, "hidden", "dim"),
         (subject.learned, "pre-loaded", "accent"),
         (subject.disabled, "disabled", "warning"),
-        (subject.shadowed, "shadowed by another file", "warning"),
+        (subject.shadowed, "another file has the same slug", "warning"),
     )
     return [(text, role) for applies, text, role in badges if applies]
 

@@ -260,7 +260,7 @@ class ConversationEventParser:
         error = element.get("is_error", element.get("isError"))
         event.is_error = error is True
         if type(error) is not bool:
-            self._report_event_problem(event, "the field is_error is missing or not true or false")
+            self._report_event_problem(event, "the field is_error is missing or not a boolean")
         self._pair_response_with_request(event, element, self._open_calls)
 
     def _parse_inquiry_request(self, index: int, element: _Element) -> None:
