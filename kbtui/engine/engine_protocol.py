@@ -52,10 +52,10 @@ if TYPE_CHECKING:
         """Which kinds of search the engine can do now, and what prevents the others.
 
         `lexical` and `semantic` say whether keyword search and semantic search are available.
-        `keywords_only` has the values of the notice that says why semantic search is not available. `left` is the number of passages without
-        a vector, or None if it is unknown. `error` says why the last refresh failed.
-        `configuration_problem` says what is wrong with the workspace's configuration. `reading` is the
-        progress of a running refresh.
+        `keywords_only` has the values of the notice that says why semantic search is not available.
+        `left` is the number of passages without a vector, or None if it is unknown. `error` says why the
+        last refresh failed. `configuration_problem` says what is wrong with the workspace's
+        configuration. `reading` is the progress of a running refresh.
         """
 
         lexical: bool
@@ -76,12 +76,12 @@ if TYPE_CHECKING:
         mended: str | None
 
     class ReadyEvent(EngineReadiness):
-        """The engine's readiness may have changed."""
+        """The event that the engine's readiness may have changed."""
 
         event: Literal["ready"]
 
     class ProgressEvent(TypedDict):
-        """The progress of a phase of indexing. `waits` is the code that says why it pauses."""
+        """The event that a phase of indexing has advanced. `waits` is the code that says why it pauses."""
 
         event: Literal["progress"]
         phase: IndexPhase
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
         seconds_left: float | None
 
     class ChangedEvent(TypedDict):
-        """Files have changed and the index contains the changes.
+        """The event that files have changed and the index contains the changes.
 
         `subjects` are references, `conversations` are ids. `knowledge` says whether the lists of topics
         and subjects must be reloaded.
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
         conversations: list[str]
 
     class GoneEvent(TypedDict):
-        """The connection to the engine has ended; `reason` is the message of the error, if there was one.
+        """The event that the connection to the engine has ended. `reason` is the error's message, if any.
 
         The client makes this event itself.
         """
@@ -127,7 +127,7 @@ if TYPE_CHECKING:
         polling: str | None
 
     class WaitRequest(TypedDict, total=False):
-        """The argument of `refreshed` and `settle`: the maximum number of seconds until the answer."""
+        """The argument of `refreshed` and `settle`. The answer comes after at most `wait` seconds."""
 
         wait: float
 
