@@ -176,9 +176,7 @@ def _list_conversation_id_completions(path: str | None, topic_name: str, current
 
 
 def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
-    from kbtui.conversations.formats.jp import (
-        list_conversations_for_completion,
-    )
+    from kbtui.conversations.formats.jp import list_conversations_for_completion
 
     form = "" if current.isdigit() else "jp-c"
     found = sorted(list_conversations_for_completion(path).items(), reverse=True)

@@ -475,10 +475,7 @@ class ConversationFormatter:
             yield self._format_grep_match(hit, short_ids.get(hit.id, hit.id), spans)
 
     def _format_grep_match(
-        self,
-        hit: ConversationGrepLine,
-        id_: str,
-        spans: Callable[[str], list[tuple[int, int]]],
+        self, hit: ConversationGrepLine, id_: str, spans: Callable[[str], list[tuple[int, int]]]
     ) -> str:
         line = hit.line
         turn = ".." if line.turn is None else str(line.turn)

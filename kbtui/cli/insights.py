@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from kbtui.cli.output import (
-    WaitingLine,
-    ask_for_confirmation,
-    print_text_or_json,
-    print_to_stderr,
-)
+from kbtui.cli.output import WaitingLine, ask_for_confirmation, print_text_or_json, print_to_stderr
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
 from kbtui.text import cut_to_width, one_line
@@ -120,10 +115,8 @@ def format_insights_report(found: UsageStatistics) -> str:
         **({"Tokens": [f"  none in this period; last used on {before}"]} if before else {}),
         "By day": [f"  {line}" for line in draw_daily_usage_chart(found)],
     }
-    days, searches = (
-        _format_count_with_noun(found.days, "day"),
-        _format_count_with_noun(found.searches.total, "search"),
-    )
+    days = _format_count_with_noun(found.days, "day")
+    searches = _format_count_with_noun(found.searches.total, "search")
     texts = [f"Last {days}: {searches}, {_format_count_with_noun(found.citations, 'citation')}"]
     texts += ["\n".join([heading, *(list(rows) or ["  none"])]) for heading, rows in lists.items()]
     return "\n\n".join(texts) + "\n"

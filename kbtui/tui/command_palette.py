@@ -17,11 +17,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SanitizedInput
-from kbtui.tui.framework.tui_command import (
-    TuiCommand,
-    apply_keymap_to_commands,
-    make_list_bindings,
-)
+from kbtui.tui.framework.tui_command import TuiCommand, apply_keymap_to_commands, make_list_bindings
 from kbtui.tui.navigation_target import (
     EnteredReference,
     looks_like_reference,
@@ -203,9 +199,7 @@ class CommandPaletteScreen(StyledScreen):
     def on_mount(self) -> None:
         self.input.focus()
         self._show_palette_items(find_command_palette_items(self._items, ""))
-        self._targets_worker.submit_call(
-            self._find_targets, self._append_loaded_targets, lambda error: None
-        )
+        self._targets_worker.submit_call(self._find_targets, self._append_loaded_targets)
 
     def _append_loaded_targets(self, targets: list[CommandPaletteItem]) -> None:
         self._items = [*self._items, *targets]
@@ -218,7 +212,6 @@ class CommandPaletteScreen(StyledScreen):
         self._search_worker.submit_call(
             lambda: find_command_palette_items(items, text, self.configured_keys),
             self._show_palette_items,
-            lambda error: None,
         )
 
     def _show_palette_items(self, items: list[CommandPaletteItem]) -> None:

@@ -40,10 +40,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from kbtui.conversations.models import (
-        ConversationInfo,
-        ConversationToolsAndModels,
-    )
+    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
     from kbtui.knowledge.models import Subject
     from kbtui.search.query_completion import QueryCompletion
     from kbtui.tui.framework.styled_text import Spans

@@ -13,10 +13,7 @@ from kbtui.workspace.paths import TOPICS_FILE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kbtui.conversations.models import (
-        ConversationInfo,
-        ConversationToolsAndModels,
-    )
+    from kbtui.conversations.models import ConversationInfo, ConversationToolsAndModels
     from kbtui.knowledge.models import KnowledgeProblem, Subject, Topic
     from kbtui.library import Library
 

@@ -28,12 +28,7 @@ from kbtui.text import one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import (
-    MatchHighlight,
-    Span,
-    StyledLines,
-    wrap_spans,
-)
+from kbtui.tui.framework.styled_text import MatchHighlight, Span, StyledLines, wrap_spans
 from kbtui.tui.reader.document_blocks import (
     FactTableBlock,
     HeadingBlock,

@@ -63,8 +63,8 @@ class LatestOnlyWorker:
     def submit_call(
         self,
         work: Callable[[], T],
-        on_done: Callable[[T], object],
-        on_error: Callable[[Exception], object],
+        on_done: Callable[[T], object] = lambda result: None,
+        on_error: Callable[[Exception], object] = lambda error: None,
     ) -> None:
         """Run `work` in a thread, then call `on_done` with its result or `on_error` with its exception."""
 
@@ -73,13 +73,9 @@ class LatestOnlyWorker:
                 with context:
                     answer = work()
             except Exception as error:
-                self._owner.call_later(
-                    self._deliver_result_of_newest_call, generation, on_error, error
-                )
+                self._owner.call_later(self._deliver_newest_result, generation, on_error, error)
             else:
-                self._owner.call_later(
-                    self._deliver_result_of_newest_call, generation, on_done, answer
-                )
+                self._owner.call_later(self._deliver_newest_result, generation, on_done, answer)
 
         with self._lock:
             self._make_earlier_calls_obsolete()
@@ -123,7 +119,7 @@ class LatestOnlyWorker:
                 if call is None:
                     self._running_count -= 1
 
-    def _deliver_result_of_newest_call(
+    def _deliver_newest_result(
         self, generation: int, deliver: Callable[[Any], object], value: Any
     ) -> None:
         if generation == self._generation:

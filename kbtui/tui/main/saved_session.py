@@ -183,9 +183,7 @@ class SavedSessionManager:
     def _save_session_in_thread(self) -> None:
         self._save_timer = None
         library, session = self._main.library, self._capture_session()
-        self._worker.submit_call(
-            lambda: save_session(library, session), lambda _: None, lambda _: None
-        )
+        self._worker.submit_call(lambda: save_session(library, session))
 
     def save_session_on_exit(self) -> None:
         """Save the session if it was restored, or if the user opened further targets or changed layout or theme."""

@@ -315,9 +315,7 @@ class SearchController:
             others = (query for query in self._recent_queries if query != replaces)
             self._recent_queries = list(dict.fromkeys([answer.query, *others]))
         self._log_worker.submit_call(
-            lambda: self._library.log_search(answer, "dashboard", replaces=replaces),
-            lambda _: None,
-            lambda _: None,
+            lambda: self._library.log_search(answer, "dashboard", replaces=replaces)
         )
 
     def recall_earlier_query(self) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
     from kbtui.tui.main.document_navigator import MainScreenContext
-    from kbtui.tui.reader.links_and_copyable_texts import CopyableText, DocumentLink
+    from kbtui.tui.reader.links_and_copyable_texts import DocumentLink
     from kbtui.userdata.user_data_store import Bookmark
 
 T = TypeVar("T")
@@ -122,19 +122,20 @@ class SelectedItemActions:
 
     def choose_what_to_copy(self) -> None:
         """Ask what to copy, such as the line, the turn or the whole document, and copy it."""
-        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
+        from kbtui.tui.framework.dialogs import OptionsDialog
         from kbtui.tui.reader.links_and_copyable_texts import list_copyable_texts
 
         viewport = self._main.panes.reader.document_view.viewport
-        found = list_copyable_texts(viewport, self.get_selected_reference())
-        options = [DialogOption(one.key, one.name, one.preview, one) for one in found]
+        options = list_copyable_texts(viewport, self.get_selected_reference())
 
-        def copy_chosen_option(option: CopyableText | None) -> None:
-            if option is not None:
-                copy = partial(self.copy_text, name=option.name)
-                self.run_with_activity_shown("copying …", option.get_text, copy)
+        def copy_chosen_text(chosen: tuple[str, Callable[[], str]] | None) -> None:
+            if chosen is not None:
+                name, get_text = chosen
+                self.run_with_activity_shown(
+                    "copying …", get_text, partial(self.copy_text, name=name)
+                )
 
-        self._main.screen.app.push_screen(OptionsDialog("Copy", options), copy_chosen_option)
+        self._main.screen.app.push_screen(OptionsDialog("Copy", options), copy_chosen_text)
 
     def bookmark_item(self) -> None:
         """Bookmark the current item with a note, or change the note of its bookmark."""

@@ -70,10 +70,8 @@ class StatusBar(StyledWidget):
 
     def flash_message(self, text: str, role: str = "strong") -> None:
         """Show a message for a few seconds."""
-        self._flash, self._is_refusal = (
-            [(capitalize_first_word_unless_name(one_line(text)), role)],
-            False,
-        )
+        self._flash = [(capitalize_first_word_unless_name(one_line(text)), role)]
+        self._is_refusal = False
         if self._flash_timer:
             self._flash_timer.stop()
         self._flash_timer = self.set_timer(FLASH_SECONDS, self._clear_flashed_message)

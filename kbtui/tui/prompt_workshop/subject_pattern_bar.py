@@ -98,10 +98,8 @@ def find_pattern_matches(
         return PatternMatchResult(text, problem=error.problem)
     globs = tuple(word.text for word in patterns)
     matches = tuple((name, slug) for slug in knowledge.list_subject_slugs(name, globs or None))
-    cost, problem = (
-        costs.sum_subject_costs(matches),
-        _find_pattern_problem(knowledge, name, patterns),
-    )
+    cost = costs.sum_subject_costs(matches)
+    problem = _find_pattern_problem(knowledge, name, patterns)
     return PatternMatchResult(text, name, globs, (), matches, cost, problem)
 
 

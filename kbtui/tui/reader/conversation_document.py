@@ -406,9 +406,7 @@ class _ConversationDocumentBuilder:
             self._add_rewound_turn_heading(turn, when)
         else:
             head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
-            self._append_document_blocks(
-                HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1)
-            )
+            self._append_blocks(HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
         if not turn.events:
             self._add_note_paragraph(f"empty:{turn.number}", "Empty turn", "dim")
         summary = self.compacted.summary
@@ -431,7 +429,7 @@ class _ConversationDocumentBuilder:
         request = one_line(next(requests, "")[:400])
         words: Spans = [(f"turn {turn.number} ", "turn"), ("rewound  ", "warning")]
         words.append((request, "dim"))
-        self._append_document_blocks(FoldHeadingBlock(key, words, when, kind="rewound", above=1))
+        self._append_blocks(FoldHeadingBlock(key, words, when, kind="rewound", above=1))
         self.turn_fold = key
         text = "The user went back to an earlier turn, so the model no longer sees this one."
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
@@ -442,7 +440,7 @@ class _ConversationDocumentBuilder:
         is_id = is_conversation_id(conversation)
         spans: Spans = [(words, "dim"), (one_line(title), "link" if is_id else "")]
         link = conversation if is_id else None
-        self._append_document_blocks(ParagraphBlock(key, spans, link=link))
+        self._append_blocks(ParagraphBlock(key, spans, link=link))
 
     def _add_compaction_note(self, key: str, compaction: ConversationCompaction) -> None:
         """Add a note for the user before the first turn that a compaction covers."""
@@ -452,9 +450,7 @@ class _ConversationDocumentBuilder:
         left.append((f"for the model: {described}", "dim"))
         when: Spans = [(self._format_optional_time(compaction.timestamp), "dim")]
         if compaction.summary is None or compaction.summary in self.summaries_in_turns:
-            self._append_document_blocks(
-                HeadingBlock(key, [("≡ ", "accent"), *left], when, above=1)
-            )
+            self._append_blocks(HeadingBlock(key, [("≡ ", "accent"), *left], when, above=1))
         else:
             self._add_fold_heading(key, "compaction", left, when)
             self._add_markdown_blocks(key, compaction.summary)
@@ -472,7 +468,7 @@ class _ConversationDocumentBuilder:
         words.append((f"in place of {turns}", "dim"))
         when: Spans = [(self._format_optional_time(summary.timestamp), "dim")]
         key = f"summary:{self.turn}"
-        self._append_document_blocks(HeadingBlock(key, words, when, rule=True, above=1))
+        self._append_blocks(HeadingBlock(key, words, when, rule=True, above=1))
         self._add_markdown_blocks(key, summary.summary or "")
 
     def _format_optional_time(self, when: datetime | None) -> str:
@@ -535,13 +531,9 @@ class _ConversationDocumentBuilder:
         self.space_above = int(who == self.speaker)
         self.after_fold = False
         if who != self.speaker:
-            words, time = (
-                [(one_line(name), f"{role} strong")],
-                self._format_time_if_minute_changed(when),
-            )
-            self._append_document_blocks(
-                HeadingBlock(f"{key}:who", words, [(time, "dim")], above=1)
-            )
+            words = [(one_line(name), f"{role} strong")]
+            time = self._format_time_if_minute_changed(when)
+            self._append_blocks(HeadingBlock(f"{key}:who", words, [(time, "dim")], above=1))
             self.speaker = who
 
     def _add_reasoning_fold(self, key: str, event: ConversationEvent) -> None:
@@ -603,12 +595,12 @@ class _ConversationDocumentBuilder:
             self.lead = [("▌ ", "user")]
             for number, (question, answer) in enumerate(answers.items()):
                 spans: Spans = [(f"{one_line(str(question))} ", "dim"), (one_line(str(answer)), "")]
-                self._append_document_blocks(ParagraphBlock(f"{key}:answer:{number}", spans))
+                self._append_blocks(ParagraphBlock(f"{key}:answer:{number}", spans))
 
     def _add_tool_result_blocks(self, key: str, result: ConversationEvent) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
         when: Spans = [(self._format_optional_time(result.timestamp), "dim")]
-        self._append_document_blocks(HeadingBlock(f"{key}:result", [word], when))
+        self._append_blocks(HeadingBlock(f"{key}:result", [word], when))
         patch = _PATCH_START.search(result.text)
         text = result.text[: patch.start()] if patch else result.text
         if text or not patch:
@@ -675,7 +667,7 @@ class _ConversationDocumentBuilder:
     ) -> None:
         """Add the heading of a fold; blocks added before `_end_fold` is called belong to the fold."""
         above = 0 if self.after_fold else 1
-        self._append_document_blocks(
+        self._append_blocks(
             FoldHeadingBlock(
                 key, left, right or [], kind=kind, ends_with_path=ends_with_path, above=above
             )
@@ -688,17 +680,17 @@ class _ConversationDocumentBuilder:
 
     def _add_markdown_blocks(self, key: str, text: str, breaks: bool = False) -> None:
         text, above = strip_escape_sequences_before_cutting(text), self.space_above
-        self._append_document_blocks(*make_markdown_blocks(key, text, above=above, breaks=breaks))
+        self._append_blocks(*make_markdown_blocks(key, text, above=above, breaks=breaks))
 
     def _add_source_text_blocks(self, key: str, text: str, **fields: Any) -> None:
-        self._append_document_blocks(
+        self._append_blocks(
             *make_source_text_blocks(key, strip_escape_sequences_before_cutting(text), **fields)
         )
 
     def _add_note_paragraph(self, key: str, text: str, role: str) -> None:
-        self._append_document_blocks(ParagraphBlock(key, [(text, role)]))
+        self._append_blocks(ParagraphBlock(key, [(text, role)]))
 
-    def _append_document_blocks(self, *blocks: DocumentBlock) -> None:
+    def _append_blocks(self, *blocks: DocumentBlock) -> None:
         for block in blocks:
             block.turn, block.call, block.view = self.turn or None, self.call, self.view
             block.fold, block.lead = self.fold or self.turn_fold, self.lead

@@ -250,10 +250,8 @@ class DocumentViewport:
         if following:
             self.go_to_last_line()
         else:
-            self.top, self.cursor = (
-                self.find_scroll_anchor_position(top),
-                self.find_scroll_anchor_position(cursor),
-            )
+            self.top = self.find_scroll_anchor_position(top)
+            self.cursor = self.find_scroll_anchor_position(cursor)
             self.update_visible_rows()
 
     @property

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
 from functools import partial
-from itertools import starmap
 from shlex import join, quote
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.refs import Ref
+    from kbtui.tui.framework.dialogs import DialogOption
     from kbtui.tui.reader.document_blocks import DocumentBlock
     from kbtui.tui.reader.document_view import DocumentViewport
     from kbtui.tui.reader.reader_document import ReaderDocument
@@ -118,10 +117,8 @@ def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:
         return None
     try:
         path = (folder / written).resolve()
-        inside, openable = (
-            path.is_relative_to(root.resolve()),
-            path.suffix.lower() in OPENABLE_SUFFIXES,
-        )
+        inside = path.is_relative_to(root.resolve())
+        openable = path.suffix.lower() in OPENABLE_SUFFIXES
         return path if inside and openable and path.is_file() else None
     except (OSError, ValueError, RuntimeError):
         return None
@@ -130,23 +127,17 @@ def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:
 PREVIEW_WIDTH = 40
 
 
-@dataclass(frozen=True)
-class CopyableText:
-    """A text that the user can copy; `get_text` is called in a thread, because joining a long text takes time."""
+def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> list[DialogOption]:
+    """Return an option for each text that the user can copy at the current line, first the line itself.
 
-    key: str
-    name: str
-    preview: str
-    get_text: Callable[[], str]
+    The result of an option is a name and a function that returns the text. Joining a long text takes time, so the
+    function is called in a thread.
+    """
+    from kbtui.tui.framework.dialogs import DialogOption
 
-
-def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> list[CopyableText]:
-    """Return the texts that the user can copy at the current line, starting with the line itself."""
-    document, line, turn = (
-        viewport.document,
-        viewport.current_styled_line,
-        viewport.current_turn_number,
-    )
+    document = viewport.document
+    line = viewport.current_styled_line
+    turn = viewport.current_turn_number
     found: list[tuple[str, str, str, Callable[[], str]]] = []
     if line is not None and document.blocks:
         words = (line.full_text or line.plain).strip()
@@ -167,7 +158,7 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
         found.append(("c", "kbtui command", command, lambda: command))
     if resume := build_resume_command(document):
         found.append(("s", "command to continue", resume, lambda: resume))
-    return list(starmap(CopyableText, found))
+    return [DialogOption(key, name, preview, (name, get)) for key, name, preview, get in found]
 
 
 def _find_source_text_at_line(block: DocumentBlock, source: int) -> str:

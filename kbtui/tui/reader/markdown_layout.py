@@ -431,11 +431,9 @@ class _MarkdownRenderer:
             return [(f"[image: {node.content or node.attrs.get('src', '')}]", "link")]
         inner = self._render_child_nodes(node)
         if kind == "link":
-            url, text, shown = (
-                str(node.attrs.get("href", "")),
-                join_span_texts(inner),
-                add_style_role(inner, "link"),
-            )
+            url = str(node.attrs.get("href", ""))
+            text = join_span_texts(inner)
+            shown = add_style_role(inner, "link")
             if "://" in url and url not in (text, f"mailto:{text}"):
                 shown.append((f" ({url})", "dim"))
             return shown
