@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError, UsageError
-from kbtui.files import parse_toml, read_regular_file, write_file_atomically
+from kbtui.files import parse_toml, write_file_atomically
 from kbtui.knowledge.knowledge_loader import (
     TOPIC_FIELDS,
     KnowledgeBase,
@@ -287,12 +287,11 @@ def read_toml_text(path: Path) -> str | None:
     if path.is_symlink():
         message = "the file is a symbolic link; kbtui writes only regular files"
         raise ConfigError(message, where=str(path))
+    from kbtui.workspace.jp_config import read_config_file_text
+
     try:
-        return read_regular_file(path).decode("utf-8-sig")
-    except FileNotFoundError:
-        return None
-    except UnicodeDecodeError as error:
-        raise ConfigError("not UTF-8", where=str(path)) from error
-    except OSError as error:
-        message = f"the file cannot be read: {error.strerror or error}"
-        raise ConfigError(message, where=str(path)) from error
+        return read_config_file_text(path)
+    except ConfigError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise

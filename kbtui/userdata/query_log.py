@@ -220,13 +220,13 @@ class QueryLog:
                 raise sqlite3.OperationalError("another process is reading the log; try again")
             return count
 
-    def list_recent_queries(self, origin: str = "dashboard", limit: int = 50) -> list[str]:
-        """Return the last queries from an origin, newest first, each only once."""
+    def list_recent_queries(self) -> list[str]:
+        """Return the last 50 queries from the TUI, newest first, each only once."""
         statement = (
-            "SELECT query, max(at) AS last FROM searches WHERE origin = ? GROUP BY key "
-            "ORDER BY last DESC, query LIMIT ?"
+            "SELECT query, max(at) AS last FROM searches WHERE origin = 'dashboard' GROUP BY key "
+            "ORDER BY last DESC, query LIMIT 50"
         )
-        return [row[0] for row in self._store.select_rows(statement, origin, limit)]
+        return [row[0] for row in self._store.select_rows(statement)]
 
     def compute_search_statistics(
         self, days: int = 30, limit: int = 10, now: float | None = None

@@ -37,7 +37,7 @@ TURNS = ["28", "29", "30", "31"]
 def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "MIN_BYTES_FOR_PARTS", 0)
     monkeypatch.setattr(loader, "BLOCK_BYTES", 16)
-    monkeypatch.setattr(jsonl_format, "PARTS_FROM", 0)
+    monkeypatch.setattr(jsonl_format, "MIN_BYTES_FOR_PARTS", 0)
     monkeypatch.setattr(jsonl_format, "MARK_BYTES", 1)
     monkeypatch.setattr(entry_extraction, "BATCH_BYTES", 1500)
     monkeypatch.setattr(entry_extraction, "WHOLE_BYTES_MAX", 3000)

@@ -168,7 +168,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
             subagents_of = [name for name in names if "." not in name]
             for name in names:
                 stem, end = os.path.splitext(name)  # noqa: PTH122
-                if end != ".jsonl" or (session is not None and not _may_hold(stem, session)):
+                if end != ".jsonl" or not (session in (None, stem) or stem.startswith("agent-")):
                     continue
                 if match := _SUBAGENT_NAME.fullmatch(stem):
                     # Older versions kept subagents beside the sessions.
@@ -338,11 +338,6 @@ def _is_name_or_below(folder: str, name: str) -> bool:
         return folder.startswith(name[:_FOLDER_CHARACTERS])
     # The folder name of `/` is a dash, and the folder names of its subdirectories begin with it.
     return folder == name or folder.startswith(f"{name.rstrip('-')}-")
-
-
-def _may_hold(stem: str, session: str) -> bool:
-    """Return whether a file may contain a session or, as in older versions, one of its subagents."""
-    return stem == session or stem.startswith("agent-")
 
 
 def _keep_newest_of_each_id(

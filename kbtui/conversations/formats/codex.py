@@ -565,7 +565,7 @@ class CodexParser(JsonlConversationParser):
         self._has_user_events = True
         self._take_back_unclear_messages()
         unclear, self._unclear = self._unclear, []
-        echo = _find_echo(unclear, text)
+        echo = next((one for one in reversed(unclear) if _is_echo(one.text, text)), None)
         if echo is not None:
             unclear = [one for one in unclear if one is not echo]
             images = images or echo.images
@@ -853,11 +853,6 @@ def _is_typed(payload: dict[str, Any]) -> bool:
 
 def _is_request(text: str) -> bool:
     return not _INSTRUCTIONS.match(text) and not _INJECTED.match(text)
-
-
-def _find_echo(unclear: list[_UnclearMessage], text: str) -> _UnclearMessage | None:
-    """Return the last unclear message that contains the text of an event; None if there is none."""
-    return next((one for one in reversed(unclear) if _is_echo(one.text, text)), None)
 
 
 def _is_echo(text: str, typed: str) -> bool:

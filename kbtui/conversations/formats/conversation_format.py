@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
+BEGINNING_BYTES = 1 << 20
+"""How many bytes of a long conversation are read to show its first turns."""
+MIN_BYTES_FOR_PARTS = 128 << 10
+"""The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
+
+
 class UnusableConversationDirectory(NamedTuple):
     """A directory that cannot be listed as a conversation, and the reason.
 

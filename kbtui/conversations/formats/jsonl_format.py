@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from kbtui.conversations.formats.conversation_format import ConversationFormat, DecodedTurns
+from kbtui.conversations.formats.conversation_format import (
+    BEGINNING_BYTES,
+    MIN_BYTES_FOR_PARTS,
+    ConversationFormat,
+    DecodedTurns,
+)
 from kbtui.conversations.formats.jp.json_reader import (
     hash_file_range,
     hash_file_until,
@@ -45,9 +50,6 @@ BLOCK_BYTES = 1 << 20
 """The maximum number of bytes that are read at a time; the first blocks are smaller."""
 FIRST_BLOCK_BYTES = 16 << 10
 """How many bytes are read first: many callers need only the first records."""
-BEGINNING_BYTES = 1 << 20
-PARTS_FROM = 128 << 10
-"""The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
 
 
 ABANDONED_SECONDS = 3600.0
@@ -241,7 +243,7 @@ class JsonlConversationFormat(ConversationFormat):
 
     def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
         """Return whether a conversation is long enough for `load_conversation_part`."""
-        return info.events_path is not None and info.size >= PARTS_FROM
+        return info.events_path is not None and info.size >= MIN_BYTES_FOR_PARTS
 
     def load_conversation_part(
         self, info: ConversationInfo, mark: TurnResumePoint | None, size: int

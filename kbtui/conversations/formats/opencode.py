@@ -195,7 +195,8 @@ class OpencodeFormat(ConversationFormat):
         project = projects.find_directory_of(row["directory"])
         created = convert_unix_time(row["time_created"], 1000)
         updated = convert_unix_time(row["time_updated"], 1000)
-        modified = _read_modification_time(path)
+        state = read_file_state(path)
+        modified = datetime.fromtimestamp(state[2] / 1e9 if state else 0, UTC)
         parent = get_text(row["parent_id"])
         return StoredSession(
             make_conversation_id(self.id_prefix, row["id"]),
@@ -329,13 +330,6 @@ def _list_names(directory: str) -> list[str]:
     return [entry.name for entry in list_directory(directory, [])]
 
 
-def _read_modification_time(path: str) -> datetime:
-    try:
-        return datetime.fromtimestamp(os.stat(path).st_mtime, UTC)  # noqa: PTH116
-    except OSError:
-        return datetime.fromtimestamp(0, UTC)
-
-
 # the database
 
 
@@ -390,16 +384,12 @@ def _iterate_database_messages(
         query = f"SELECT id, data FROM message WHERE session_id = ? ORDER BY {order}"
         for message in database.execute(query, (own_id,)):
             is_empty = False
-            rows = _iterate_part_data(database, message["id"]) if has_parts else ()
-            yield _StoredMessage(str(message["id"]), message["data"], rows)
+            part_query = "SELECT data FROM part WHERE message_id = ? ORDER BY id"
+            rows = database.execute(part_query, (message["id"],)) if has_parts else ()
+            parts = (row["data"] for row in rows)
+            yield _StoredMessage(str(message["id"]), message["data"], parts)
     if is_empty and {"session_id", "type", "data"} <= list_columns(database, "session_message"):
         yield from _iterate_flat_messages(database, own_id)
-
-
-def _iterate_part_data(database: sqlite3.Connection, message_id: Any) -> Iterator[Any]:
-    query = "SELECT data FROM part WHERE message_id = ? ORDER BY id"
-    for part in database.execute(query, (message_id,)):
-        yield part["data"]
 
 
 def _iterate_flat_messages(database: sqlite3.Connection, own_id: str) -> Iterator[_StoredMessage]:
@@ -443,8 +433,7 @@ class _FileStorage:
             )
         if names:
             # opencode may still be writing the parts of the last message, one after another.
-            parts = f"{self.parts}/{names[-1].removesuffix('.json')}"
-            states += [str(read_file_state(f"{parts}/{part}")) for part in _list_json_names(parts)]
+            states += map(str, map(read_file_state, self._list_part_files(names[-1])))
         return states
 
     def iterate_messages(self, with_parts: bool = True) -> Iterator[_StoredMessage]:
@@ -452,20 +441,18 @@ class _FileStorage:
         for name in _list_json_names(self.messages):
             own_id = name.removesuffix(".json")
             data = _read_json_file(f"{self.messages}/{name}")
-            yield _StoredMessage(own_id, data, self._iterate_parts(own_id) if with_parts else ())
+            parts = self._list_part_files(name) if with_parts else []
+            yield _StoredMessage(own_id, data, map(_read_json_file, parts))
 
-    def _iterate_parts(self, message_id: str) -> Iterator[Any]:
-        directory = f"{self.parts}/{message_id}"
-        for name in _list_json_names(directory):
-            yield _read_json_file(f"{directory}/{name}")
+    def _list_part_files(self, message_name: str) -> list[str]:
+        directory = f"{self.parts}/{message_name.removesuffix('.json')}"
+        return [f"{directory}/{name}" for name in _list_json_names(directory)]
 
     def measure_size(self) -> int:
         """Return the size of all files of messages and parts, in bytes."""
         size = 0
         for name in _list_json_names(self.messages):
-            directory = f"{self.parts}/{name.removesuffix('.json')}"
-            paths = [f"{directory}/{part}" for part in _list_json_names(directory)]
-            for path in (f"{self.messages}/{name}", *paths):
+            for path in (f"{self.messages}/{name}", *self._list_part_files(name)):
                 if (state := read_file_state(path)) is not None:
                     size += state[1]
         return size

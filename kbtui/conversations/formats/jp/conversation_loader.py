@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
-from kbtui.conversations.formats.conversation_format import DecodedTurns
+from kbtui.conversations.formats.conversation_format import (
+    BEGINNING_BYTES,
+    MIN_BYTES_FOR_PARTS,
+    DecodedTurns,
+)
 from kbtui.conversations.formats.jp.event_parser import (
     ConversationEventParser,
     MergedConversationConfig,
@@ -48,10 +52,7 @@ from kbtui.errors import WorkspaceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_BEGINNING_BYTES = 1 << 20
 _TAIL_BYTES = 16 << 10
-MIN_BYTES_FOR_PARTS = 128 << 10
-"""The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
 _RESPONSE_TYPES = frozenset(kind.name for kind in EVENT_KINDS.values() if kind.is_response)
 _NO_CONFIG = "there is no base configuration, so JP cannot open this conversation"
 
@@ -83,7 +84,7 @@ def load_conversation(info: ConversationInfo) -> Conversation:
 
 
 def load_conversation_beginning(
-    info: ConversationInfo, size: int = _BEGINNING_BYTES
+    info: ConversationInfo, size: int = BEGINNING_BYTES
 ) -> Conversation | None:
     """Load the turns in the first `size` bytes, to show a long conversation before all of it is read.
 

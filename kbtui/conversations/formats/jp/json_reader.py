@@ -223,7 +223,7 @@ def parse_json_array(
 
 
 def _recover_array_elements(
-    data: bytes, problems: list[str], first: int = 0, more: bool = False
+    data: bytes, problems: list[str], first: int, more: bool
 ) -> Iterator[Any]:
     """Yield the elements of a damaged array, and `DAMAGED` for each that cannot be parsed."""
     text = _decode_utf8(data, problems)
