@@ -108,7 +108,10 @@ def strip_escape_sequences_before_cutting(text: str) -> str:
 def sanitize_text_and_move_ranges(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Sanitize a text; return it and `marks`, ranges of characters in it, at their new positions."""
+    """Sanitize a text, and move `marks`, ranges of characters in it, to their places in the clean text.
+
+    Ranges that become empty are left out.
+    """
     clean = sanitize(text)
     if clean == text:
         return text, marks

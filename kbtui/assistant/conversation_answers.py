@@ -111,7 +111,7 @@ class ToolArgumentsRefused(ToolCallRefused, UsageError):
 
 
 class ToolConversationNotFound(ToolCallRefused, NothingFound):
-    """A requested conversation does not exist, or the value of `archived` excludes it."""
+    """A requested conversation does not exist, or the argument `archived` excludes it."""
 
 
 @dataclass
@@ -181,7 +181,7 @@ class ConversationGrepAnswer:
     """The answer of `conversation_grep`: matching lines, with lines of context.
 
     `total` is the number of matches; `hits` contains `count` of them, with their context.
-    `is_bounded` says whether the size of the answer and its hint is limited.
+    `is_bounded` says that the answer and its hint have a maximum length.
     """
 
     is_bounded: bool

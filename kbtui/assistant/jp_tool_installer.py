@@ -206,7 +206,7 @@ def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
 
 
 def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFileChange:
-    """Return the change that gives a file the content `body`, with a checksum."""
+    """Return the planned change of a file that should contain `body` and a checksum."""
     _check_inside_workspace(workspace, path)
     state, old = _read_file_and_ownership(workspace, path)
     if state == "absent":
@@ -244,7 +244,7 @@ def _read_file_and_ownership(
 
 
 def _parse_created_folders(data: bytes) -> set[str]:
-    """Return the directories that kbtui created for a file, according to its comment."""
+    """Read from the comments at the start of a file which directories kbtui created for the file."""
     plain = data.replace(b"\r\n", b"\n")
     match = _MARK_LINE.match(plain)
     folders = _FOLDERS_LINE.match(plain, match.end()) if match else None

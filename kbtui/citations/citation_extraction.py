@@ -395,7 +395,7 @@ def _find_cited_conversation(name: Any, targets: CitationTargetLookup) -> Iterat
 
 
 def _find_cited_grep_hits(result: str, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
-    """Yield the conversations with a matching line, from an answer in XML or JSON."""
+    """Yield the conversations that have a match in `result`, a stored answer of `conversation_grep`."""
     if result.lstrip().startswith("{"):
         try:
             hits = json.loads(result)["hits"]

@@ -355,10 +355,11 @@ def _print_conversation_answer(
     form: str,
     text: Callable[[ConversationFormatter], Iterable[str]],
 ) -> None:
-    """Print an answer in the given format; on a terminal, text goes through a pager.
+    """Print an answer in the format `form`: "json", "xml" or text. `text` yields the lines for text.
 
-    JSON and XML contain the notices; with text, they go to standard error. Notices in XML name
-    arguments, not options, because assistants get the same XML.
+    On a terminal, text is shown in a pager. JSON and XML contain the notices of the answer; for text,
+    the notices are printed to standard error. The notices in XML name the arguments of a tool, not the
+    options of a command, because assistants get the same XML.
     """
     hint = format_notices(answer.notices, for_command=True)
     if form == "json":

@@ -245,7 +245,10 @@ def _search_event(
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
-    """Mask the secrets in an event's text; the event's values are masked before they become JSON."""
+    """Return `text`, the text of an event, with its secrets masked.
+
+    If the event has values, the text is made again from the masked values.
+    """
     if event.values:
         text = format_event_text(event, lambda values: format_json(mask_secrets_in_json(values)))
         return mask_secrets(text)

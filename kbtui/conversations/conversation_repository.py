@@ -229,9 +229,10 @@ class ConversationNotFound(NothingFound):
 
 
 def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
-    """Return the id that is most similar to a mistyped one, or None; `typed` may be shortened.
+    """Return the id that is most similar to `typed`, a mistyped id, or None if none is similar.
 
-    Only ids of the same format are compared, without the prefix that they all have.
+    `typed` can be the beginning of an id. It is compared only with the ids of its format, without the
+    prefix of the format.
     """
     from difflib import get_close_matches
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 WHOLE_BYTES_MAX = 8 << 20
-"""The maximum size in bytes of a conversation that is loaded whole; a longer one is loaded in parts."""
+"""A conversation with more bytes than this is loaded in parts of this size, if its format allows it."""
 
 
 @dataclass
@@ -47,7 +47,7 @@ class ConversationSummary:
     usage_by_model: dict[str | None, ConversationUsage] = field(default_factory=dict)
     usage: ConversationUsage | None = None
     subagents: list[ConversationSummary] = field(default_factory=list)
-    """The summaries of the conversations that belong to this one, directly or through others."""
+    """The summaries of the subagents' conversations, including those of subagents of subagents."""
     ended_at: datetime | None = None
     problems: list[str] = field(default_factory=list)
 

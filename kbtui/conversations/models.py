@@ -49,8 +49,8 @@ class ConversationInfo:
     `size` is in bytes. `problem` says why the conversation, or a part of it, cannot be read.
     `signature` changes whenever one of the conversation's files changes. `parent` is the id of the
     conversation that this one belongs to. `agent` is the agent's name. `working_directory` is the
-    directory in which the agent ran. `worktree` is the name of the Git worktree around it; None if
-    the directory is in the workspace itself.
+    directory in which the agent ran. `worktree` is the name of the Git worktree that contains this
+    directory; None if the directory is in the workspace itself.
     """
 
     id: str
@@ -106,14 +106,15 @@ class ConversationInfo:
 class ConversationEvent:
     """A decoded event of a turn: a message, tool call, result, question and so on.
 
-    `kind` is a key of `event_kinds.EVENT_KINDS`. `text` is the content: the message, the
-    result, the question. `name`, `arguments` and `call_id` belong to tool calls. If the kind is
-    unknown, `name` is the event's type, and `text` the whole event as JSON. Once paired, a request
-    has its `result` and a result its `request`. `call` is the 1-based number of the tool call in its
-    turn (`jp-c…:3.2`). `index` is the 0-based position of its first element in the file. `outcome` is the
-    agent's one-line summary of a result, such as `Received 268KB (200 OK)`. `is_error` is None if the
-    event is not the result of a call. `fields` has the values of the fields listed for the kind in
-    `EVENT_KINDS`. `data` is the JSON value from which the text of an answer was made.
+    `kind` is a key of `event_kinds.EVENT_KINDS`. `text` is the content, such as the text of a message,
+    result or question. `name`, `arguments` and `call_id` belong to tool calls. If the kind is
+    unknown, `name` is the event's type, and `text` the whole event as JSON. A tool call or question
+    that has been answered refers to its `result`, and the answer to its `request`. `call` is the
+    1-based number of the tool call in its turn (`jp-c…:3.2`). `index` is the 0-based position of its
+    first element in the file. `outcome` is the agent's one-line summary of a result, such as
+    `Received 268KB (200 OK)`. `is_error` is None if the event is not the result of a call. `fields`
+    has the values of the fields listed for the kind in `EVENT_KINDS`. If an answer is a JSON value,
+    `data` is that value.
     """
 
     kind: str

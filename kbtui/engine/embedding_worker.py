@@ -327,7 +327,7 @@ class EmbeddingWorker:
             self._wake.set()
 
     def retry_failed_model_loading(self) -> None:
-        """If loading the model or opening the vectors has failed, ask the thread to try again."""
+        """Make the thread load the model and open the vectors again if one of these steps has failed."""
         if self._failed_at is None:
             return
         self.keywords_only_notice = MODEL_LOADING

@@ -132,14 +132,14 @@ if TYPE_CHECKING:
         wait: float
 
     class RefreshOptions(TypedDict, total=False):
-        """What `refresh` does.
+        """The options of `refresh`.
 
-        `force`: start a refresh (default true); if false, only wait for the engine's first refresh,
-        because the file watcher reports all later changes;
-        `retry`: retry the files and passages that could not be read or embedded;
-        `check`: check for damage first, and rebuild a damaged index (the answer's `mended`
-        describes the damage); with "suspicion", do nothing if the index was checked recently;
-        `meaning`: load the model, because a semantic search follows;
+        `force`: start a refresh (default true). If it is false, only wait for the engine's first
+        refresh, because the file watcher reports all later changes.
+        `retry`: retry the files that could not be read, and the passages that could not be embedded.
+        `check`: check the index for damage first. If it is damaged, rebuild it, and describe the damage
+        in the answer's `mended`. The value "suspicion" skips the check if there was one recently.
+        `meaning`: load the model, because a semantic search follows.
         `rebuild`: build a new index.
         """
 

@@ -185,7 +185,7 @@ class EngineServer:
         self._environment = make_search_environment_fingerprint()
         """The fingerprint of the environment and the settings file, taken when the settings were loaded."""
         self._broken_environment: str | None = None
-        """The fingerprint of the last invalid settings; their error has been logged."""
+        """The fingerprint at the last error in the settings. While it is the same, the error is not logged again."""
         self._last_progress: ProgressEvent | None = None
         self._index_progress: RefreshProgress | None = None
         """The progress of the running refresh; None if none is running."""

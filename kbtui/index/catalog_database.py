@@ -1,8 +1,9 @@
 """The catalog: the SQLite file from which the keyword indexes and the vectors are made.
 
 SQLite does not detect damaged rows. The catalog therefore stores a checksum for each entry: the sum of
-the CRCs of its row, its chunks, its citations, its usage and its resume mark. Writing a row adds the row's CRC to
-the checksum, and deleting a row subtracts it. Unchanged rows therefore need not be read.
+the CRCs of all its rows: the entry, its chunks, its citations, its usage, and the mark that says where
+to resume reading its file. Writing a row adds the row's CRC to the checksum, and deleting a row
+subtracts it. Unchanged rows therefore need not be read.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ CREATE INDEX usage_source ON usage (conversation, turn);
 TURN_TABLES = ("citations", "usage")
 """The tables with the citations and the token usage of turns."""
 CONTEXT_CHUNKS = 2
-"""How many chunks on each side of a chunk are part of its keyword document and of its vector."""
+"""For each chunk, the index also uses the texts of this many chunks before it and after it."""
 
 _CHECKSUM_MODULUS = 1 << 63
 _VECTOR_COLUMNS = slice(11, 13)
@@ -266,7 +267,11 @@ class CatalogDatabase:
     def _write_changed_chunks(
         self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
     ) -> WrittenEntryChunks:
-        """Write the changed chunks of an entry from ordinal `start` on; `start` is None for a new entry."""
+        """Write the chunks of an entry that have changed.
+
+        `chunks` replace the entry's chunks with the positions `start` and higher. `start` is None for a
+        new entry.
+        """
         old: dict[str, tuple[Any, ...]] = {}
         if start is not None:
             query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
@@ -471,7 +476,7 @@ class CatalogDatabase:
     def list_entry_chunks(
         self, entry_id: str, first: int = 0, end: int | None = None
     ) -> list[Chunk]:
-        """Return an entry's chunks in order, from ordinal `first` to before ordinal `end`."""
+        """Return an entry's chunks in order, from position `first` (counted from 0) to `end` (exclusive)."""
         rows = self._db.execute(
             "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? AND ordinal < ? "
             "ORDER BY ordinal",

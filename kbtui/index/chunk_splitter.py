@@ -125,7 +125,10 @@ def _split_lines_into_blocks(lines: list[str], most: int) -> Iterator[TextPartWi
 
 
 def _split_large_block(lines: list[str], first: int, most: int) -> Iterator[TextPartWithLines]:
-    """Yield a paragraph as one block, or as several if its size exceeds `most`."""
+    """Yield a paragraph as one part, or as several parts if it is larger than `most`.
+
+    `first` is the number of the paragraph's first line.
+    """
     while lines and not lines[-1]:
         lines.pop()
     if not lines:

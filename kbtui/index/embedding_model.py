@@ -284,8 +284,8 @@ def _verify_onnx_export(model: EmbeddingModel, path: Path) -> None:
 def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] | None:
     """Start the ONNX export in a process with the lowest priority.
 
-    Returns None if the export exists already, the model is not the packaged one, or the environment
-    has `KBTUI_EXPORT=off`.
+    Returns None if the export exists already, if the environment has `KBTUI_EXPORT=off`, or if `model`
+    is not the model in the package `PACKAGED_MODEL`.
     """
     if not model.packaged or os.environ.get("KBTUI_EXPORT") == "off":
         return None

@@ -36,7 +36,7 @@ WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 limit starts at `WRITE_SECONDS` and grows with each write up to `WRITE_SECONDS_MAX`, because every write
 adds a fragment to the table."""
 SLICE_CHUNKS = 128
-"""How many chunks of an entry are embedded between two checks whether to stop or restart."""
+"""The queue checks whether to stop or start again each time it has embedded this many chunks of an entry."""
 FAILURES_MAX = 3
 """How many entries in a row must fail before the model counts as broken."""
 PAUSE_SECONDS = 2.0

@@ -84,7 +84,10 @@ def make_subject_id(topic: str, slug: str) -> str:
 
 
 def make_chunk_id(entry: str, text: str, repeat: int) -> str:
-    """Return a chunk id of 16 hex digits; `repeat` is the number of earlier equal texts in the entry."""
+    """Return a chunk id of 16 hex digits.
+
+    `repeat` is the number of earlier chunks of the entry that have the same text.
+    """
     return _hash_strings(entry, text, str(repeat))[:16]
 
 

@@ -42,7 +42,10 @@ class EntriesWithoutVectors:
 
 
 def read_entries_without_vectors(folder: Path) -> EntriesWithoutVectors:
-    """Read the list of a generation; without a readable file, no entry counts as embedded."""
+    """Read which entries of an index generation lack vectors.
+
+    If the file with the list is missing or unreadable, no entry counts as embedded.
+    """
     path = folder / _FILE_NAME
     if path.exists():
         with (

@@ -227,10 +227,10 @@ UNFINISHED_SUFFIX = " …"
 
 @dataclass(frozen=True)
 class _IndexedConversationPart:
-    """The indexed part of a conversation: the number of its chunks, and their latest time.
+    """The part of a conversation that is indexed already.
 
-    `mark` is the end of the part; None if reading cannot resume there. `rewound` has the numbers of its
-    rewound turns.
+    `chunks` is the number of its chunks, and `latest` their latest time. `mark` is the position at which
+    reading resumes, or None if reading must start again. `rewound` has the numbers of the rewound turns.
     """
 
     mark: TurnResumePoint | None = None

@@ -88,7 +88,7 @@ def publish_index_generation(folder: Path) -> None:
 
 
 def remove_old_index_generations(cache_dir: Path, keep: Path) -> None:
-    """Remove all generations except `keep` and the linked one."""
+    """Remove all generations except `keep` and the current one."""
     used = {keep.name, getattr(find_current_index_generation(cache_dir), "name", None)}
     for folder in cache_dir.glob("gen-*"):
         if folder.name not in used:

@@ -105,7 +105,7 @@ class IndexStorage:
         self.catalog.close()
 
     def are_index_files_in_place(self) -> bool:
-        """Whether the files are where readers look for them."""
+        """Return whether the files exist, in a generation that is in use or not yet published."""
         names = ("lexical/meta.json", "hidden/meta.json", "catalog.sqlite")
         return self._is_current_or_unpublished() and all(
             (self.folder / name).exists() for name in names
@@ -322,7 +322,7 @@ class WorkspaceIndex:
         self.folder, self.catalog = self.storage.folder, self.storage.catalog
 
     def are_index_files_in_place(self) -> bool:
-        """Whether the files are where readers look for them."""
+        """Return whether the files of the index generation exist where readers look for them."""
         return self.storage.are_index_files_in_place()
 
     def close(self) -> None:

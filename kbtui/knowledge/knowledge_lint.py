@@ -34,7 +34,7 @@ MIN_WORDS, MAX_WORDS = 20, 20_000
 """The minimum and maximum number of words to compare. Shorter texts are ignored, because they can be similar
 by chance. Only the beginning of a longer text is compared."""
 MAX_TEXTS_PER_RUN = 50
-"""A run in more texts than this is boilerplate, and is not used to look up similar texts."""
+"""A run of words that occurs in more texts than this is boilerplate. It is not used to find similar texts."""
 
 _WORD = re.compile(r"\w+")
 
@@ -78,7 +78,7 @@ def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[
 
 
 def _sample_word_run_hashes(words: list[str]) -> list[int]:
-    """Return the smallest hashes of a text's runs of words; they are the same in every process."""
+    """Hash each `RUN_WORDS` adjacent words of a text, and return the `SAMPLE_RUNS` smallest hashes."""
     runs = {
         crc32(" ".join(words[start : start + RUN_WORDS]).encode())
         for start in range(len(words) - RUN_WORDS + 1)
@@ -87,7 +87,7 @@ def _sample_word_run_hashes(words: list[str]) -> list[int]:
 
 
 def _estimate_text_similarity(one: frozenset[int], other: frozenset[int]) -> float:
-    """Estimate the share of runs that two texts have in common, from their smallest hashes."""
+    """Estimate the similarity of two texts, from 0 to 1, from the hashes of `_sample_word_run_hashes`."""
     common, union = one & other, one | other
     most = max(len(one), len(other))
     if len(common) < MIN_SIMILARITY * min(most, len(union)):

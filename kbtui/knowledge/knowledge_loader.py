@@ -199,7 +199,7 @@ def build_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]:
 
 
 def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None] | None:
-    """Return the problem with a topic's setting `subjects`, and a hint; None if the value is valid."""
+    """Return why the value of a topic's key `subjects` is not valid, and a hint; None if it is valid."""
     path_hint = "write a path such as docs/project"
     if not subjects:
         hint = 'add subjects = "DIRECTORY", relative to the root'

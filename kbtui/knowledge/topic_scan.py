@@ -8,8 +8,8 @@ import os
 import unicodedata
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""The maximum number of directories that are read through links. Even without a loop, links can give
-one directory a huge number of paths."""
+"""A scan of a topic reads at most this many directories to which links lead. Even without a loop, links
+can give one directory a huge number of paths."""
 
 _EXTENSIONS_BY_RANK = [".md", ".txt", ".text", ""]
 
@@ -18,9 +18,9 @@ class TopicScan:
     """The files found in a topic's directory.
 
     `slugs` is sorted. `relative_paths` maps slugs to paths in the directory. If several files would
-    have the same slug, only one file gets it. For each of the other files, `shadowed` maps the slug
-    that the file gets to the slug that it would have. `mistakes` has a pair `(message, path)` for each
-    file that was left out.
+    have the same slug, only one of them gets it, and each of the others gets a slug made from its path.
+    `shadowed` maps these other slugs to the slug that is taken. `mistakes` has a pair `(message, path)`
+    for each file that was left out.
     """
 
     def __init__(

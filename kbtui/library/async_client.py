@@ -127,7 +127,7 @@ class MemoryClient:
 
 
 async def _run_in_cancellable_thread(function: Callable[[], T]) -> T:
-    """Run `function` in a thread; cancel the call when the waiting task is cancelled."""
+    """Run `function` in a thread; if the task that awaits it is cancelled, also cancel `function`."""
     cancellation = CallCancellation()
 
     def call() -> T:

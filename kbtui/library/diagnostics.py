@@ -140,7 +140,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "workspace_id_missing": ".jp/.id is missing or invalid, so conversations in JP's user directory are not found",
     "workspace_without_jp": "{directory}, no JP workspace; topics and sources are declared in {configuration}",
 }
-"""The wording of each code for people."""
+"""Finding code -> the message for people, or the function that formats it."""
 
 
 class DiagnosticFinding(NamedTuple):
@@ -466,7 +466,7 @@ def _diagnose_texts_of_conversations(
 
 
 def _find_errors_in_index(library: Library, infos: list[ConversationInfo]) -> dict[str, str | None]:
-    """Return the error that the index has for each conversation, by id; None means no error.
+    """Map the id of each conversation to the error that occurred when it was indexed, or to None.
 
     Conversations that have changed since they were indexed are left out.
     """

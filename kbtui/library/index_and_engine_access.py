@@ -219,7 +219,7 @@ class IndexAccess:
         return reader
 
     def handle_missing_engine(self, error: EngineUnavailable, wait: float) -> None:
-        """Record that there is no engine; update the private index if there is one."""
+        """Record that there is no engine; wait at most `wait` seconds for this client's temporary index."""
         self.index_behind_notice = Notice(
             "index_behind", make_engine_unavailable_notice_values(error)
         )

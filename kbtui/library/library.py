@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""How many seconds a search waits for a damaged index to be rebuilt."""
+"""A search waits at most this many seconds until a damaged index is rebuilt."""
 UPDATE_SECONDS = 10.0
-"""How many seconds a search waits for a private index to be updated from the files."""
+"""Without an engine, a search waits at most this many seconds until its temporary index is updated from the
+files."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:

@@ -272,9 +272,9 @@ class ReferenceReader(IndexAccess):
             return Citations(str(target), [], used_by, gone=error.message)
 
     def _list_targets_used_by_conversation(self, target: Ref | str) -> list[Citation]:
-        """Return what a conversation, turn or call cites; other targets cite nothing.
+        """Return what a conversation, turn, call or passage cites; [] for a subject or a file.
 
-        Raises `NothingFound` for a missing target.
+        Raises `NothingFound` if `target` does not exist.
         """
         if isinstance(target, str):
             if _is_workspace_file_missing(self.workspace.root, target):
@@ -297,7 +297,7 @@ class ReferenceReader(IndexAccess):
         return self.extract_citations(replace(conversation, turns=[turn]))
 
     def _parse_reference_or_path(self, text: str) -> Ref | str:
-        """Parse a reference; if it is invalid or has no target, try the text as a path."""
+        """Parse a reference. If it is invalid or names nothing that exists, use the text as a path if possible."""
         ref = None
         try:
             ref = self.parse_typed_reference(text)

@@ -1,4 +1,4 @@
-"""The table of filters (`key:value`) of the three surfaces: search, library and entries.
+"""The table of the filters (`key:value`) of searches, of the library pane and of the list of entries.
 
 The query parser, the completion of queries and the options of `kbtui search` and `kbtui entries` all read
 `FILTERS`. To add a filter, add a row.
@@ -77,7 +77,7 @@ class FilterDefinition:
         self.entries = entries
         """The field of `EntryFilter` that has the filter's values."""
         self.library = library
-        """The function that checks whether the library shows a conversation."""
+        """The function that says whether a conversation matches the filter in the library pane."""
         self.needs_summary = needs_summary
         """Whether the library must read the events of a conversation to apply the filter."""
         self.choices = choices or {}
@@ -102,7 +102,7 @@ class FilterDefinition:
         return "/".join(self.options)
 
     def parse_choice_value(self, value: str) -> tuple[str, ...]:
-        """Return the terms that a choice stands for; raises `FilterValueError` if it is unknown."""
+        """Return the indexed terms that a value in `choices` stands for; raises `FilterValueError` for others."""
         if value.lower() not in self.choices:
             raise self.make_unknown_value_error(value, self.shown_choices, tuple(self.choices))
         return self.choices[value.lower()]

@@ -41,7 +41,10 @@ LARGE_INDEX_CHUNKS = 50_000
 See docs/performance.md.
 """
 MIN_WORTH_SHARE = 0.02
-"""The minimum worth (weight times rarity) of a term, as a share of the best term's worth."""
+"""In a large index, a term is left out if its worth is below this share of the best term's worth.
+
+The worth of a term is its weight times its rarity.
+"""
 
 
 class QueryTerm(NamedTuple):
@@ -96,7 +99,7 @@ CODE_WEIGHT = 1.0
 PART_WEIGHT = 0.5
 """The weight of a part of a camelCase word in the query or in the text."""
 GUESS_WEIGHT = 0.8
-"""The weight of corrections and completions."""
+"""The weight of a word that is a correction or completion of a word in the query."""
 PAIR_WEIGHT = 0.1
 """The weight of two words that are adjacent in the query and in the text."""
 

@@ -137,7 +137,7 @@ class LanguageAnalyzer:
         return [(token.text, token.char_offset_from, token.char_offset_to) for token in tokens]
 
     def analyze_letter_run(self, text: str) -> QueryToken | None:
-        """Analyze a run of letters and digits; return None if the analyzer drops it."""
+        """Return the token of a run of letters and digits, or None if the run is too long for the index."""
         stems = self._first.analyze(text)
         if not stems:
             return None

@@ -476,7 +476,10 @@ class RankExplanation(NamedTuple):
     kept_out: Sequence[Notice] = ()
 
     def as_json(self) -> "RankExplanationJson":
-        """Return all fields as JSON: `kept_out` as texts, and `reasons` as their codes and values."""
+        """Return all fields as JSON.
+
+        `kept_out` contains the notices as texts, and `reasons` the codes and values of the same notices.
+        """
         shape = self._asdict() | {
             "lexical": self.lexical.as_json(),
             "semantic": self.semantic.as_json(),

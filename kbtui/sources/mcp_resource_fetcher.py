@@ -103,7 +103,10 @@ async def _fetch_matching_mcp_resources(
     extractor: TextExtractorProcess,
     limits: SourceLimits,
 ) -> None:
-    """Store every matching resource. The list and each resource may take `limits.seconds`."""
+    """Fetch and store every resource that matches the pattern of the source.
+
+    Listing the resources, and fetching each of them, must not take longer than `limits.seconds`.
+    """
     seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [

@@ -314,7 +314,11 @@ def format_source_as_toml(source: SourceDefinition) -> str:
 
 
 def add_source(workspace: Workspace, name: str, block: Mapping[str, object]) -> SourceDefinition:
-    """Write a new source; raises `UsageError` if the name is taken, `ConfigError` for a mistake."""
+    """Add a source to `kb-sources.toml`, and return it.
+
+    `block` has the keys and values of the source. Raises `UsageError` if the name is taken, and
+    `ConfigError` if `block` is not valid.
+    """
     if name in load_source_definitions(workspace).sources:
         hint = "choose another name with --name"
         raise UsageError("the source already exists", where=name, hint=hint)
@@ -334,7 +338,7 @@ def edit_source(workspace: Workspace, name: str, changes: Mapping[str, object]) 
 
 
 def remove_source(workspace: Workspace, name: str) -> None:
-    """Remove a source from the file; raises `NothingFound` or `ConfigError`."""
+    """Remove a source from `kb-sources.toml`; raises `NothingFound` or `ConfigError`."""
     load_source_definitions(workspace).find_source(name)
     _write_source_table(workspace, name, None)
 

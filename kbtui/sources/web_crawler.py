@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.user_data_store import FetchedAddressFacts
 
 MAX_ROBOTS_BYTES = 512_000
-"""The number of bytes of robots.txt that are read; RFC 9309 requires at least 500 KiB."""
+"""At most this many bytes of robots.txt are read. RFC 9309 requires a limit of at least 500 KiB."""
 MAX_SITEMAPS, MAX_SITEMAP_BYTES = 50, 50_000_000
 MAX_FAILURES_IN_A_ROW = 10
 
@@ -61,7 +61,10 @@ class WebCrawler:
         self._done = self._failures = 0
 
     async def crawl_pages(self) -> None:
-        """Fetch all pages within the prefixes; raises `KbtuiError` if the first page cannot be fetched."""
+        """Fetch the first page, and the linked pages that are within the prefixes of the source.
+
+        Raises `KbtuiError` if the first page cannot be fetched.
+        """
         end = time.monotonic() + self._limits.run_seconds
         self._enqueue_urls([self._start], 0)
         while self._queue:

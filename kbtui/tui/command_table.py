@@ -261,7 +261,7 @@ def find_key_label_of_command(name: str, keymap: Mapping[str, str]) -> str:
 
 
 NO_KEY = "no-key"
-"""The name of a key that does not exist, for commands without a key in Textual's keymap."""
+"""Textual's keymap needs a key for every command. A command without a key gets this name, which no key has."""
 RESERVED_KEYS = {"ctrl+q": "quits kbtui on every screen", "ctrl+c": "copies the selected text"}
 
 _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}

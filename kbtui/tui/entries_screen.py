@@ -73,7 +73,10 @@ STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "er
 
 
 class LoadedEntryRows(NamedTuple):
-    """The rows read so far for the filter `wanted`; `page` is the last page read, which has the totals."""
+    """The rows of the table that have been read so far.
+
+    `wanted` is the filter that the rows match. `page` is the last page read; it has the total numbers.
+    """
 
     wanted: EntryFilter
     rows: list[EntryRow]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 READ_SECONDS = 0.5
-"""For how many seconds details are read before the lists on the screen are updated."""
+"""The reading of details pauses after this many seconds, so that the lists on the screen can be updated."""
 
 
 def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:

@@ -132,7 +132,10 @@ def detect_terminal_background() -> tuple[bool | None, str]:
 
 
 def _query_background_color() -> bytes:
-    """Ask the terminal for its background colour; return the answers, mixed with text that the user typed."""
+    """Ask the terminal for its background colour, and return all bytes that it sends.
+
+    Besides the answer, they can contain text that the user typed meanwhile.
+    """
     import termios
     import tty
 

@@ -50,8 +50,8 @@ class ConfigLayerList:
     """The layers of the configuration; each layer overrides the layers before it.
 
     `files` has the paths to watch for changes: files that were read, files that would be read if they
-    existed, and directories that a glob searched. `files_left` is the number of files that the
-    current layer may still load, and `is_cut` says that a layer would have loaded more.
+    existed, and directories that a glob searched. `files_left` is the number of files that can still be
+    loaded for the current layer. `is_cut` says that a layer needs more files than the limit allows.
     """
 
     layers: list[ConfigLayer] = field(default_factory=list)

@@ -106,7 +106,10 @@ class Settings(NamedTuple):
 
 
 class SettingDefinition(NamedTuple):
-    """One setting: its type, its default, and the variable that overrides the file."""
+    """A setting with its type, its default and its description (`text`).
+
+    The environment variable `variable`, if there is one, overrides the value in `config.toml`.
+    """
 
     name: str
     kind: type
@@ -117,7 +120,11 @@ class SettingDefinition(NamedTuple):
 
 
 class SettingValue(NamedTuple):
-    """The current value of a setting; `origin` is "default", `file:line` or a variable's name."""
+    """The current value of a setting.
+
+    `origin` says where the value comes from: "default", `file:line` or the name of an environment
+    variable.
+    """
 
     key: SettingDefinition
     value: Any

@@ -452,7 +452,7 @@ def _add_question(builder: TurnBuilder, question: str, answer: str) -> None:
 
 
 def sum_reported_tokens(text: str) -> ConversationUsage | None:
-    """Add up the reports such as `Tokens: 2.1k sent, 300 received`; None if there is none."""
+    """Add up the tokens in reports such as `Tokens: 2.1k sent, 300 received`; None if there are no reports."""
     return _sum_tokens_of_blocks(_split_into_blocks(text))
 
 

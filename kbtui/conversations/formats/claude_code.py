@@ -51,7 +51,10 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
     class ClaudeCodeState(TypedDict, total=False):
-        """The state from which a `ClaudeCodeParser` can resume, as JSON: the last records and messages."""
+        """The state, as JSON, with which a `ClaudeCodeParser` resumes in the middle of a file.
+
+        It describes the last records and messages before this position.
+        """
 
         model: str | None
         turn_of_record: dict[str, int]
@@ -483,7 +486,7 @@ def _join_text_blocks(content: Any) -> str:
 
 
 def format_request_text(content: Any) -> str:
-    """Return a request as the person typed it; a command becomes its name and arguments."""
+    """Return a request as the user typed it. For a command, this is the command's name with its arguments."""
     text = _format_content(content)
     if text.lstrip().startswith("<command-message>"):
         name = re.search(_TAG.format("command-name"), text)

@@ -102,11 +102,11 @@ _INSTRUCTIONS = re.compile(
     r"|<(?:environment_context|user_instructions|turn_aborted|permissions instructions"
     r"|collaboration_mode|personality_spec|model_switch|\w+_instructions)>)"
 )
-"""Matches a message that Codex writes to the model in the name of the user."""
+"""Matches a message to the model that is stored as the user's, but written by Codex."""
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )
-"""Matches a message with which Codex reports an event in the name of the user."""
+"""Matches a message that reports an event from Codex, although it is stored as the user's."""
 _HIDDEN_MARKUP = re.compile(r"<(oai-mem-citation|proposed_plan)>.*?(?:</\1>|\Z)", re.DOTALL)
 """Matches the parts of a reply that are in the model's history but not on the screen."""
 _EXIT_CODE = re.compile(r"(?:.*\n){0,4}?(?:Exit code:|Process exited with code) (-?\d+)\n")
@@ -203,7 +203,10 @@ class CodexFormat(JsonlConversationFormat):
         return CodexParser(builder, state)
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
-        """Return the command that continues a live session."""
+        """Return the command that continues a session.
+
+        Returns None if the session is archived, or if the directory in which it ran is unknown.
+        """
         if info.archived or info.working_directory is None:
             # Codex finds only live sessions.
             return None

@@ -235,10 +235,10 @@ class _FoundFile(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Message:
-    """A message, an unknown record or a compaction (`kind`) of a session.
+    """An element of a session; `kind` says whether it is a message, an unknown record or a compaction.
 
-    `last` is the last message that a compaction replaces. `is_undone` says that Gemini CLI removed the
-    message from the history without rewinding.
+    A compaction replaces all messages up to `last`. `is_undone` says that Gemini CLI removed the
+    message from its history for a reason other than a rewind.
     """
 
     kind: str
@@ -686,7 +686,11 @@ class GeminiMessageParser:
 
 
 class _Parts(NamedTuple):
-    """The content of a message's parts; `text` has a line for each file."""
+    """The parts of a message, by kind.
+
+    `text` joins the texts, and has a line for each attached file. `thoughts` are texts with reasoning.
+    `calls` and `responses` are tool calls and their results.
+    """
 
     text: str
     thoughts: list[str]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 32 << 20
 """The maximum length in bytes of a line that is parsed; longer lines are skipped and reported."""
 BLOCK_BYTES = 1 << 20
-"""The maximum number of bytes that are read at a time; the first blocks are smaller."""
+"""At most this many bytes are read at a time. Blocks grow from `FIRST_BLOCK_BYTES` to this size."""
 FIRST_BLOCK_BYTES = 16 << 10
 """How many bytes are read first: many callers need only the first records."""
 
@@ -197,7 +197,10 @@ class JsonlConversationFormat(ConversationFormat):
     """A format whose conversations are files of JSON Lines; `ConversationInfo.events_path` is the file."""
 
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
-    """The file last read in parts: its state, and the hash of its beginning as text and as an object."""
+    """The state of the file last read in parts, the digest of its beginning, and the hash object of this digest.
+
+    The hash object makes it unnecessary to hash the beginning again for the next part.
+    """
 
     @abstractmethod
     def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:

@@ -120,7 +120,7 @@ class OpencodeFormat(ConversationFormat):
     def _find_in_database(
         self, path: str, projects: ProjectDirectories, own_id: str | None
     ) -> list[StoredSession]:
-        """Find the sessions of a database; it is opened only if it has changed."""
+        """Return the sessions in the database at `path`. A database is opened only if it has changed."""
         state = read_database_state(path)
         if state[0] is None:
             return []
@@ -175,7 +175,7 @@ class OpencodeFormat(ConversationFormat):
                 )
 
     def _read_session_file(self, path: str, session_id: str) -> dict[str, Any]:
-        """Return a session's file in the form of a database row; read only a file that has changed."""
+        """Return the facts in a session's file as a database row has them; read the file only if it has changed."""
         state = read_file_state(path)
         known = self._session_files.get(path)
         if known is not None and state is not None and known[0] == state:
@@ -273,7 +273,11 @@ class OpencodeFormat(ConversationFormat):
 
 
 class _DatabaseListing(NamedTuple):
-    """All sessions of a database, and the content states that have been read so far."""
+    """All sessions of a database.
+
+    `contents` maps session ids to values that change with the content of the session; they are read
+    only for the sessions that have been requested.
+    """
 
     state: DatabaseState
     rows: list[dict[str, Any]]
@@ -299,7 +303,7 @@ def _get_data_directory() -> str:
 
 
 def _list_databases() -> list[str]:
-    """Return the paths of the databases; the first may not exist."""
+    """Return the paths of the databases. It is not checked whether the first one exists."""
     directory = _get_data_directory()
     if chosen := os.environ.get("OPENCODE_DB"):
         return [] if chosen == ":memory:" else [os.path.join(directory, chosen)]  # noqa: PTH118
@@ -362,7 +366,7 @@ def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]
 
 
 def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFacts:
-    """Read the size of a session and its title, which may be made from the first request."""
+    """Read the size and the title of a session; a session without a title gets one from its first request."""
     with open_database(path) as database:
         size = 0
         for table in ("message", "part", "session_message"):

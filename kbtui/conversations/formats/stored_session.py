@@ -159,7 +159,7 @@ def make_conversation_id(prefix: str, own_id: str) -> str:
 
 
 def parse_own_id(prefix: str, conversation_id: str) -> str:
-    """Return the agent's own id of a conversation."""
+    """Return the id that the agent itself uses for a conversation, without the `prefix` of its format."""
     return unquote(conversation_id.removeprefix(prefix), errors="surrogateescape")
 
 

@@ -71,7 +71,7 @@ class TurnBuilder:
 
     @property
     def turn_count(self) -> int:
-        """The number of turns so far, including those before this builder's first."""
+        """The number of turns so far, including the `turns_before` that this builder did not build."""
         return self.turns_before + len(self.turns)
 
     @property

@@ -103,7 +103,10 @@ class KeyPressQueue:
             self._resume_sending_keys(done.number)
 
     def resume_keys_after_closed_screen(self) -> None:
-        """Deliver the queued keys after a screen has closed; follow-up messages to this screen are lost."""
+        """Deliver the queued keys to the new screen after a screen has closed.
+
+        They cannot wait for the follow-up messages to the closed screen, because these are lost.
+        """
         if self._is_busy and self._app.screen is not self._screen:
             self._resume_keys_when_screen_shown()
 

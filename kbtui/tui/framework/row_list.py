@@ -35,8 +35,8 @@ class ListRow:
 
     `left` and `right` are the text at the edges of the first line; if there is no room for both, `left` is cut.
     `wide_right` is added to `right` if the row has at least `WIDE_ROW` cells.
-    `below` are further lines. The style `role` applies to the whole row. The list ignores `data`, in which
-    its owner can store anything.
+    `below` are further lines. The style `role` applies to the whole row. `data` is for the code that uses the
+    list; the list itself ignores it.
     """
 
     key: str

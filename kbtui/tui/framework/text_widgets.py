@@ -41,7 +41,7 @@ class TextLine(StyledWidget):
         self.right: Spans = []
 
     def set_edge_texts(self, left: Spans, right: Spans | None = None) -> None:
-        """Set the text of both edges."""
+        """Set the texts at the left and the right edge of the line."""
         if (left, right or []) != (self.left, self.right):
             self.left, self.right = left, right or []
             self.refresh()

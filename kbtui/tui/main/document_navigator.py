@@ -93,7 +93,7 @@ class DocumentNavigator:
         self._restoring: NavigationTarget | None = None
         """The saved session's last target while it is loading; otherwise None."""
         self._home_note = ""
-        """A remark for the home page, kept until the reader shows another page."""
+        """A remark on the home page. It is removed when the reader shows another page."""
         self.is_opening = True
         """Whether a target is loading and no part of it is shown yet; True until the first target is shown."""
         self.shown: NavigationTarget | None = None

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
 
 WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]
-"""The CSS class for each minimum width of the screen in cells; `-one` shows one pane at a time."""
+"""The CSS classes of the screen, each with the width in cells from which it applies.
+
+`-one` shows one pane at a time.
+"""
 HEIGHT_CLASSES = [(0, "-low"), (14, "-high")]
-"""The CSS class for each minimum height of the screen in lines."""
+"""The CSS classes of the screen, each with the height in lines from which it applies."""
 DEFAULT_WIDTHS = {
     "-two": {"library": 30, "citations": 32},
     "-three": {"library": 34, "citations": 28},

@@ -214,7 +214,7 @@ class KeyHintLine(StyledWidget):
     input_id = reactive("")
     """The id of the focused input, or "". The hints of an input replace the hints of `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)
-    """Input id -> completions as text, which replace the key hints while this input has the focus."""
+    """Input id -> the completions to show in place of the key hints while this input has the focus."""
     equivalent_command = reactive("")
     """A shell command that prints what is on the screen, for users of a screen reader."""
 

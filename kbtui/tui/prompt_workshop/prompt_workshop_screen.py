@@ -267,7 +267,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._key_to_select: str | None = WHOLE_PROMPT_KEY
         self._preview_timer: Timer | None = None
         self._shown_change: TomlFileChange | None = None
-        """The change of `kb.toml` that is shown for review; no preview may replace it on the screen."""
+        """The change to `kb.toml` that the user is reviewing, or None. During a review, no preview is shown."""
         self._written_changes = written
         self._is_writing = False
         self._has_written = False
@@ -324,7 +324,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._reload_knowledge_files()
 
     def handle_files_changed(self, event: ChangedEvent) -> None:
-        """Reload if topics or subjects have changed; unwritten marks stay."""
+        """Reload if topics or subjects have changed; keep the user's marks that are not written to the file yet."""
         is_affected = event.get("knowledge") or event.get("subjects")
         if is_affected and self._shown_change is None and not self._is_writing:
             self._reload_knowledge_files()

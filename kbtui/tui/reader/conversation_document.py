@@ -350,7 +350,7 @@ class _ConversationDocumentBuilder:
         self.compacted = CompactedTurnParts()
         events = (event for turn in conversation.turns for event in turn.events)
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
-        """The texts of the summaries that are events of a turn."""
+        """The texts of all compaction events. The document shows these summaries where their events are."""
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0
@@ -634,7 +634,11 @@ class _ConversationDocumentBuilder:
         self.after_fold, self.space_above = True, 0
 
     def _add_compaction_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add a fold with a summary where the agent wrote it; the model's view shows it at the first replaced turn."""
+        """Add a fold with the summary of a compaction, at the place where the agent wrote it.
+
+        Only the user's view contains this fold. The model's view shows the summary in place
+        of the turns that it replaces.
+        """
         self.view = "user"
         words: Spans = [("compacted here  ", "accent"), (one_line(event.text[:400]), "dim")]
         self._add_fold_heading(key, "compaction", words, [(format_text_length(event.text), "dim")])

@@ -391,7 +391,10 @@ class DocumentViewport:
         self.go_to_block_line(block, row, lead=0)
 
     def keep_cursor_visible(self, margin: int = 0) -> None:
-        """Scroll until the cursor and `margin` lines around it are visible; with margin 0, move the cursor instead."""
+        """Scroll until the cursor and `margin` lines around it are visible.
+
+        If `margin` is 0 and the cursor is out of view, move the cursor to the nearest visible line instead.
+        """
         if not self.rows:
             return
         rows = [position for position, _ in self.rows]

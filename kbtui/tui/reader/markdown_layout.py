@@ -548,9 +548,10 @@ def strip_markdown_marks(
 
 
 def _find_markup_ranges(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
-    """Yield the ranges of marks; the ranges in one list belong together, such as an opening and a closing mark.
+    """Find the Markdown marks in the first `reach` characters of a text.
 
-    Add to `dots` the positions of the characters that become dots.
+    Yields lists of ranges. The marks in one list belong together, such as an opening and a closing mark. Adds to
+    `dots` the positions of list bullets and table bars, which the caller changes to dots.
     """
     position = 0
     opened = ""

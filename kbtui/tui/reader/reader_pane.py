@@ -523,7 +523,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def end_find_mode(self) -> None:
-        """End the find and hide its bar, but keep the highlights."""
+        """Leave the find mode: hide the bar with the pattern, but keep the matches highlighted."""
         if self.is_finding:
             self.post_message(self.FindEnded())
         self.is_finding = False

@@ -1,6 +1,7 @@
 """JP's format of conversations.
 
-The functions that read events are imported on first use: listing and completion need none of them.
+The functions that read events are imported on first use, because the list of conversations and the
+completion of their ids do not need them.
 """
 
 from __future__ import annotations

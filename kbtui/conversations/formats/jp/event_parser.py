@@ -317,7 +317,7 @@ class ConversationEventParser:
     def _append_event(
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
-        """Append a new event to the current turn. Later elements cannot continue an earlier message."""
+        """Append a new event to the current turn; a message that was still open is then complete."""
         self._open_message = None
         turn = self._turn or self._start_turn()
         time = parse_timestamp(element.get("timestamp"))

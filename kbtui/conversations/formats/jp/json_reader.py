@@ -206,10 +206,10 @@ def _read_json_array_in_blocks(file: int, size: int, problems: list[str]) -> Ite
 def parse_json_array(
     data: bytes, problems: list[str], first: int = 0, more: bool = False
 ) -> list[Any]:
-    """Return the elements of an array or of one of its blocks; append its problems to `problems`.
+    """Return the elements of an array, or of a block of adjacent elements of an array.
 
-    `DAMAGED` takes the place of an element that cannot be read. `first` is the index of the first
-    element in the file; `more` says whether other blocks follow.
+    Each element that cannot be read is returned as `DAMAGED`, and described in `problems`. `first` is
+    the index in the file of the block's first element. `more` says whether another block follows.
     """
     data = _remove_byte_order_mark(data, problems)
     try:
