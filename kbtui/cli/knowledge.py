@@ -197,9 +197,8 @@ def _load_knowledge_with_options(args: Namespace) -> KnowledgeBase:
     from kbtui.library import open_workspace
 
     with WaitingLine("reading the topics"):
-        knowledge = open_workspace(args.workspace).load_knowledge(
-            cfg=args.cfg, knowledge=args.knowledge
-        )
+        library = open_workspace(args.workspace)
+        knowledge = library.load_knowledge(cfg=args.cfg, knowledge=args.knowledge)
     for problem in knowledge.problems:
         print_to_stderr(str(problem))
     for value in args.knowledge:

@@ -72,9 +72,7 @@ def build_insights_document(found: UsageStatistics, create_key: str) -> ReaderDo
     create: Span = ("create an entry", "link")
     hint = f"{create_key} creates the entry" if create_key else ""
     stale_heading = f"Cited, but unchanged for {format_counted_noun(found.stale_days, 'day')}"
-    top = [
-        _make_query_block("top:", query, _describe_query_results(query)) for query in searches.top
-    ]
+    top = [_make_query_block("top:", query, _describe_results(query)) for query in searches.top]
     gaps = [_make_query_block(GAP_PREFIX, query, create) for query in searches.gaps]
     most = _make_entry_citation_blocks("most", found.most_cited)
     never = _make_entry_citation_blocks("never", found.never_cited)
@@ -113,7 +111,7 @@ def _make_query_block(prefix: str, query: LoggedQuery, right: Span) -> DocumentB
     return HeadingBlock(prefix + query.query, left, [right])
 
 
-def _describe_query_results(query: LoggedQuery) -> Span:
+def _describe_results(query: LoggedQuery) -> Span:
     is_found = query.results and not query.is_meaning_only
     return query.last_result_count_text, "dim" if is_found else "warning"
 

@@ -152,10 +152,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     def _show_hits(self, empty: Spans | None = None, select: str | None = None) -> None:
         if self.answer:
-            short = self.answer.short_refs
-            rows = [
-                self._make_hit_row(hit, short.get(hit.ref, hit.ref)) for hit in self.answer.hits
-            ]
+            refs = self.answer.short_refs
+            rows = [self._make_hit_row(hit, refs.get(hit.ref, hit.ref)) for hit in self.answer.hits]
             self.list.set_rows(rows, empty, select=select)
             self._summary.set_edge_texts(*self._make_answer_summary(self.answer))
             self._request_more_hits_at_end()

@@ -86,7 +86,6 @@ class SubjectFileActions:
 
         Called in a background thread before the user writes the text, so that no text is lost.
         """
-
         if not values["title"]:
             raise subject_authoring.MissingTitle("a subject needs a title")
         subject_authoring.find_editor_command()
@@ -97,9 +96,8 @@ class SubjectFileActions:
         draft = subject_authoring.SubjectDraft(
             values["title"], type=values["type"] or "note", tags=tags, slug=values["slug"] or None
         )
-        subject_authoring.check_new_slug(
-            knowledge, topic, draft.slug or make_safe_file_name(draft.title)
-        )
+        slug = draft.slug or make_safe_file_name(draft.title)
+        subject_authoring.check_new_slug(knowledge, topic, slug)
         return knowledge, topic, draft
 
     def _write_planned_subject(self, planned: PlannedSubject | None) -> None:

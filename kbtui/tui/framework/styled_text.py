@@ -181,10 +181,8 @@ def wrap_spans(
 ) -> StyledLines:
     """Wrap prose at `width` cells; put `first` before the first line and `hang` before each further line."""
     text = join_span_texts(spans)
-    width = max(width, measure_cell_width(first) + 1, measure_cell_width(hang) + 1)
-    bounds = _find_wrapped_line_bounds(
-        text, width, measure_cell_width(first), measure_cell_width(hang)
-    )
+    indents = measure_cell_width(first), measure_cell_width(hang)
+    bounds = _find_wrapped_line_bounds(text, max(width, max(indents) + 1), *indents)
     return [
         StyledLine([*(hang if number else first), *part], source)
         for number, part in enumerate(slice_span_ranges(spans, bounds))

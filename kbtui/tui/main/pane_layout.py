@@ -69,16 +69,16 @@ class PaneLayout:
     @property
     def focused_pane_id(self) -> str | None:
         """The id of the focused pane, or None if no pane has the focus."""
-        return self._find_pane_id_of_widget(self._screen.focused)
+        return self._find_pane_id(self._screen.focused)
 
-    def _find_pane_id_of_widget(self, widget: Widget | None) -> str | None:
+    def _find_pane_id(self, widget: Widget | None) -> str | None:
         nodes = widget.ancestors_with_self if widget else ()
         return next((node.id for node in nodes if node.id in FOCUS_TARGETS), None)
 
     def focus_widget(self, selector: str) -> None:
         """Focus a widget by its CSS selector, and show its pane."""
         target = self._screen.query_one(selector)
-        self.show_pane(self._find_pane_id_of_widget(target))
+        self.show_pane(self._find_pane_id(target))
         self._screen.set_focus(target)
 
     def show_pane(self, name: str | None) -> None:
@@ -104,9 +104,7 @@ class PaneLayout:
                 for name in ("library", "reader", "citations")
                 if name not in self.folded_pane_ids or name == self.focused_pane_id
             ]
-        panes = [
-            self._find_pane_id_of_widget(self._screen.query_one(selector)) for selector in order
-        ]
+        panes = [self._find_pane_id(self._screen.query_one(selector)) for selector in order]
         now = panes.index(self.focused_pane_id) if self.focused_pane_id in panes else -1
         self.focus_widget(order[(now + step) % len(order)])
 

@@ -169,9 +169,8 @@ class HeadingBlock(DocumentBlock):
             return [StyledLine(align_spans_to_edges(left, self.right, width))]
         end: Spans = [(" ", ""), *self.right] if self.right else []
         dashes = max(0, width - measure_cell_width([*self.left, *end]))
-        return [
-            StyledLine(align_spans_to_edges([*self.left, ("─" * dashes, "rule"), *end], [], width))
-        ]
+        spans = [*self.left, ("─" * dashes, "rule"), *end]
+        return [StyledLine(align_spans_to_edges(spans, [], width))]
 
     def get_searchable_text(self) -> str:
         return join_span_texts(self.left)

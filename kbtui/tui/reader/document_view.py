@@ -257,10 +257,8 @@ class DocumentViewport:
     @property
     def should_follow_new_text(self) -> bool:
         """Whether the user is at the end of the document, so that new text should scroll into view."""
-        is_at_last_line = bool(self.rows) and self.cursor == self.last_line_position
-        return is_at_last_line or (
-            self.is_last_line_visible and self.top > self.first_line_position
-        )
+        is_at_end = bool(self.rows) and self.cursor == self.last_line_position
+        return is_at_end or (self.is_last_line_visible and self.top > self.first_line_position)
 
     @property
     def is_last_line_visible(self) -> bool:
@@ -499,9 +497,8 @@ class DocumentViewport:
     def current_reference(self) -> str | None:
         """The reference of the line at the cursor."""
         line = self.current_styled_line
-        return self.document.make_reference_to_line(
-            self.cursor.block, line.source_line if line else 0
-        )
+        number = line.source_line if line else 0
+        return self.document.make_reference_to_line(self.cursor.block, number)
 
 
 class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):

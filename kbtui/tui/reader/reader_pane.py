@@ -71,9 +71,8 @@ class ReaderHeader(TextLine):
         room = width - measure_cell_width(self.left)
         forms = [self.right, *self._short_forms]
         right = next((form for form in forms if measure_cell_width(form) < room), forms[-1])
-        return self.render_spans(
-            align_spans_to_edges(self.left, right, width) if y == 0 else [], width
-        )
+        spans = align_spans_to_edges(self.left, right, width) if y == 0 else []
+        return self.render_spans(spans, width)
 
     def on_click(self, event: events.Click) -> None:
         """Post `HeaderPartClicked` for the clicked part."""
@@ -105,9 +104,8 @@ class DocumentFactsBar(WrappedParagraphs):
         width, height = self.content_size
         left = len(self._wrap_paragraphs(width)) - height
         if y == height - 1 and left > 0:
-            return self.render_spans(
-                [(f"… {format_counted_noun(left + 1, 'more line')}", "dim")], width
-            )
+            text = f"… {format_counted_noun(left + 1, 'more line')}"
+            return self.render_spans([(text, "dim")], width)
         return super().render_line(y)
 
 
