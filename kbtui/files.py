@@ -132,7 +132,7 @@ def _call_ignoring_os_errors(step: Callable[..., object], *arguments: object) ->
 
 
 KEY_PARTS_LIMIT = 100
-"""The maximum number of parts in a dotted key. `tomllib` takes quadratic time for long keys."""
+"""Dotted keys in TOML have at most this many parts. For long keys, `tomllib` takes quadratic time."""
 _DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
 
 

@@ -88,7 +88,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "unknown_subject": "the topic {topic} has no subject {slug!r}",
     "unknown_topic": "unknown topic {topic!r}",
 }
-"""The message for each code whose message only inserts values; `{name}` stands for a value."""
+"""The messages that are templates, by the code of the notice or reason; `{name}` stands for a value."""
 
 
 class NoticeValues(TypedDict, total=False):
@@ -134,7 +134,7 @@ def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
 
 
 def format_keywords_only_reason(values: NoticeValues) -> str:
-    """Return why only keyword search is possible, from the values of the notice; "" if they do not say it."""
+    """Return the reason why only keyword search is possible; "" if the notice contains no reason."""
     return values.get("detail") or MODEL_CAUSES.get(values.get("cause", ""), "")
 
 

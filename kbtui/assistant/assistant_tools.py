@@ -338,11 +338,14 @@ def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
 
 
 ANSWER_LIMIT = 60_000
-"""The maximum number of characters in a reply."""
+"""A reply to an assistant has at most this many characters."""
 MAX_TITLE_WIDTH = 400
 """The maximum width of a passage's title in a reply, in columns."""
 _HEAD_LENGTH = 2_000
-"""The maximum number of characters above the passages, without the list of sources."""
+"""In a reply with passages, this many characters are reserved for the text above the passages.
+
+The list of sources does not count.
+"""
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 

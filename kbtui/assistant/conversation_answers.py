@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbtui.conversations.conversation_grep import GrepLine
 
     class ConversationJson(TypedDict):
-        """A conversation as documented JSON."""
+        """A conversation as JSON, with the documented keys."""
 
         id: str
         agent: str
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         problem: str | None
 
     class EventJson(TypedDict, total=False):
-        """An event of a turn as documented JSON, without the keys that do not apply to it."""
+        """An event of a turn as JSON, with the documented keys; keys that do not apply to it are left out."""
 
         event_kind: Required[str]
         timestamp: Required[str | None]
@@ -220,7 +220,7 @@ class ConversationReadAnswer:
     notices: list[ConversationNotice] = field(default_factory=list)
 
     def as_json(self) -> dict[str, object]:
-        """Return the documented JSON object."""
+        """Return the answer as a JSON object, with the documented keys."""
         return {
             "id": self.id,
             "agent": self.agent,

@@ -88,9 +88,9 @@ async def _forward_masked_messages(
 
 
 def reparse_line_with_surrogates(item: Item) -> Item:
-    """Parse a line again if the SDK refused it because of unpaired surrogates.
+    """Return the message of a line that the MCP SDK refused because of unpaired surrogates.
 
-    Returns the message. Any other `item` is returned unchanged.
+    The message has U+FFFD in their place. Any other `item` is returned unchanged.
     """
     errors = getattr(item, "errors", None)
     line = errors()[0]["input"] if errors else None

@@ -68,11 +68,11 @@ class Citation(NamedTuple):
 
 
 class Citations(NamedTuple):
-    """The citations by `ref`, and the citations of `ref` by turns.
+    """All citations in which `ref` takes part.
 
-    `ref` is a reference, or the path of a file that is not a subject. `uses` lists what `ref` cites;
-    it is empty unless `ref` is a conversation or a turn. `used_by` lists the turns that cite `ref`,
-    newest first. `gone` says why `ref` no longer exists; None if it exists.
+    `ref` is a reference, or the path of a file that is not a subject. If `ref` is a conversation or a
+    turn, `uses` lists everything that it cites. `used_by` lists the turns that cite `ref`, newest first.
+    `gone` is the reason why `ref` no longer exists, or None if it exists.
     """
 
     ref: str
@@ -150,9 +150,9 @@ class CitationTargetLookup:
         return found
 
     def make_path_in_workspace(self, path: str) -> str:
-        """Return a path relative to the workspace or to the worktree in which it lies.
+        """Return a path relative to the workspace, or to the worktree that contains it.
 
-        Other paths are only normalized.
+        A path outside the workspace and its worktrees is only normalized.
         """
         path = posixpath.normpath(path)
         for directory in self._directories:

@@ -52,10 +52,11 @@ _ADDED_TO_CHAT = re.compile(r"^Added (.+?) to the chat\.?$", re.MULTILINE)
 
 
 class FileRead(NamedTuple):
-    """A file that a call read, as the call names it.
+    """A file that a tool call read, with the path from the arguments of the call.
 
-    The path is relative to `directory`; if that is None, to the directory in which the agent ran. If
-    `may_be_directory`, the call searched in the path, which may be a file or a directory.
+    The path is relative to `directory`. If `directory` is None, it is relative to the directory in which
+    the agent ran. `may_be_directory` means that the call searched the path, which can be a file or a
+    directory.
     """
 
     path: str

@@ -86,7 +86,10 @@ def print_text_or_json(text: str, value: Any, as_json: bool) -> None:
 
 
 def write_output_file(workspace: Workspace, target: str, text: str) -> None:
-    """Write a result to the file that `-o` names; raises the errors of `write_export_file`."""
+    """Write a result to the file `target`, the value of the option `-o`.
+
+    Raises `UsageError` if the path is empty, and the errors of `write_export_file`.
+    """
     from pathlib import Path
 
     from kbtui.errors import UsageError

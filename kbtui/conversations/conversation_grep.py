@@ -83,9 +83,10 @@ class LiteralGrepPattern:
 
 
 def _make_letter_regex(letter: str) -> str:
-    """Return the regular expression that matches a letter by Unicode's simple case folding.
+    """Return a regular expression that matches a letter in upper and lower case.
 
-    For Python, i, I, ı and İ are all the same letter. Unicode folds only i and I.
+    The letters i, ı and İ need special treatment. With `re.IGNORECASE`, Python treats i, I, ı and İ as
+    the same letter. By Unicode's simple case folding, only i and I are the same.
     """
     if letter in "iI":
         return "(?-i:[iI])"
@@ -179,7 +180,11 @@ class ConversationMatches:
 
 
 def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
-    """Return the scopes that names stand for: `all`, groups or single scopes. Raises `UsageError`."""
+    """Return the set of scopes for a list of names.
+
+    A name is `all`, a group of scopes or a single scope. Without names, all scopes are returned. Raises
+    `UsageError` for an unknown name.
+    """
     for name in names or ():
         if name not in SCOPES_BY_NAME:
             hint = f"the scopes are {', '.join(SCOPES_BY_NAME)}"

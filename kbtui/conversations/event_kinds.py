@@ -36,13 +36,16 @@ class ConversationEventKind:
         self.role = role
         """The kind's name in searches (`role:`) and in grep (`--scope`). Several kinds may share it."""
         self.include = include
-        """The kind's group in the argument `include`; None if only a request for all groups returns the kind."""
+        """The group of the kind in the tool argument `include`.
+
+        If it is None, a call returns events of the kind only if it includes all groups.
+        """
         self.label = label
         """The heading of the kind's events."""
         self.scope_group = scope_group
-        """The group of scopes that includes the kind in grep (`--scope`); None if there is none."""
+        """The group to which the kind belongs in grep (`--scope`); None if it belongs to no group."""
         self.role_group = role_group
-        """The group of roles that includes the kind in searches (`role:`); None if there is none."""
+        """The group to which the kind belongs in searches (`role:`); None if it belongs to no group."""
         self.is_indexed = is_indexed
         """Whether searches find the kind's events."""
         self.is_embedded = is_embedded

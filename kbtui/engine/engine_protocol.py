@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import SearchAnswerMessage, SearchRequestJson
 
     class HelloMessage(TypedDict, total=False):
-        """The first message of a connection. A client sends the first three fields.
+        """The first message that each side of a connection sends. A client sends only the first three fields.
 
-        `schema` is a hash of the index's format, `agent_variables` are the variables that say where
-        agents keep their conversations, and `others` is the number of other clients.
+        `schema` is a hash of the index's format. `agent_variables` are the environment variables that
+        set where agents store their conversations. `others` is the number of other clients.
         """
 
         hello: str
@@ -150,10 +150,10 @@ if TYPE_CHECKING:
         rebuild: bool
 
     class RefreshRequest(RefreshOptions, WaitRequest):
-        """The arguments of `refresh`."""
+        """The arguments of the operation `refresh`."""
 
     class EngineSearchRequest(TypedDict, total=False):
-        """The arguments of `search`.
+        """The arguments of the operation `search`.
 
         The search waits up to `wait` seconds for the model. `origin` and `caller` are recorded in the
         query log; without `origin` the search is not logged. If `uses_model` is false, the search uses

@@ -62,7 +62,10 @@ class InotifyTreeWatcher:
     """
 
     def __init__(self, should_enter: Callable[[str], bool]) -> None:
-        """Start inotify; raises `OSError` if it is missing or its limit on instances is reached."""
+        """Start inotify.
+
+        Raises `OSError` if the system has no inotify, or allows no further inotify instance.
+        """
         self._libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(self._libc, "inotify_init1"):
             raise OSError(errno.ENOSYS, "this system has no inotify")
@@ -244,9 +247,10 @@ class FileWatcher:
             os.eventfd_write(self._alarm, 1)
 
     def _find_directories_to_watch(self) -> list[Path]:
-        """Return the directories to watch: those of kbtui, JP, topics and agents, and the targets of links.
+        """Return the directories to watch.
 
-        No directory in the list is inside another one.
+        These are the directories of kbtui, of JP, of the topics and of the agents. If one of them is a
+        link, its target is watched, too. No directory in the list is inside another one.
         """
         root = self._workspace.root
         # Watch both `.jp` and `.kbtui`: if a `.jp` appears, kbtui reads the configuration from it.
@@ -313,10 +317,10 @@ class FileWatcher:
             self._pause = max(ROOT_CHECK_SECONDS, (time.monotonic() - looked) * ROOT_CHECK_SHARE)
 
     def _read_agent_file_states(self) -> list[tuple[int, int, int] | None]:
-        """Return inode, size and modification time of each agent's file that is watched without its directory.
+        """Return the inode, size and modification time of each single file that is watched for an agent.
 
-        Watching its directory would report events of all other files there. The state of a missing file
-        is None.
+        kbtui does not watch the directories of these files, because they contain many other files. The
+        state of a missing file is None.
         """
         states: list[tuple[int, int, int] | None] = []
         for path in list_agent_files(self._workspace):

@@ -44,10 +44,11 @@ def answer_search_request(
     question: SearchRequest,
     semantic: SemanticLeg | None = None,
 ) -> SearchAnswer:
-    """Answer a search request, which can also ask for similar passages or explain the hits of a search.
+    """Answer a search request.
 
-    Raises `NothingFound` if the entry or passage that `like` names is not indexed, and `UsageError`
-    for an invalid reference.
+    The request can also ask for passages similar to a text, or for an explanation of the hits. Raises
+    `NothingFound` if the request's `like` refers to an entry or passage that is not indexed. Raises
+    `UsageError` for an invalid reference.
     """
     if question.like is not None:
         from kbtui.search.similar_passages import find_similar_passages

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kbtui.notices import PauseReason
 
 COMPARED_ROWS = 20_000
-"""How many chunks of the catalog are compared with the vectors at a time."""
+"""To find chunks without a vector, the catalog and the vector table are compared in batches of this size."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
 """The weight of each neighbour, and of the entry's title, in a chunk's vector.
 
@@ -210,7 +210,9 @@ class EmbeddingQueue:
         self._write_vector_rows()
 
     def _embed_missing_chunks_in_slices(self) -> Iterator[list[tuple[VectorRow, Matrix]]]:
-        """Embed the chunks without a vector, and yield their rows in slices, until stopped or restarted.
+        """Embed the chunks without a vector in slices, and yield the rows of each slice.
+
+        A slice has at most `SLICE_CHUNKS` chunks. Ends early if embedding should stop or restart.
 
         An entry that cannot be embedded is skipped and tried again next time. If `FAILURES_MAX`
         entries fail in a row, the error of the last entry is raised.

@@ -105,10 +105,10 @@ def _hash_strings(*parts: str) -> str:
 
 
 SCORE_TOLERANCE = 5e-6
-"""The relative difference below which two scores count as equal.
+"""Two scores count as equal if their relative difference is smaller than this.
 
-Both legs add 32-bit floats in an order that depends on the row numbers, so the last digits of a score
-vary.
+The last digits of a score are not exact: both legs add 32-bit floats, in an order that depends on the row
+numbers.
 """
 
 

@@ -186,7 +186,7 @@ class EntryFilter:
 
 @dataclass
 class EntryRow:
-    """One entry of a page. `cites_30d` is the number of its citations in the last 30 days.
+    """A row in a list of entries. `cites_30d` counts the citations of the entry in the last 30 days.
 
     `parent_title` is the title of the conversation `parent_id`, to which the entry belongs.
     `short_ref` is the form of `ref` for lists that people read.
@@ -231,7 +231,7 @@ class EntryPage:
     by_status: dict[str, int] = field(default_factory=dict)
     by_type: Counter[str] = field(default_factory=Counter)
     cursor: str | None = None
-    """The argument `cursor` for the next page; None on the last page."""
+    """The value to pass as `cursor` to get the next page; None on the last page."""
 
 
 def query_entry_page(

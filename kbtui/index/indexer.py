@@ -285,7 +285,8 @@ class _RefreshStopped(Exception):
 class WorkspaceIndex:
     """The index of one workspace, opened for writing. Only one thread may use it.
 
-    If `stop` is set, a refresh ends after the current entry; the entries indexed so far are kept.
+    When the event `stop` is set, a refresh ends after the current entry. The entries that are already
+    indexed stay in the index.
     """
 
     def __init__(

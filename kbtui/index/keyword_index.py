@@ -78,7 +78,7 @@ def parse_language_setting(setting: str) -> list[str]:
 
 
 def list_further_language_fields(setting: str) -> dict[str, str]:
-    """Return the fields of all languages after the first, each mapped to its language."""
+    """Return the index fields for the languages after the first in `setting`, each mapped to its language."""
     return {f"body_{name}": name for name in parse_language_setting(setting)[1:]}
 
 

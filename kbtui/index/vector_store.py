@@ -67,7 +67,7 @@ the rows that the exact index finds (docs/performance.md).
 """
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
-"""The minimum number of rows that are ranked by their full vectors."""
+"""A search of an approximate index ranks at least this many rows by their full vectors."""
 REINDEX_GROWTH = 4
 """The factor by which the table grows before its index is rebuilt."""
 MAX_SUPPLEMENTS = 12

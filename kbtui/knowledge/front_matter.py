@@ -64,7 +64,10 @@ def split_front_matter(text: str) -> FrontMatterAndBody:
 
 
 def _parse_yaml_without_aliases(source: str) -> Any:
-    """Parse YAML without aliases, which can expand to gigabytes; raises `ValueError`."""
+    """Parse YAML; raises `ValueError` if it is invalid, too long or contains an alias.
+
+    Aliases are forbidden because they can expand to gigabytes.
+    """
     import yaml
 
     class AliasFreeLoader(yaml.SafeLoader):

@@ -109,9 +109,10 @@ _QUOTED_STRING = re.compile(r"[\"']([^\"']+)[\"']")
 def _find_mentions_of_missing_subjects(
     knowledge: KnowledgeBase, texts: list[tuple[Subject, str]]
 ) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each mention, outside of code blocks, of a subject that does not exist.
+    """Yield a problem for each mention of a subject that does not exist. Code blocks are not checked.
 
-    A mention is `` `topic/slug` ``, `` `folder/slug` `` for a folder of the topic, or a call of `learn`.
+    A mention is `` `topic/slug` ``, `` `folder/slug` `` with a folder of the same topic, or a call of
+    `learn`.
     """
     folders_by_topic = {
         topic: {slug.partition("/")[0] for slug in knowledge.get_topic_slugs(topic).scan.slugs}

@@ -128,7 +128,7 @@ def _describe_read_error(error: OSError) -> str:
 
 
 MAX_NAME_BYTES = 80
-"""The maximum length in bytes of a file name that kbtui chooses; every file system allows more."""
+"""File names that kbtui chooses have at most this many bytes. Every file system allows more."""
 
 _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 

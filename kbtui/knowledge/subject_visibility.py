@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 MAX_PATTERN_CHARACTERS = 4096
-"""The maximum length of a pattern. A longer one matches nothing, because no path is that long."""
+"""A pattern with more characters than this matches nothing, because no path is that long."""
 
 
 def is_glob_pattern(pattern: str) -> bool:
@@ -31,7 +31,7 @@ def is_glob_pattern(pattern: str) -> bool:
 
 
 def has_unclosed_bracket(pattern: str) -> bool:
-    """Return whether a `[` has no `]` and is therefore literal."""
+    """Return whether a glob pattern contains a `[` without a `]`. Such a `[` stands for itself."""
     end: int | None = 0
     while end is not None and (start := pattern.find("[", end)) >= 0:
         end = _find_bracket_end(pattern, start + 1)
@@ -209,10 +209,11 @@ def resolve_topic_slugs(
 def apply_mark_to_topic(
     topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableMark, file: str
 ) -> Topic:
-    """Return a topic to which `mark` is applied; `file` is the name of the file that declares topics.
+    """Return a topic in which a subject, or the topic itself, has the new state that `mark` contains.
 
-    Raises `NothingFound`. Raises `UsageError` if a glob contradicts `mark`, because kbtui does not
-    edit globs.
+    `resolved` contains the slugs of the topic. `file` is the name of the file that declares topics, for
+    error messages. Raises `NothingFound` if the subject does not exist. Raises `UsageError` if a glob in
+    the topic's declaration prevents the new state, because kbtui does not edit globs.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")

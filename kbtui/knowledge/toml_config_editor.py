@@ -210,9 +210,10 @@ class TomlFileChange:
 def propose_preload_or_disable_marks(
     knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableMark]
 ) -> TomlFileChange:
-    """Return the change to `kb.toml` that applies `marks`; options such as `-k` are ignored.
+    """Return the change to `kb.toml` that gives subjects and topics the new states in `marks`.
 
-    Raises `NothingFound`, `UsageError` or `ConfigError` if a mark cannot be applied.
+    Command-line options such as `-k` have no influence. Raises `NothingFound`, `UsageError` or
+    `ConfigError` if a state cannot be set.
     """
     base = load_knowledge(knowledge.workspace)
     wanted = base.copy_with_marks(marks).topics

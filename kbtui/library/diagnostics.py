@@ -623,4 +623,4 @@ _WORKSPACE_CHECKS = {
     "model": _diagnose_model,
 }
 AREAS = tuple(_WORKSPACE_CHECKS)
-"""The names of the areas in the order of their checks."""
+"""The names of the areas that the doctor checks, in this order."""

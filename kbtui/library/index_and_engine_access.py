@@ -121,7 +121,7 @@ class IndexAccess:
 
     @property
     def is_index_unfinished(self) -> bool:
-        """Whether a private index is still being built, so that answers are incomplete."""
+        """Whether this client is still building a temporary index, so that answers are incomplete."""
         private = self._private
         return private is not None and not private.is_complete
 
@@ -227,7 +227,11 @@ class IndexAccess:
             private.update_from_files(wait)
 
     def _open_first_index_reader(self, wait: float) -> IndexReader:
-        """Have the engine build or repair the index; without an engine, build a private one."""
+        """Request the engine to build or repair the index, and open the index.
+
+        If there is no engine, this process builds and opens a temporary index of its own. Waits up to
+        `wait` seconds for an index that is being built.
+        """
         from kbtui.index.index_reader import IndexReader
 
         try:
@@ -360,7 +364,7 @@ class PrivateIndex:
                 cancellation.raise_if_cancelled()
 
     def close(self) -> None:
-        """Stop the thread and remove the index."""
+        """Stop the thread that updates this index, and remove the files of the index."""
         import shutil
 
         self._stop.set()

@@ -90,7 +90,7 @@ class FilterDefinition:
         """The options of the filter on the command line."""
         self.metavar = metavar
         self.includes_day = includes_day
-        """Whether a time limit includes the whole day that the value names."""
+        """Whether a date as value means the end of the day; otherwise, it means the start of the day."""
 
     def applies_to_surface(self, surface: Surface) -> bool:
         """Return whether a surface has the filter."""

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 HitFreshnessAndLines = tuple[Literal["fresh", "changed"], tuple[int, int] | None]
-"""Whether the file of a hit is unchanged, and the current lines of the hit."""
+"""Whether the file of a chunk is unchanged, and the first and last line of the chunk in the current file.
+
+The line numbers are None for a chunk without lines.
+"""
 
 
 class HitFreshnessChecker:
@@ -39,7 +42,7 @@ class HitFreshnessChecker:
         self._get_turn_texts = cache(self._read_turn_texts)
 
     def check_hit_freshness(self, entry: CatalogEntry, chunk: Chunk) -> HitFreshnessAndLines | None:
-        """Return whether the file of a chunk has changed, and the current lines of the chunk.
+        """Return whether the file of a chunk has changed, and which lines the chunk has now.
 
         Returns None if the file no longer contains the chunk, or if the subject is disabled.
         """

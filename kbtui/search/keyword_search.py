@@ -97,7 +97,7 @@ FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
 """The weight of a whole compound word, and of a pair of characters in a script without spaces."""
 PART_WEIGHT = 0.5
-"""The weight of a part of a camelCase word in the query or in the text."""
+"""The weight of a match with only one part of a camelCase word, in the query or in the text."""
 GUESS_WEIGHT = 0.8
 """The weight of a word that is a correction or completion of a word in the query."""
 PAIR_WEIGHT = 0.1
@@ -209,7 +209,7 @@ OVERFETCH_FACTOR = 5
 """The ratio of fetched to returned chunks; a search drops surplus chunks of an entry."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""Only this many of the best chunks are searched for word pairs, because each takes a lookup."""
+"""Only this many of the best chunks are searched for word pairs, because each costs a lookup."""
 
 ChunkRanking = list[tuple[int, float]]
 """Chunk numbers with their scores, best first."""

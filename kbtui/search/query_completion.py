@@ -67,9 +67,10 @@ def list_filter_completions(
     surface: Surface,
     list_values: Callable[[FilterDefinition, str], list[tuple[str, str]]],
 ) -> list[QueryCompletion]:
-    """Return up to `MAX_COMPLETIONS` completions of the word before the cursor, for the filters of a surface.
+    """Return up to `MAX_COMPLETIONS` filters or values of filters that complete the word before the cursor.
 
-    `list_values(filter, typed)` returns the values of a filter, each with a note.
+    `surface` is the input ("search", "library" or "entries") whose filters are completed.
+    `list_values(filter, beginning)` returns values of a filter, each with a note.
     """
     known = map_filters_by_key(surface)
     match = re.search(_TYPED_PART.format("|".join(known)), text[:cursor], re.IGNORECASE)

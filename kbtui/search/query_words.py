@@ -76,7 +76,7 @@ MIN_CORRECTED_LETTERS = 6
 MAX_CORRECTIONS = 3
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
-"""An unfinished word may be at most this many letters longer than its stem."""
+"""For an unfinished word, the search looks for a stem that is at most this many letters shorter."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -179,10 +179,10 @@ def analyze_and_correct_query_words(
 def _complete_word_prefix(
     word: str, tokens: Sequence[QueryToken], searcher: Any
 ) -> list[tuple[str, str]]:
-    """Return `(field, term)` for each completion of an unfinished word.
+    """Return the terms of the index that complete an unfinished word, as `(field, term)`.
 
-    Terms of the field `body` begin with the last token of the word, and terms of the field `code` with
-    the whole word.
+    In the field `body`, the terms begin with the last token of the word or are a stem of this token. In
+    the field `code`, they begin with the whole word.
     """
     found: list[tuple[str, str]] = []
     if tokens and tokens[-1].weight == 1.0:

@@ -1,4 +1,4 @@
-"""Answers a search request: runs both legs, fuses their rankings, and makes hits of the best chunks."""
+"""Answers a search request: runs both legs, fuses their rankings, and turns the best chunks into hits."""
 
 from __future__ import annotations
 
@@ -209,9 +209,9 @@ class SearchRun:
 
 
 def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
-    """Make hits of the best chunks whose text still exists, up to the limit of the request.
+    """Return hits for the best chunks whose text still exists, up to the limit of the request.
 
-    Returns the hits, the number of hits without the limit, and the number of hits that were left out
+    Also returns how many hits there would be without the limit, and how many chunks were left out
     because their text no longer exists.
     """
     request = run.request

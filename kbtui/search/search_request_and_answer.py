@@ -112,7 +112,10 @@ if TYPE_CHECKING:
         reasons: Sequence[NoticeJson]
 
     class OptionalHitFields(TypedDict, total=False):
-        """The fields of a `Hit` as JSON that depend on its kind, or on the request (`explanation`)."""
+        """The fields that only some hits have as JSON.
+
+        `explanation` depends on the search request, the other fields on the kind of the hit.
+        """
 
         topic: str | None
         slug: str | None
@@ -164,7 +167,7 @@ if TYPE_CHECKING:
         short_refs: dict[str, str]
 
     class SearchAnswerMessage(SearchAnswerJson):
-        """A `SearchAnswer` for another process."""
+        """A `SearchAnswer` as the engine sends it to a client."""
 
         details: SearchAnswerDetails
 

@@ -308,7 +308,10 @@ class SourceRunContext:
 
 
 def make_document_name_from_url(url: str, base: str) -> str:
-    """Return the path of a URL's document, without extension, relative to the directory of `base`."""
+    """Return the path, without extension, of the file for the document at `url`.
+
+    The path corresponds to the path of the URL, relative to the directory of the URL `base`.
+    """
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")
     common = unquote(start.path, errors="replace").rpartition("/")[0] + "/"

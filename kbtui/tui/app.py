@@ -192,7 +192,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit. If a screen cannot close yet, return to that screen, which asks the user."""
+        """Quit. If a screen refuses to close, for example because of unwritten changes, show it instead."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:

@@ -147,9 +147,10 @@ SCREENS: dict[Scope, str] = {
     "sources": "In the sources",
     "insights": "In the insights",
 }
-"""Scope of a secondary screen -> its heading on the help page.
+"""Scope of each secondary screen -> the heading of the screen's commands on the help page.
 
-A secondary screen has its own commands and those of "moving", but not those of "everywhere".
+In a secondary screen, the commands of its own scope and of the scope "moving" work. Those of the scope
+"everywhere" do not.
 """
 
 _THEME = define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark")  # fmt: skip

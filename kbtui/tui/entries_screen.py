@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
-"""The maximum number of rows in a page.
+"""The screen reads at most this many rows of the list at once, as one page.
 
 Reading a page visits all entries of the index, so a few large pages are faster than many small ones.
 """

@@ -104,7 +104,7 @@ def build_home_document(
 
 
 def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
-    """Return a sentence that says what kbtui shows of a project without a JP workspace."""
+    """Return the home page's sentence about a project without a JP workspace."""
     shown = "No JP workspace here. kbtui shows the topics that you declare"
     if not contents.agents:
         return f"{shown}."

@@ -43,7 +43,7 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The start of the key of a block that shows a gap; the query follows."""
+"""The key of a block that shows a gap consists of this prefix and the query."""
 
 
 @dataclass(slots=True, eq=False)

@@ -57,7 +57,10 @@ class FilterCondition(NamedTuple):
     def matches_conversation(
         self, info: ConversationInfo, summary: ConversationToolsAndModels | None
     ) -> bool:
-        """Return whether a conversation matches; False if the condition needs a summary and there is none."""
+        """Return whether a conversation matches this condition.
+
+        `summary` is None while it is unknown. If the condition needs it, the result is then False.
+        """
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
             return False
@@ -156,7 +159,7 @@ ENTRY_MARKS = {
     "workspace only": ("⇣ ", "dim"),
     "held in another worktree": ("⎇ ", "dim"),
 }
-"""Name of an entry's state, as on the help page -> the mark for this state and its style role."""
+"""State of an entry, in the words of the help page -> the sign for this state, and its style role."""
 
 WORKTREE_WIDTH = 12
 """The maximum width of a worktree's name in a row, in cells."""
@@ -570,7 +573,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.update_library_rows()
 
     def select_row_of_target(self, place: NavigationTarget) -> None:
-        """Select the row of a target, and unfold the rows that contain it."""
+        """Select the row for a place in the reader, and unfold the rows that contain it."""
         wanted: set[str] = set()
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             wanted = set(list_parent_row_keys(place.ref.topic or "", place.ref.slug))

@@ -105,7 +105,10 @@ class LibrarySnapshot:
         return shorten_reference(reference, self._short_ids)
 
     def map_titles_of_related_conversations(self, info: ConversationInfo) -> dict[str, str]:
-        """Return the titles, by id, of a conversation's parent, the parent's parts, and the conversation's own parts."""
+        """Return the titles of a conversation's related conversations, by their ids.
+
+        These are its parent, its own parts (for example its subagents), and the parts of its parent.
+        """
         parent = self.find_conversation(info.parent) if info.parent is not None else None
         related = [parent] if parent else []
         for one in (info.id, info.parent or ""):

@@ -1,4 +1,4 @@
-"""Navigation targets: a document that the reader can open, and a position in it."""
+"""Navigation targets: places, each a document that the reader can open and a position in it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ScrollAnchor(NamedTuple):
 
 
 class NavigationTarget(NamedTuple):
-    """A document to open in the reader, and a position in it.
+    """A place: a document to open in the reader, and a position in it.
 
     `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug` or the id of a
     conversation. `ref` is its reference, which may also name lines, a turn or a call. `text` is the
@@ -74,7 +74,7 @@ PROMPT = NavigationTarget("prompt", "prompt")
 
 
 def make_navigation_target(ref: Ref) -> NavigationTarget:
-    """Return the target for a reference, which must not be a reference to a chunk."""
+    """Return the place in the reader that a reference refers to. References to chunks are not allowed."""
     if ref.kind == "topic":
         return NavigationTarget(f"topic:{ref.topic}", ref=ref)
     if ref.kind == "subject":
@@ -83,6 +83,6 @@ def make_navigation_target(ref: Ref) -> NavigationTarget:
 
 
 def make_hit_target(hit: Hit) -> NavigationTarget:
-    """Return the target for a search hit; the words to highlight are the hit's matches."""
+    """Return the place in the reader that shows a hit; the matches of the hit are highlighted there."""
     words = tuple(dict.fromkeys(hit.text[start:end] for start, end in hit.matches))
     return make_navigation_target(hit.target)._replace(words=words, text=hit.text)

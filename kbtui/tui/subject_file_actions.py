@@ -136,7 +136,10 @@ class SubjectFileActions:
             return subject, line, None  # The user may want to repair the file in the editor.
 
     def edit_subject_and_report(self, found: tuple[Subject, int, str | None]) -> None:
-        """Open what `find_subject_to_edit` found in the user's editor, and show what has changed."""
+        """Open a subject in the user's editor, and then show a message about the change.
+
+        `found` is the result of `find_subject_to_edit`.
+        """
         subject, line, source = found
         name = f"{subject.topic}/{subject.slug}"
 

@@ -156,7 +156,7 @@ def collect_token_statistics(
 
 
 def _find_day_before(db: sqlite3.Connection, since: float) -> str | None:
-    """Return the last day with tokens before a Unix time."""
+    """Return the last day before the Unix time `since` on which tokens were used; None if there is none."""
     (latest,) = db.execute(
         "SELECT max(coalesce(u.timestamp, e.created)) FROM usage u "
         "JOIN entries e ON e.id = u.conversation WHERE coalesce(u.timestamp, e.created) < ?",
@@ -187,7 +187,7 @@ def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> I
 def _count_tokens(
     named: Iterable[tuple[str | None, _TurnUsage]], prices: ModelPrices
 ) -> list[TokenCount]:
-    """Return the sum of tokens for each name, largest first; estimated tokens have sums of their own."""
+    """Return the sum of tokens for each name, largest first; estimated tokens are added up separately."""
     groups: dict[tuple[str | None, bool], list[_TurnUsage]] = defaultdict(list)
     for name, one in named:
         groups[name, one.usage.is_estimate].append(one)

@@ -64,10 +64,11 @@ class ConfigLayerList:
 
 
 def read_config_layers(workspace: Workspace, cwd: Path | None = None) -> ConfigLayerList:
-    """Return the workspace's layers: JP's own layers if it is a JP workspace, then `kb.toml`.
+    """Return the configuration of a workspace as layers, one for each file that applies.
 
-    `.jp.{ext}` files are searched from the root down to `cwd`, by default the current directory. A
-    `cwd` outside the workspace is ignored. Never raises; errors are in `ConfigLayerList.errors`.
+    A JP workspace has JP's own layers first. The last layer is always `kb.toml`. `.jp.{ext}` files are
+    read in every directory from the root down to `cwd` (by default the current directory). A `cwd`
+    outside the workspace is ignored. Never raises; errors are in `ConfigLayerList.errors`.
     """
     found = ConfigLayerList()
     stems = _list_layer_paths_without_extension(workspace, cwd) if workspace.is_jp_workspace else ()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 HISTORY_FILE = ".aider.chat.history.md"
 MAX_SESSION_BYTES = 256 << 20
-"""The maximum number of bytes of a session that are read."""
+"""At most this many bytes of a session are read."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
 """How many bytes at the beginning and at the end of a session its signature covers."""

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 _HEAD_BYTES = 256 << 10
 """How many bytes at the beginning of a file are read to find a value in its first records."""
 _LONG_HEAD_BYTES = 32 << 20
-"""How many bytes are read if the first records are longer, for example because they contain images."""
+"""How many bytes are read if the first records exceed `_HEAD_BYTES`, for example because of images."""
 _TAIL_BYTES = 64 << 10
 """How many bytes at the end of a file are read for the title, which the agent writes repeatedly."""
 _FOLDER_CHARACTERS = 100
@@ -79,7 +79,7 @@ _LEADING_VALUE = (
 """Matches a key and its text in a truncated record, if only simple values precede them."""
 _SESSION_NAME = re.compile(r"[0-9A-Za-z_-]{1,80}")
 _SUBAGENT_NAME = re.compile(r"agent-(?!acompact-)([0-9A-Za-z_-]{1,60})")
-"""Matches the file name of a subagent's transcript, but not the summarizer's (`acompact`)."""
+"""Matches the name of a subagent's file, except that of the subagent that summarizes (`acompact`)."""
 _IGNORED_TYPES = frozenset(
     {
         "agent-name",
@@ -541,7 +541,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         state = state or {}
         builder.model = state.get("model")
         self._turn_of_record: dict[str, int] = dict(state.get("turn_of_record", {}))
-        """The number of the turn of each record, by the record's `uuid`."""
+        """The `uuid` of each record -> the number of its turn."""
         self._written: dict[tuple[str, int], None] = dict.fromkeys(
             (record, checksum) for record, checksum in state.get("written", ())
         )

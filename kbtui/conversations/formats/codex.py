@@ -405,7 +405,7 @@ def _find_working_directory(file: int, end: int) -> str | None:
 
 
 def _find_parent(meta: dict[str, Any]) -> tuple[str | None, bool]:
-    """Return the id of a session's parent, or None, and whether the session is a summarizer."""
+    """Return the id of a session's parent (or None), and whether the session exists only to summarize."""
     source = meta.get("source")
     parent = meta.get("parent_thread_id")
     kind = None
@@ -614,10 +614,10 @@ class CodexParser(JsonlConversationParser):
         self._has_meta = True
 
     def _is_copied(self, time: datetime | None) -> bool:
-        """Return whether a fork's record was copied from the original session.
+        """Return whether a record with this time was copied from the session that was forked.
 
         A record counts as copied if its time is less than `COPY_SECONDS` after the start of the fork.
-        The first answer in the fork takes longer.
+        Codex needs more time than this for the first new answer.
         """
         if self._forked_at is None or time is None:
             return False

@@ -290,7 +290,10 @@ def _iterate_session_files(
 
 
 def _read_project_root(directory: str) -> str | None:
-    """Return the path of a project. Newer versions of Gemini CLI keep it in the project's data directory."""
+    """Return the path of the project whose data directory is `directory`.
+
+    Returns None if the path is not stored there; older versions of Gemini CLI do not store it.
+    """
     try:
         path = read_file(f"{directory}/.project_root", HEAD_BYTES).decode().strip()
     except (WorkspaceError, ValueError):

@@ -330,7 +330,10 @@ class JsonlConversationFormat(ConversationFormat):
         return ConversationPart(conversation, start, mark, is_last)
 
     def _copy_or_compute_hash_until(self, file: int, mark: TurnResumePoint) -> Any:
-        """Return the SHA-256 of the file up to the mark, or None if it differs from the mark's hash."""
+        """Return the SHA-256 hash object of the bytes before the resume point `mark`.
+
+        Returns None if these bytes have changed since the point was made.
+        """
         if (known := self._hashed) and known[:2] == (_get_file_state(file), mark.digest):
             return known[2].copy()
         return hash_file_until(file, mark)
@@ -368,7 +371,7 @@ def _can_resume_in_turn(parser: JsonlConversationParser) -> bool:
 
 
 def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) -> None:
-    """Parse a record. Report a damaged one, and add it as an unknown event if it is an object."""
+    """Parse a record. If it is damaged, report a problem; if it is an object, also add an unknown event."""
     builder = parser.builder
     if record.problem is not None:
         builder.add_record_problem(f"it {record.problem}")

@@ -164,7 +164,7 @@ class LlmFormat(ConversationFormat):
             return None
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
-        """Return `llm chat --conversation …`."""
+        """Return the command `llm chat --conversation …`, which resumes the conversation."""
         own_id = parse_own_id(self.id_prefix, info.id)
         words = ("llm", "chat", "--conversation", own_id)
         return ResumeCommand(words, info.working_directory or paths.get_user_home())

@@ -30,10 +30,10 @@ class CancellableContext(Protocol):
 class LatestOnlyWorker:
     """Runs calls in threads and delivers only the result of the newest call.
 
-    At most `limit` calls run at the same time. Of the calls that wait, only the newest is kept. The message
-    queue of `owner` delivers the result; results of older calls are passed to `drop`. The threads are
-    daemons, so quitting never waits for them. `cancellation`, if given, returns a context manager for each
-    call; a new call cancels the context manager of the previous call.
+    At most `limit` calls run at the same time. If other calls wait, all but the newest are discarded. The
+    result is delivered through the message queue of the widget or screen `owner`. `drop` is called with each
+    result that is not delivered. The threads are daemons, so quitting never waits for them. `cancellation`,
+    if given, makes a context manager for each call; a new call cancels that of the previous call.
     """
 
     def __init__(

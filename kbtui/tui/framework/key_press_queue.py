@@ -55,7 +55,7 @@ class KeyPressQueue:
         """The queued event that is being delivered."""
         self._is_busy = False
         self._waiting_since: float | None = None
-        """When the first queued key began to wait for unfinished work."""
+        """The time at which the first queued key began to wait for unfinished work; None if no key waits."""
         self._screen: Screen[object] | None = None
         self._timeout: asyncio.TimerHandle | None = None
 

@@ -211,7 +211,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
                 yield y, line[0]
 
     def render_line(self, y: int) -> Strip:
-        """Render visible line `y`."""
+        """Render the line that is `y` lines below the top of the list's visible part."""
         width = self.scrollable_content_region.width
         if not self.rows:
             if self._empty_lines_key != (key := (width, tuple(self.empty_text))):

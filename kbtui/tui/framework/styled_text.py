@@ -253,7 +253,7 @@ class MatchHighlight:
 
 
 def highlight_matches(spans: Sequence[Span], found: MatchHighlight | None) -> Spans:
-    """Add the role `found` to each match in `spans`, and `found-here` to the current match."""
+    """Add the style role "found" to each match in `spans`, but "found-here" to the current match."""
     if found is None:
         return list(spans)
     text = join_span_texts(spans)

@@ -79,7 +79,7 @@ class TuiCommand(NamedTuple):
 def define_command(
     name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any
 ) -> TuiCommand:
-    """Return a command without a scope; `more` sets other fields, and the action defaults to `name`."""
+    """Return a command without a scope. `more` are other fields; without `action`, the action is `name`."""
     action = more.pop("action", name)
     return TuiCommand(name, keys, action, label, explained, hint=hint, **more)
 

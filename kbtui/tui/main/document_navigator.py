@@ -39,7 +39,7 @@ _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
 class NavigationHistory:
-    """The targets that the user opened, from first to last; `at` is the index of the current target."""
+    """The places that the user opened, oldest first; `at` is the index of the current place."""
 
     def __init__(self, targets: list[NavigationTarget] | None = None, at: int = -1) -> None:
         self.targets = targets or []
@@ -47,11 +47,11 @@ class NavigationHistory:
 
     @property
     def current_target(self) -> NavigationTarget | None:
-        """The current target, or None if nothing has been opened."""
+        """The current place, or None if nothing has been opened."""
         return self.targets[self.at] if self.targets else None
 
     def add_target_to_history(self, target: NavigationTarget) -> None:
-        """Drop all targets after the current one, and make `target` the current one."""
+        """Remove all places after the current one, and add `target` as the current place."""
         self.targets[self.at + 1 :] = [target]
         self.at = len(self.targets) - 1
 
@@ -87,20 +87,20 @@ class DocumentNavigator:
         self.history = NavigationHistory()
         self.contents: LibrarySnapshot | None = None
         self.notices: list[str] = []
-        """Problems with the settings, which the home page shows."""
+        """Messages about problems with the settings; the home page shows them."""
         self.keymap: Mapping[str, str] = {}
         """The keys from the settings, for the key labels on the home page."""
         self._restoring: NavigationTarget | None = None
-        """The saved session's last target while it is loading; otherwise None."""
+        """The last place of the saved session while it is loading; otherwise None."""
         self._home_note = ""
         """A remark on the home page. It is removed when the reader shows another page."""
         self.is_opening = True
-        """Whether a target is loading and no part of it is shown yet; True until the first target is shown."""
+        """Whether a document is loading and no part of it is shown yet; True until the first one is shown."""
         self.shown: NavigationTarget | None = None
-        """The target that the reader shows. If it is the preview of a hit, it is not in `history`."""
+        """The place that the reader shows. If it is the preview of a hit, `history` does not contain it."""
 
     def set_library_contents(self, contents: LibrarySnapshot) -> None:
-        """Set the snapshot of the library."""
+        """Use a new snapshot of the library, for example for the short reference of the shown document."""
         self.contents = contents
         self._shorten_reference_of_document(self._pane.document_view.document)
         self._pane.refresh_header()
@@ -111,7 +111,7 @@ class DocumentNavigator:
             document.short_ref = self.contents.shorten_reference(document.ref)
 
     def open_target_in_reader(self, target: NavigationTarget, *, preview: bool = False) -> None:
-        """Show a target; a preview is not added to the history."""
+        """Show the place `target`, and add it to the history unless this is only a preview."""
         if not preview:
             self.save_reading_position_in_history()
             current = self.history.current_target
@@ -144,12 +144,12 @@ class DocumentNavigator:
             self.show_target_in_reader(current)
 
     def restore_last_opened_target(self, target: NavigationTarget) -> None:
-        """Show the last target of the saved session; if it no longer exists, show the home page."""
+        """Show the last place of the saved session; if it no longer exists, show the home page."""
         self._restoring = target
         self.show_target_in_reader(target)
 
     def show_target_in_reader(self, target: NavigationTarget) -> None:
-        """Show a target without adding it to the history."""
+        """Show the place `target` without adding it to the history."""
         self._open_worker.discard_pending_results()
         self.is_opening = False
         if target.key.startswith("problem:"):
@@ -173,7 +173,7 @@ class DocumentNavigator:
         )
 
     def _show_document_beginning(self, target: NavigationTarget, document: ReaderDocument) -> None:
-        """Show the beginning of a large document if the target's position is in it."""
+        """Show the beginning of a large document if it contains the position to show."""
         if has_loaded_start_block(document, target):
             self._show_document_in_reader(target, document)
         self._status.set_activity_text("open", f"reading the rest of {target.key} …")

@@ -298,7 +298,7 @@ class MainScreen(StyledScreen):
         self.open_target_in_reader(event.target)
 
     def open_target_in_reader(self, target: NavigationTarget) -> None:
-        """Show a target in the reader, and focus the reader."""
+        """Show the place `target` in the reader, and focus the reader."""
         self.status.clear_refused_key_message()
         self.search.hide_results()
         self.navigator.open_target_in_reader(target)
@@ -454,7 +454,7 @@ class MainScreen(StyledScreen):
             self.status.show_key_refusal(text, "dim")
 
     def action_show_jump_labels(self) -> None:
-        """Label everything visible, and go to the target whose label the user types."""
+        """Show a label at each visible item, and go to the item whose label the user types."""
         from kbtui.tui.main.jump_labels import JumpLabelScreen
 
         jump = JumpLabelScreen(self, self.panes, self.items.open_link_on_current_line)

@@ -34,7 +34,7 @@ DEFAULT_WIDTHS = {
 READER_MAX_WIDTH = 110
 """The maximum width of the reader in a wide terminal, in cells; `kbtui.tcss` contains the same number."""
 MIN_WIDTH = 16
-"""The minimum width of a pane in cells; the minimum of the reader is twice this width."""
+"""A pane is at least this many cells wide, the reader at least twice as many."""
 
 FOCUS_TARGETS = {
     "library": "#library-list",
@@ -60,7 +60,7 @@ class PaneLayout:
         self.reader = ReaderPane()
         self.citations = CitationsPane(library, clock, self.reader.document_view)
         self.extra_widths: dict[str, int] = {}
-        """Pane id -> by how many cells the pane is wider than by default; negative if it is narrower."""
+        """Pane id -> the width of the pane minus its default width, in cells."""
         self._grabbed_border: tuple[str, int] | None = None
         self._size: Size | None = None
 

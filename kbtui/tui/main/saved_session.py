@@ -1,4 +1,4 @@
-"""Save the session of a workspace in the user data, and restore it at the next start of the TUI."""
+"""Saves the state of the TUI for each workspace in the user data, and restores it at the next start."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STATE_NAME = "tui"
 """The name of the session in the user data."""
 MAX_TARGETS = 50
-"""The maximum number of targets saved from the history."""
+"""At most this many places of the history are saved."""
 SAVE_SECONDS = 3.0
 """How many seconds after a change the session is saved."""
 
@@ -103,7 +103,7 @@ def _parse_saved_session(state: Any) -> SavedSession:
 
 
 def _parse_saved_target(state: Any) -> NavigationTarget | None:
-    """Return a saved target, or None if its reference is missing or invalid."""
+    """Return a saved place, or None if its reference is missing or invalid."""
     mark = state.get("mark")
     target = {"home": HOME, "prompt": PROMPT}.get(str(state["key"]))
     if target is None:
@@ -128,7 +128,7 @@ class SavedSessionManager:
         self._main = main
         self._search = search
         self._first = first
-        """The target to show if no session is restored."""
+        """The place to show if no session is restored."""
         self._is_on = main.library.settings.session
         self._must_reopen = reopen and self._is_on
         self._worker = LatestOnlyWorker(main.screen)
@@ -137,7 +137,7 @@ class SavedSessionManager:
         self._is_restored = False
 
     def restore_session_or_open_first_target(self) -> None:
-        """Restore the saved session, or show the first target if there is none."""
+        """Restore the saved session, or show the first place if there is none."""
         self._first_theme = self._main.screen.app.theme
         if self._must_reopen:
             self._worker.submit_call(
@@ -186,7 +186,7 @@ class SavedSessionManager:
         self._worker.submit_call(lambda: save_session(library, session))
 
     def save_session_on_exit(self) -> None:
-        """Save the session if it was restored, or if the user opened further targets or changed layout or theme."""
+        """Save the session if it was restored, or if the user opened further places or changed layout or theme."""
         if not self._is_on or not self._main.navigator.history.targets:
             return
         session = self._capture_session()

@@ -452,7 +452,11 @@ class SearchController:
         change: Callable[[SearchRequest], SearchRequest],
         find: Callable[[SearchAnswer], RankExplanation | None],
     ) -> None:
-        """Repeat the search with a changed request, and show the explanation that `find` returns."""
+        """Repeat the last search, and show an explanation from its answer.
+
+        `change` returns the search request for the repetition. `find` takes the explanation out of the
+        answer, or returns None if the answer does not contain it.
+        """
         request, status = self._answered_request, self._main.status
         if request is None:
             status.show_key_refusal("Search first: only search results can be explained.")

@@ -339,7 +339,7 @@ class SelectedItemActions:
         app.push_screen(dialog, export_after_confirmation)
 
     def propose_first_topic(self, on_written: Callable[[], None]) -> None:
-        """Show the lines of `kb.toml` that declare a first topic, and write them if the user agrees."""
+        """Propose lines for `kb.toml` that declare a first topic, and write them if the user agrees."""
         main = self._main
         contents = main.navigator.contents
         reason = ""

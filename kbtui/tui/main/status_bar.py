@@ -56,7 +56,7 @@ class StatusBar(StyledWidget):
         self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
         self._index_role = "dim"
         self._first_index_by = ""
-        """"engine" if the engine builds the first index, "alone" if this process builds it, else ""."""
+        """Who is building the first index: "engine", "alone" for this process, or "" if nobody is."""
         self._was_ready = False
         self._last_ready_event: ReadyEvent | None = None
 
@@ -200,7 +200,7 @@ MAX_SUGGESTIONS = 8
 """The maximum number of completions shown in place of the key hints."""
 
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
-"""Command id -> the key hint of the command during a find in the reader."""
+"""Command id -> the label of the command's key hint while the user searches the open document."""
 
 
 class KeyHintLine(StyledWidget):

@@ -1,4 +1,4 @@
-"""Update the main screen when files of the workspace change or the engine sends events."""
+"""Updates the main screen when files of the workspace change or the engine sends events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prompt that results from the user's unwritten marks, and the costs of its texts."""
+"""The prompt as it would be with the user's unwritten changes, and the costs of its texts."""
 
 from __future__ import annotations
 
@@ -175,7 +175,10 @@ def make_folder_cost_sums(
 
 
 MarkState = Literal["learned", "disabled", "plain", "on", "off"]
-"""The state of a subject ("plain", "learned", "disabled") or of a topic ("on", "off")."""
+"""The state of a subject ("learned", "disabled", "plain") or of a topic ("on", "off").
+
+"learned" means pre-loaded; "plain" means neither pre-loaded nor disabled.
+"""
 
 
 class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
@@ -232,13 +235,13 @@ def find_subject_or_topic_state(
 
 @dataclass(frozen=True)
 class PlannedPrompt:
-    """The prompt with and without the user's marks; immutable, because several threads use it.
+    """The prompt with and without the user's unwritten changes; immutable, because several threads use it.
 
-    `written` is the knowledge as the files define it, and `knowledge` is the knowledge with the
-    `marks` applied. `prompt` is the `<knowledge>` section with the marks, `cost` its cost, and
-    `written_cost` the cost without the marks. For each topic, `preloads` is the cost of its
-    pre-loaded subjects, `listings` the cost of its listing, and `sums` the costs of its folders.
-    `refusals` are the marks that cannot be set, with the reasons.
+    `marks` are the changes. `written` are the topics and subjects as the files define them, and
+    `knowledge` are those with the changes. `prompt` is the `<knowledge>` section with the changes,
+    `cost` is its cost, and `written_cost` is the cost without the changes. For each topic, `preloads`
+    has the cost of its pre-loaded subjects, `listings` the cost of its listing, and `sums` the costs of
+    its folders. `refusals` are the changes that are not possible, with the reasons.
     """
 
     written: KnowledgeBase

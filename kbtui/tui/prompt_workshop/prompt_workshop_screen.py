@@ -509,7 +509,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._preview_timer = self.set_timer(delay, self._build_selected_row_preview)
 
     def _build_selected_row_preview(self) -> None:
-        """Build the preview of the selected row, or of the tried pattern."""
+        """Build the preview of the selected row or, if the user has typed a pattern, of the pattern."""
         planned_prompt, node, view = self.planned_prompt, self.list.selected_tree_node, self.view
         if planned_prompt is None or self._shown_change is not None:
             return
@@ -738,7 +738,11 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.dismiss(self._has_written)
 
     def can_close_screen(self) -> bool:
-        """Return True if no mark would be lost or the user was asked before; otherwise, ask and return False."""
+        """Return whether the screen can close now.
+
+        If there are unwritten changes, the first call asks the user whether to discard them, and returns
+        False. The next call returns True. While the file is being written, the result is False.
+        """
         if self._is_writing:
             file = self.library.workspace.format_config_path(TOPICS_FILE)
             self.show_key_refusal(f"{file} is being written; try again in a moment")

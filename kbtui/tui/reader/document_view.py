@@ -577,7 +577,10 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     def render_line(self, y: int) -> Strip:
-        """Render visible line `y`; its segments contain their text offsets, which selection by mouse needs."""
+        """Render the line that is `y` lines below the top of the view's visible part.
+
+        Its segments contain their positions in the text, because selection by mouse needs them.
+        """
         width = self.scrollable_content_region.width
         if y >= len(self.viewport.rows):
             return Strip.blank(width, self.base_style)

@@ -98,9 +98,10 @@ def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
 
 
 def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
-    """Return the reference to the subject that a relative address in the subject `topic`/`slug` refers to.
+    """Return the reference of the subject to which a link leads.
 
-    That subject may not exist. Return None if the address cannot name a subject.
+    `href` is the relative address of the link, and `topic` and `slug` name the subject that contains it. The
+    result can be a subject that does not exist. Returns None if the address cannot be that of a subject.
     """
     path = href.partition("#")[0].partition("?")[0]
     if not path or "://" in path or path.startswith(("/", "mailto:")):

@@ -26,9 +26,9 @@ MANY_BLOCKS = 4_000
 class ReaderDocument:
     """The content of the reader: a sequence of blocks with a title and badges.
 
-    `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page. `view` is
-    the current one of the possible `views`. `ref` is the document's reference, or None for a page such as the
-    help. `record` is the subject or conversation that the document was built from.
+    `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page. `views`
+    are the views that the user can choose, and `view` is the one that is shown. `ref` is the document's
+    reference, or None for a page such as the help. `record` is the subject or conversation that the document was built from.
     """
 
     key: str
@@ -191,10 +191,10 @@ def format_token_count(number: int) -> str:
 def find_start_block_and_match(
     document: ReaderDocument, place: NavigationTarget
 ) -> tuple[int, int] | None:
-    """Return the index of the block that a target names, and the index of a match within that block.
+    """Return the index of the block to show first, and the index of the current match within this block.
 
-    The second index is -1 if the target names no match. A missing turn or line is replaced by the nearest one.
-    Return None if the document should be shown from its top.
+    The second index is -1 if there is no match. If `place` refers to a turn or line that does not exist, the
+    nearest one is used. Returns None if the document should be shown from its top.
     """
     ref, blocks = place.ref, document.blocks
     if ref is None or not blocks:

@@ -251,11 +251,11 @@ def can_load_conversation_parts(info: ConversationInfo) -> bool:
 def load_conversation_part(
     info: ConversationInfo, mark: TurnResumePoint | None, size: int
 ) -> ConversationPart | None:
-    """Load the turns that follow `mark`: about `size` bytes, but at least one turn.
+    """Load the turns after the resume point `mark`: about `size` bytes, but at least one turn.
 
-    If bytes before `mark` have changed, the part starts at the beginning of the file. Returns
-    None if the conversation must be loaded whole: if it is short or damaged, or if a tool result
-    belongs to a call before `mark`.
+    If `mark` is None, or the bytes before it have changed, the part starts at the beginning of the file.
+    Returns None if the conversation must be loaded whole. This is necessary if it is short or damaged,
+    or if a tool result belongs to a call before `mark`.
     """
     if info.events_path is None or not can_load_conversation_parts(info):
         return None

@@ -85,7 +85,7 @@ def _parse_attachment(item: Any) -> str | None:
 
 _Element = dict[str, Any]
 _OpenRequests = dict[str, list[ConversationEvent]]
-"""The requests without a response, by id; requests with the same id are sorted, oldest first."""
+"""Id -> the events with this id that wait for a response (tool calls or questions), oldest first."""
 
 _new_object = object.__new__
 

@@ -128,9 +128,9 @@ class HarmlessFileProblem(str):
 
 
 def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
-    """Parse one JSON object; append problems that cause no loss of data to `problems`.
+    """Parse one JSON object; append the problems that cause no loss of data to `problems`.
 
-    Any other problem raises `ValueError` with a phrase for the user.
+    Raises `ValueError` for any other problem; its text is part of a message for the user.
     """
     data = _remove_byte_order_mark(data, problems)
     try:

@@ -61,7 +61,7 @@ class ConversationCopy:
         return self.files[name].st_mtime_ns if name in self.files else 0
 
     def get_rank_for_reading_events(self) -> tuple[bool, int, bool]:
-        """Return a sort key: the events are read from the copy with the highest key.
+        """Return a sort key. Events are read from the copy of a conversation with the highest key.
 
         A copy without events ranks lowest, because JP cannot load it. Otherwise the newest copy ranks
         highest. Of two equally new copies, the user-local one ranks higher.
