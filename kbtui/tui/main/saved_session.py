@@ -186,7 +186,7 @@ class SavedSessionManager:
         self._worker.submit_call(lambda: save_session(library, session))
 
     def save_session_on_exit(self) -> None:
-        """Save the session if it was restored, or if the user opened further places or changed layout or theme."""
+        """Save the session if it was restored, or if the user opened a place or changed layout or theme."""
         if not self._is_on or not self._main.navigator.history.targets:
             return
         session = self._capture_session()

@@ -654,7 +654,7 @@ class _ConversationDocumentBuilder:
         self._add_event_text_fold(key, event, "asks")
 
     def _add_event_text_fold(self, key: str, event: ConversationEvent, word: str = "") -> None:
-        """Add a fold with the text of an event. The heading starts with `word`, by default the event's kind."""
+        """Add a fold with the text of an event. Its heading starts with `word`, by default the event's kind."""
         text = format_event_text(event, format_json_value_as_text)
         word = word or EVENT_KINDS[event.kind].label.lower()
         self._add_fold_heading(key, "tool", [(f"{word}  ", "tool"), (one_line(text[:400]), "dim")])

@@ -28,7 +28,8 @@ class ReaderDocument:
 
     `key` identifies the document even after a reload: `topic/slug`, `jp-c…` or the name of a page. `views`
     are the views that the user can choose, and `view` is the one that is shown. `ref` is the document's
-    reference, or None for a page such as the help. `record` is the subject or conversation that the document was built from.
+    reference, or None for a page such as the help. `record` is the subject or
+    conversation that the document was built from.
     """
 
     key: str
