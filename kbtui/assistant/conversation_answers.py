@@ -80,7 +80,7 @@ class ConversationNotice(NamedTuple):
     command_hint: str = ""
 
 
-def format_notices(notices: Iterable[ConversationNotice], *, for_command: bool = False) -> str:
+def format_tool_notices(notices: Iterable[ConversationNotice], *, for_command: bool = False) -> str:
     """Join notices on one line, with the hints for assistants or those for the command line."""
     parts = []
     for notice in notices:
@@ -141,7 +141,7 @@ class ConversationListPage:
             "offset": self.offset,
             "count": self.conversation_count,
             "omitted": self.omitted,
-            "hint": format_notices(self.notices) or None,
+            "hint": format_tool_notices(self.notices) or None,
             "conversations": self.conversations,
         }
 
@@ -197,7 +197,7 @@ class ConversationGrepAnswer:
 
     def as_json(self) -> dict[str, object]:
         """Return the documented JSON object."""
-        hint = format_notices(self.notices)
+        hint = format_tool_notices(self.notices)
         return {
             "total": self.total,
             "count": self.count,
@@ -229,7 +229,7 @@ class ConversationReadAnswer:
             "turns_total": self.turns_total,
             "count": len(self.turns),
             "omitted": self.turns_total - len(self.turns),
-            "hint": format_notices(self.notices)[:MAX_READ_HINT_LENGTH] or None,
+            "hint": format_tool_notices(self.notices)[:MAX_READ_HINT_LENGTH] or None,
             "turns": self.turns,
         }
 

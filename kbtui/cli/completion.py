@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from kbtui.cli.output import print_result
+from kbtui.cli.command_output import print_result
 from kbtui.errors import KbtuiError
 from kbtui.text import one_line, sanitize
 from kbtui.workspace import find_workspace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from argparse import Action, ArgumentParser, Namespace
     from collections.abc import Callable, Iterable
 
-    from kbtui.cli.parser import CommandParser
+    from kbtui.cli.argument_parser import CommandParser
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Topic
     from kbtui.workspace import Workspace

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from kbtui.assistant.conversation_answers import (
     ToolCallRefused,
     format_answer_as_xml,
-    format_notices,
+    format_tool_notices,
 )
-from kbtui.cli.output import (
+from kbtui.cli.command_output import (
     WaitingLine,
     are_colours_off,
     get_terminal_width,
@@ -361,7 +361,7 @@ def _print_conversation_answer(
     the notices are printed to standard error. The notices in XML name the arguments of a tool, not the
     options of a command, because assistants get the same XML.
     """
-    hint = format_notices(answer.notices, for_command=True)
+    hint = format_tool_notices(answer.notices, for_command=True)
     if form == "json":
         print_json_result({**answer.as_json(), "hint": hint or None})
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from kbtui.cli.output import (
+from kbtui.cli.command_output import (
     ProgressLine,
     format_time_left,
     print_json_result,

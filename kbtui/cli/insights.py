@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from kbtui.cli.output import WaitingLine, ask_for_confirmation, print_text_or_json, print_to_stderr
+from kbtui.cli.command_output import (
+    WaitingLine,
+    ask_for_confirmation,
+    print_text_or_json,
+    print_to_stderr,
+)
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
 from kbtui.text import cut_to_width, one_line
@@ -12,7 +17,11 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.userdata.query_log import LoggedQuery
-    from kbtui.userdata.usage_statistics import EntryCitationCount, TokenCount, UsageStatistics
+    from kbtui.userdata.search_and_citation_statistics import (
+        EntryCitationCount,
+        TokenCount,
+        UsageStatistics,
+    )
     from kbtui.userdata.user_data_store import UserData
 
 
@@ -35,7 +44,7 @@ def run_insights_command(args: Namespace) -> int:
     """
     from kbtui.conversations.model_prices import ModelPrices
     from kbtui.library import open_workspace
-    from kbtui.userdata.usage_statistics import collect_usage_statistics
+    from kbtui.userdata.search_and_citation_statistics import collect_usage_statistics
     from kbtui.userdata.user_data_store import UserData
 
     for option, number, minimum, maximum in (
@@ -90,7 +99,7 @@ def _format_count_with_noun(number: int, noun: str) -> str:
 
 def format_insights_report(found: UsageStatistics) -> str:
     """Return the report that `kbtui insights` prints as text."""
-    from kbtui.userdata.usage_statistics import draw_daily_usage_chart
+    from kbtui.userdata.search_and_citation_statistics import draw_daily_usage_chart
 
     never = f"Never cited ({found.never_cited_total})"
     stale = f"Cited, unchanged for {_format_count_with_noun(found.stale_days, 'day')}"

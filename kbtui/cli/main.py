@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from kbtui.cli.parser import CommandParser
+    from kbtui.cli.argument_parser import CommandParser
 
 
 # For each command, its module in kbtui.cli and its description. `kbtui` without a command runs `tui`.
@@ -31,9 +31,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("tui_commands", "browse a fresh copy of the bundled demo workspace"),
     "search": ("search", "search subjects and conversations"),
     "index": ("engine", "bring the index up to date"),
-    "topics": ("knowledge", "list topics and their subjects"),
-    "learn": ("knowledge", "print exactly what the tool `learn` returns"),
-    "prompt": ("knowledge", "print the <knowledge> section of the system prompt"),
+    "topics": ("knowledge_commands", "list topics and their subjects"),
+    "learn": ("knowledge_commands", "print exactly what the tool `learn` returns"),
+    "prompt": ("knowledge_commands", "print the <knowledge> section of the system prompt"),
     "conversation": ("conversation", "list, grep, read and export conversations"),
     "show": ("entries", "print what a reference points to"),
     "open": ("tui_commands", "open a reference in the TUI"),
@@ -50,11 +50,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": ("tool_commands", "serve the tools over MCP on stdio"),
     "serve": ("tui_commands", "show the TUI in a browser on this machine"),
     "engine": ("engine", "show or stop the engine"),
-    "doctor": ("diagnostics", "find and explain problems"),
-    "paths": ("diagnostics", "print the directories in use"),
-    "model": ("diagnostics", "show the embedding model"),
-    "log": ("diagnostics", "print the logs for a bug report, without private text"),
-    "config": ("diagnostics", "show the settings and where they come from"),
+    "doctor": ("diagnostic_commands", "find and explain problems"),
+    "paths": ("diagnostic_commands", "print the directories in use"),
+    "model": ("diagnostic_commands", "show the embedding model"),
+    "log": ("diagnostic_commands", "print the logs for a bug report, without private text"),
+    "config": ("diagnostic_commands", "show the settings and where they come from"),
     "completion": ("completion", "print a completion script for a shell"),
     "man": ("man", "print the manual page"),
 }
@@ -75,14 +75,14 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     try:
         return _run_command(words)
     except KbtuiError as error:
-        from kbtui.cli.output import print_error
+        from kbtui.cli.command_output import print_error
 
         print_error(error)
         return error.exit_code
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "kbtui":
             raise
-        from kbtui.cli.output import print_error
+        from kbtui.cli.command_output import print_error
         from kbtui.errors import PackageUnavailable
 
         missing = PackageUnavailable(error)
@@ -97,7 +97,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}:
             raise
-        from kbtui.cli.output import print_to_stderr
+        from kbtui.cli.command_output import print_to_stderr
 
         where = f"{os.fsdecode(error.filename)}: " if error.filename else "the output "
         print_to_stderr(f"{where}cannot be written: {(error.strerror or str(error)).lower()}")
@@ -110,7 +110,7 @@ def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[
 
     Raises `KeyError` for an unknown command.
     """
-    from kbtui.cli.parser import CommandParser
+    from kbtui.cli.argument_parser import CommandParser
 
     module = import_module(f"kbtui.cli.{COMMANDS[name][0]}")
     run = getattr(module, f"run_{name}_command")
@@ -169,7 +169,7 @@ def _run_command(words: list[str]) -> int:
         return 0
     if not words and workspace != "":
         # Plain `kbtui` needs no parser.
-        from kbtui.cli.output import apply_terminal_text_setting
+        from kbtui.cli.command_output import apply_terminal_text_setting
         from kbtui.cli.tui_commands import open_tui
 
         apply_terminal_text_setting()
@@ -196,7 +196,7 @@ def _run_command(words: list[str]) -> int:
             if near
             else "`kbtui --help` lists the commands",
         )
-    from kbtui.cli.output import apply_terminal_text_setting
+    from kbtui.cli.command_output import apply_terminal_text_setting
 
     apply_terminal_text_setting()
     parser, run = load_command_parser_and_runner(name)
@@ -225,7 +225,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
     """Return the parser for a command line, and how many leading words completion skips."""
-    from kbtui.cli.parser import CommandParser
+    from kbtui.cli.argument_parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)
     name = ALIASES.get(rest[0], rest[0]) if rest else ""

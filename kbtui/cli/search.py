@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from kbtui.cli.output import are_colours_off, print_json_result, print_to_stderr
-from kbtui.cli.parser import add_filter_options, parse_filter_options
+from kbtui.cli.argument_parser import add_filter_options, parse_filter_options
+from kbtui.cli.command_output import are_colours_off, print_json_result, print_to_stderr
 from kbtui.errors import UsageError
 from kbtui.text import (
     cut_to_width,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from kbtui.cli.parser import CommandParser
+    from kbtui.cli.argument_parser import CommandParser
     from kbtui.engine.engine_protocol import EngineSearchRequest
     from kbtui.search.search_request_and_answer import (
         EmbeddedChunkTextJson,
@@ -73,7 +73,7 @@ def run_search_command(args: Namespace) -> int:
     if args.wait is not None:
         request["wait"] = args.wait
     if sys.stderr.isatty():
-        from kbtui.cli.output import WaitingLine
+        from kbtui.cli.command_output import WaitingLine
 
         with WaitingLine("searching"):
             answer = _search_with_engine_or_library(args.workspace, request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kbtui.cli.output import (
+from kbtui.cli.command_output import (
     ProgressLine,
     ask_for_confirmation,
     print_json_result,

@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 
-from kbtui.cli.output import print_result, print_to_stderr
+from kbtui.cli.command_output import print_result, print_to_stderr
 from kbtui.errors import UsageError, WorkspaceError
 
 TYPE_CHECKING = False

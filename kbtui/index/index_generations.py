@@ -36,12 +36,12 @@ CURRENT_LINK = "current"
 
 def compute_index_schema_hash() -> str:
     """Return six hex digits that identify the index format of this version of kbtui."""
-    from kbtui.index import catalog_database, chunk_splitter, keyword_index, tokenizer
+    from kbtui.index import catalog_database, chunk_splitter, keyword_index, keyword_tokenizer
 
     versions = (
         catalog_database.CATALOG_VERSION,
         chunk_splitter.CHUNKING_VERSION,
-        tokenizer.TOKENIZER_VERSION,
+        keyword_tokenizer.TOKENIZER_VERSION,
     )
     return _hash_values((*versions, keyword_index.KEYWORD_INDEX_VERSION))
 

@@ -16,7 +16,7 @@ import tantivy
 
 from kbtui.errors import IndexUnavailable
 from kbtui.index.catalog_database import CONTEXT_CHUNKS
-from kbtui.index.tokenizer import (
+from kbtui.index.keyword_tokenizer import (
     MAX_COMPOUND_LENGTH,
     MAX_PATH_ENDS,
     extract_code_words,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tantivy import FieldType, Occur, Query
 
 from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RankedChunk, sort_ranked_chunks
-from kbtui.index.tokenizer import (
+from kbtui.index.keyword_tokenizer import (
     extract_cjk_character_pairs,
     extract_code_words,
     get_code_word_forms,

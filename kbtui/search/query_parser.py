@@ -369,7 +369,7 @@ class _QueryFilterApplier:
         """Return the ids of the entries whose title contains all words of `text`."""
         from tantivy import Occur, Query
 
-        from kbtui.index.tokenizer import (
+        from kbtui.index.keyword_tokenizer import (
             extract_cjk_character_pairs,
             has_unspaced_script,
             normalize_text,
@@ -408,7 +408,7 @@ class _QueryFilterApplier:
 
 
 def _parse_argument_filter(value: str) -> str:
-    from kbtui.index.tokenizer import normalize_text
+    from kbtui.index.keyword_tokenizer import normalize_text
 
     key, sign, wanted = normalize_text(value).partition("=")
     wanted = " ".join(wanted.lower().split())

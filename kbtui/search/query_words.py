@@ -11,7 +11,7 @@ from kbtui.index.keyword_index import (
     make_text_analyzer,
     parse_language_setting,
 )
-from kbtui.index.tokenizer import CodeWordForms, get_code_word_forms, normalize_text
+from kbtui.index.keyword_tokenizer import CodeWordForms, get_code_word_forms, normalize_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from kbtui.serve.browser_session import BrowserSession, limit_terminal_size
+from kbtui.serve.browser_tab_process import BrowserSession, limit_terminal_size
 from kbtui.serve.web_access_control import (
     SECURITY_HEADERS,
     AllowedHostHeaders,
@@ -41,7 +41,7 @@ class BrowserServer:
     """Serves the TUI of one workspace to browsers that send the token."""
 
     def __init__(self, root: Path, host: str, port: int, token: str, font_size: int = 16) -> None:
-        self._command = [sys.executable, "-P", "-m", "kbtui.serve.browser_session", str(root)]
+        self._command = [sys.executable, "-P", "-m", "kbtui.serve.browser_tab_process", str(root)]
         self._name = root.name or str(root)
         self._hosts = AllowedHostHeaders(host, port)
         self._cookie = f"kbtui-{port}"

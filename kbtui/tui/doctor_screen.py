@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.refs import parse_ref
 from kbtui.text import one_line
-from kbtui.tui.reader.document_blocks import HeadingBlock, ParagraphBlock
+from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.library.diagnostics import FindingState
     from kbtui.tui.framework.styled_text import MatchHighlight, Spans, StyledLines
-    from kbtui.tui.reader.document_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import DocumentBlock
 
 STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
 

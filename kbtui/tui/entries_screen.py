@@ -37,7 +37,7 @@ from kbtui.tui.framework.styled_text import (
     wrap_spans,
 )
 from kbtui.tui.framework.text_widgets import LabeledInput, TextLine
-from kbtui.tui.reader.document_blocks import (
+from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,
     HeadingBlock,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command import TuiCommand
-    from kbtui.tui.reader.document_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import DocumentBlock
 
 PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000

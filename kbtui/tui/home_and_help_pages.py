@@ -15,7 +15,7 @@ from kbtui.tui.command_table import (
 )
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.library_snapshot import get_activity_sort_key
-from kbtui.tui.reader.document_blocks import (
+from kbtui.tui.reader.reader_blocks import (
     DocumentBlock,
     FactTableBlock,
     HeadingBlock,

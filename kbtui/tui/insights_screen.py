@@ -12,11 +12,14 @@ from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine, StyledLines
-from kbtui.tui.reader.document_blocks import DocumentBlock, HeadingBlock, ParagraphBlock
+from kbtui.tui.reader.reader_blocks import DocumentBlock, HeadingBlock, ParagraphBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
-from kbtui.userdata.usage_statistics import collect_usage_statistics, draw_daily_usage_chart
+from kbtui.userdata.search_and_citation_statistics import (
+    collect_usage_statistics,
+    draw_daily_usage_chart,
+)
 from kbtui.userdata.user_data_store import UserData
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Span, Spans
     from kbtui.userdata.query_log import LoggedQuery
-    from kbtui.userdata.usage_statistics import (
+    from kbtui.userdata.search_and_citation_statistics import (
         EntryCitationCount,
         TokenCount,
         TokenStatistics,

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command import TuiCommand
-    from kbtui.tui.reader.document_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import DocumentBlock
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 

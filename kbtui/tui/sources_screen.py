@@ -29,7 +29,7 @@ from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import MatchHighlight, Span, StyledLines, wrap_spans
-from kbtui.tui.reader.document_blocks import (
+from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     HeadingBlock,
     ParagraphBlock,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.sources.source_definitions import SourceDefinition, SourceRunProgress
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.reader.document_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import DocumentBlock
 
 STATUS_SIGNS = {"ok": ("✓", "inserted"), "partial": ("◐", "warning"), "error": ("!", "error")}
 PROGRESS_CELLS = 10

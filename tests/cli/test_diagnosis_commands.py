@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked
 
-from kbtui.cli.diagnostics import LogRedactor
+from kbtui.cli.diagnostic_commands import LogRedactor
 from kbtui.cli.main import COMMANDS, main
 from kbtui.engine.engine_process import write_engine_log_record
 from kbtui.workspace.settings import SETTING_KEYS, get_settings_path

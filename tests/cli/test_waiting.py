@@ -12,8 +12,8 @@ import psutil
 import pytest
 from support import Builder, asked, end_engine
 
+from kbtui.cli.command_output import WaitingLine, format_time_left
 from kbtui.cli.main import main
-from kbtui.cli.output import WaitingLine, format_time_left
 from kbtui.engine.engine_launcher import read_engine_lock_file
 
 

@@ -18,7 +18,7 @@ from kbtui.index.chunk_splitter import (
 from kbtui.index.entries_and_chunks import Chunk
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.knowledge.models import Subject
-from kbtui.tui.reader.document_blocks import MarkdownBlock, SourceTextBlock
+from kbtui.tui.reader.reader_blocks import MarkdownBlock, SourceTextBlock
 from kbtui.tui.reader.subject_document import build_subject_document
 
 WORDS = st.text(

@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kbtui.index.keyword_index import make_tool_argument_terms
-from kbtui.index.tokenizer import (
+from kbtui.index.keyword_tokenizer import (
     MAX_COMPOUND_LENGTH,
     extract_cjk_character_pairs,
     extract_code_words,

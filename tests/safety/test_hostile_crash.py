@@ -15,7 +15,7 @@ from kbtui.workspace import Settings
 QUOTED = "what \x1b]0;K4N4RY\x07a \x9b31mfile\u202e said\x1b"
 CRASH = f"""
 import sys
-from kbtui.cli import knowledge
+from kbtui.cli import knowledge_commands
 from kbtui.cli.main import main
 def run(args):
     raise RuntimeError({QUOTED!r})

@@ -11,8 +11,8 @@ from running import complete_line
 from support import Builder, asked, said
 
 from kbtui.cli import search
+from kbtui.cli.argument_parser import CommandParser, parse_filter_options
 from kbtui.cli.main import main
-from kbtui.cli.parser import CommandParser, parse_filter_options
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.conversations.models import ConversationToolsAndModels
 from kbtui.index.index_reader import IndexReader

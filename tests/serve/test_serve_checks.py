@@ -24,7 +24,7 @@ from support import Builder, end_engine
 
 from kbtui.cli.main import main
 from kbtui.errors import UsageError
-from kbtui.serve.browser_session import limit_terminal_size
+from kbtui.serve.browser_tab_process import limit_terminal_size
 from kbtui.serve.web_access_control import AllowedHostHeaders, choose_listen_address
 from kbtui.serve.web_server import BrowserServer
 

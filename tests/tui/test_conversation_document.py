@@ -13,8 +13,8 @@ from kbtui.tui.reader.conversation_document import (
     format_json_value_as_text,
     summarize_tool_arguments,
 )
-from kbtui.tui.reader.document_blocks import FoldHeadingBlock
 from kbtui.tui.reader.document_view import DocumentViewport
+from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
     format_counted_noun,

@@ -8,7 +8,7 @@ from claude_sessions import answered, call, result, session_id, typed, write_ses
 from support import Builder
 from tui_support import Tui, running
 
-from kbtui.tui.reader.document_blocks import SourceTextBlock
+from kbtui.tui.reader.reader_blocks import SourceTextBlock
 
 SESSION = f"claude-{session_id(1)}"
 SUBAGENT = f"{SESSION}~a1b2c3d"

@@ -5,14 +5,14 @@ import re
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbtui.tui.reader.document_blocks import (
+from kbtui.tui.reader.document_view import DocumentViewport, LinePosition
+from kbtui.tui.reader.reader_blocks import (
     DocumentBlock,
     FoldHeadingBlock,
     HeadingBlock,
     MarkdownBlock,
     SourceTextBlock,
 )
-from kbtui.tui.reader.document_view import DocumentViewport, LinePosition
 from kbtui.tui.reader.reader_document import ReaderDocument, compile_search_pattern
 
 
@@ -187,7 +187,7 @@ def test_the_current_match_is_highlighted_and_visible() -> None:
     pattern = compile_search_pattern(["w30x20"])
     viewport.highlight_search_pattern(pattern)
     assert pattern is not None
-    (match,) = list(viewport.document.find_pattern_matches(pattern))
+    (match,) = list(viewport.document.find_search_pattern_matches(pattern))
     viewport.go_to_match_in_block(*match)
     assert viewport.current_styled_line is not None
     assert [text for text, role in viewport.current_styled_line.spans if "found-here" in role] == [

@@ -22,7 +22,7 @@ from kbtui.tui.prompt_workshop.planned_prompt import (
     read_planned_prompt,
 )
 from kbtui.tui.prompt_workshop.prompt_workshop_screen import escape_glob
-from kbtui.tui.prompt_workshop.subject_pattern_bar import find_pattern_matches
+from kbtui.tui.prompt_workshop.subject_pattern_bar import find_subject_pattern_matches
 from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeOptions, make_subject_tree_rows
 from kbtui.workspace import open_workspace_at_root
 
@@ -180,7 +180,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
 )  # fmt: skip
 def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: str) -> None:
     knowledge = load_knowledge(open_workspace_at_root(book.root))
-    trial = find_pattern_matches(typed, knowledge, SubjectCosts(), "project")
+    trial = find_subject_pattern_matches(typed, knowledge, SubjectCosts(), "project")
     if trial.problem is not None:
         assert 0 <= trial.problem.at <= max(0, len(typed) - 1)
     if trial.preloads:
@@ -212,4 +212,7 @@ def test_what_is_typed_is_the_command_that_gives_the_same(
     book: Builder, typed: str, call: str
 ) -> None:
     knowledge = load_knowledge(open_workspace_at_root(book.root))
-    assert find_pattern_matches(typed, knowledge, SubjectCosts(), "project").shell_arguments == call
+    assert (
+        find_subject_pattern_matches(typed, knowledge, SubjectCosts(), "project").shell_arguments
+        == call
+    )

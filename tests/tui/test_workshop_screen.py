@@ -620,7 +620,7 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
         "read_planned_prompt",
         "apply_preload_marks",
         "make_subject_tree_rows",
-        "find_pattern_matches",
+        "find_subject_pattern_matches",
         "make_workshop_preview",
         "make_folder_cost_sums",
     )

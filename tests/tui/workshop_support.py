@@ -8,7 +8,7 @@ from tui_support import Tui, running
 
 from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen
-from kbtui.tui.reader.document_blocks import TextBlock
+from kbtui.tui.reader.reader_blocks import TextBlock
 from kbtui.workspace import open_workspace_at_root
 
 

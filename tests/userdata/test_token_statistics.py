@@ -10,7 +10,7 @@ from support import Builder, asked
 
 from kbtui.cli.insights import format_insights_report
 from kbtui.conversations.model_prices import ModelPrices
-from kbtui.userdata.usage_statistics import UsageStatistics, collect_usage_statistics
+from kbtui.userdata.search_and_citation_statistics import UsageStatistics, collect_usage_statistics
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings
 

@@ -650,7 +650,7 @@ class OpencodeMessageParser:
                 else:
                     texts.append(text)
             elif kind == "file":
-                media.append(_describe_file(part))
+                media.append(_format_file_part_placeholder(part))
             elif kind == "subtask":
                 texts.append(_get_string(part, "prompt"))
             elif kind not in _BOOKKEEPING:
@@ -712,7 +712,7 @@ class OpencodeMessageParser:
         elif kind == "tool":
             self._parse_tool_part(part, time)
         elif kind == "file":
-            builder.add_event("message", _describe_file(part), time)
+            builder.add_event("message", _format_file_part_placeholder(part), time)
         elif kind not in _BOOKKEEPING:
             self._add_unknown_part(part, time)
 
@@ -738,7 +738,7 @@ class OpencodeMessageParser:
             text = "" if output is None else output
         attachments = state.get("attachments")
         lines = [
-            _describe_file(one)
+            _format_file_part_placeholder(one)
             for one in (attachments if type(attachments) is list else [])
             if type(one) is dict
         ]
@@ -816,7 +816,7 @@ def _get_model(message: dict[str, Any]) -> str | None:
     return f"{provider}/{name}" if provider and name else name
 
 
-def _describe_file(part: dict[str, Any]) -> str:
+def _format_file_part_placeholder(part: dict[str, Any]) -> str:
     url = part.get("url")
     size = None
     if type(url) is str and url.startswith("data:"):
@@ -843,4 +843,6 @@ def _join_content(content: Any) -> str | None:
     if type(content) is not list:
         return None
     items = [item for item in content if type(item) is dict]
-    return "\n".join(get_text(item.get("text")) or _describe_file(item) for item in items)
+    return "\n".join(
+        get_text(item.get("text")) or _format_file_part_placeholder(item) for item in items
+    )

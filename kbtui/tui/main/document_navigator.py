@@ -15,7 +15,7 @@ from kbtui.tui.home_and_help_pages import (
 )
 from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 from kbtui.tui.navigation_target import HOME, looks_like_reference, make_navigation_target
-from kbtui.tui.reader.document_blocks import TextBlock
+from kbtui.tui.reader.reader_blocks import TextBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, has_loaded_start_block
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from textual.strip import Strip
 
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS, PaneLayout
-from kbtui.tui.reader.document_blocks import FoldHeadingBlock
+from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

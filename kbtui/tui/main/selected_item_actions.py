@@ -13,13 +13,13 @@ from kbtui.text import one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_navigation_target
-from kbtui.tui.reader.document_blocks import (
+from kbtui.tui.reader.document_view import DocumentOverlayScreen
+from kbtui.tui.reader.reader_blocks import (
     DocumentBlock,
     HeadingBlock,
     ParagraphBlock,
     SourceTextBlock,
 )
-from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.workspace.paths import get_user_home
 from kbtui.workspace.workspace import check_export_path, write_export_file

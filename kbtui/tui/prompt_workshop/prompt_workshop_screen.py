@@ -37,7 +37,7 @@ from kbtui.tui.prompt_workshop.planned_prompt import (
 from kbtui.tui.prompt_workshop.subject_pattern_bar import (
     PatternMatchResult,
     SubjectPatternBar,
-    find_pattern_matches,
+    find_subject_pattern_matches,
 )
 from kbtui.tui.prompt_workshop.subject_tree import (
     UNWRITTEN_SIGN,
@@ -49,7 +49,7 @@ from kbtui.tui.prompt_workshop.subject_tree import (
     make_pattern_match_rows,
     make_subject_tree_rows,
 )
-from kbtui.tui.reader.document_blocks import (
+from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     HeadingBlock,
     ParagraphBlock,
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.prompt_workshop.planned_prompt import FolderCostSums, PlannedPrompt
     from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
-    from kbtui.tui.reader.document_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import DocumentBlock
 
 
 # the pages of the right pane
@@ -458,7 +458,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             return
 
         def match_pattern() -> tuple[PatternMatchResult, list[ListRow]]:
-            result = find_pattern_matches(text, planned_prompt.knowledge, self.costs, topic)
+            result = find_subject_pattern_matches(text, planned_prompt.knowledge, self.costs, topic)
             return result, make_pattern_match_rows(result.matches)
 
         def show_matches(made: tuple[PatternMatchResult, list[ListRow]]) -> None:

@@ -80,7 +80,7 @@ class PatternMatchResult:
         return " ".join(["learn", *map(quote, [self.topic or "", *self.patterns])])
 
 
-def find_pattern_matches(
+def find_subject_pattern_matches(
     text: str, knowledge: KnowledgeBase, costs: SubjectCosts, selected: str | None
 ) -> PatternMatchResult:
     """Parse the input and find its matches; `selected` is the topic for a pattern that names no topic."""

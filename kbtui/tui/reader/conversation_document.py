@@ -20,7 +20,7 @@ from kbtui.text import (
     strip_escape_sequences_before_cutting,
 )
 from kbtui.tui.framework.styled_text import truncate_text_start
-from kbtui.tui.reader.document_blocks import (
+from kbtui.tui.reader.reader_blocks import (
     DocumentBlock,
     FactTableBlock,
     FoldHeadingBlock,

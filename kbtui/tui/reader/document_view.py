@@ -23,7 +23,7 @@ from kbtui.tui.framework.styled_widget import (
 )
 from kbtui.tui.framework.tui_command import MOVE_BINDINGS
 from kbtui.tui.navigation_target import ScrollAnchor
-from kbtui.tui.reader.document_blocks import FoldHeadingBlock
+from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 from kbtui.tui.reader.reader_document import ReaderDocument
 
 if TYPE_CHECKING:

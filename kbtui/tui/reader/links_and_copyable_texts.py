@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from kbtui.refs import make_subject_ref, parse_ref
 from kbtui.text import cut_to_width, one_line, strip_escape_sequences
-from kbtui.tui.reader.document_blocks import TextBlock
+from kbtui.tui.reader.reader_blocks import TextBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from kbtui.refs import Ref
     from kbtui.tui.framework.dialogs import DialogOption
-    from kbtui.tui.reader.document_blocks import DocumentBlock
     from kbtui.tui.reader.document_view import DocumentViewport
+    from kbtui.tui.reader.reader_blocks import DocumentBlock
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 _BARE_ADDRESS = re.compile(r"https?://[^\s<>\"'`)\]}]+")

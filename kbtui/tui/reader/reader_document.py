@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
-from kbtui.tui.reader.document_blocks import FoldHeadingBlock, TextBlock
+from kbtui.tui.reader.reader_blocks import FoldHeadingBlock, TextBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.navigation_target import NavigationTarget
-    from kbtui.tui.reader.document_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import DocumentBlock
 
 
 MANY_BLOCKS = 4_000
@@ -127,7 +127,7 @@ class ReaderDocument:
             return f"{self.ref}:{line}"
         return self.ref
 
-    def find_pattern_matches(
+    def find_search_pattern_matches(
         self, pattern: re.Pattern[str], model: bool = False
     ) -> Iterator[tuple[int, int]]:
         """Yield each match as (index of the block, index of the match within the block).

@@ -91,7 +91,7 @@ class DocumentFactsBar(WrappedParagraphs):
 
     def set_document_facts(self, facts: list[tuple[str, Spans]]) -> None:
         """Set the facts, and show the bar if there are any facts."""
-        from kbtui.tui.reader.document_blocks import FactTableBlock
+        from kbtui.tui.reader.reader_blocks import FactTableBlock
 
         self._block = FactTableBlock("facts", facts)
         self.set_paragraphs([spans for _, spans in facts])
@@ -485,7 +485,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._show_find_matches([])
             return
         self._find_worker.submit_call(
-            lambda: list(islice(document.find_pattern_matches(pattern, as_model), MAX_MATCHES)),
+            lambda: list(
+                islice(document.find_search_pattern_matches(pattern, as_model), MAX_MATCHES)
+            ),
             lambda found: self._show_find_matches(found, jump),
             lambda error: self._show_find_matches([]),
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import one_line
-from kbtui.tui.reader.document_blocks import (
+from kbtui.tui.reader.reader_blocks import (
     DocumentBlock,
     FactTableBlock,
     ParagraphBlock,

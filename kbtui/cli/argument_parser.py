@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kbtui.cli.output import get_terminal_width
+from kbtui.cli.command_output import get_terminal_width
 from kbtui.errors import UsageError
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from kbtui.cli.output import (
+from kbtui.cli.command_output import (
     ProgressLine,
     WaitingLine,
     print_json_result,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from kbtui.cli.output import WaitingLine, print_json_result, print_result, print_to_stderr
+from kbtui.cli.command_output import WaitingLine, print_json_result, print_result, print_to_stderr
 from kbtui.text import one_line
 from kbtui.workspace.paths import format_path_relative_to_root
 
