@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from kbtui.errors import OtherWorkspace, UsageError
+from kbtui.errors import ReferenceToOtherWorkspace, UsageError
 
 RefKind = Literal["topic", "subject", "conversation", "chunk"]
 
@@ -117,13 +117,13 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
     """Parse a reference to a conversation, a turn or a tool call.
 
     `workspace` is the id of this workspace, None if it has none. Raises `UsageError` if the text
-    is not such a reference, and `OtherWorkspace` if it contains the id of another workspace.
+    is not such a reference, and `ReferenceToOtherWorkspace` if it contains the id of another workspace.
     """
     with suppress(UsageError):
         ref = parse_ref(text)
         if ref.kind == "conversation":
             return remove_workspace_id_from_ref(ref, workspace)
-    if (typed := parse_typed_conversation_id(text)) is not None:
+    if (typed := parse_other_agents_conversation_id(text)) is not None:
         return typed
     hint = "write jp-c17457886043, 17457886043, jp://jp-c17457886043, claude-258c7280 or codex-0199812e"
     raise UsageError(f"{text!r} is not the id of a conversation", hint=hint)
@@ -170,7 +170,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
 _MIN_ID_CHARACTERS = 8
 
 
-def parse_typed_conversation_id(text: str) -> Ref | None:
+def parse_other_agents_conversation_id(text: str) -> Ref | None:
     """Parse a text that begins like the id of another agent's conversation; return None for other texts.
 
     Unlike `parse_ref`, this function accepts an id without a digit, so the text can also be the name of
@@ -192,7 +192,7 @@ def is_other_agents_conversation_ref(text: str) -> bool:
     return re.fullmatch(_OTHER_CONVERSATION, text) is not None
 
 
-def get_prefix_of_other_agents_id(conversation: str) -> str:
+def get_agent_prefix_of_id(conversation: str) -> str:
     """Return the agent's prefix of an id, such as `claude-` for `claude-258c7280`; "" if it has none."""
     match = re.match(f"{_AGENT}-", conversation)
     return match[0] if match else ""
@@ -206,9 +206,9 @@ def is_conversation_id(text: str) -> bool:
 
 
 def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
-    """Return a reference without its workspace id; raises `OtherWorkspace` for another workspace's id."""
+    """Return a reference without its workspace id; raises `ReferenceToOtherWorkspace` for another workspace's id."""
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
-        raise OtherWorkspace(
+        raise ReferenceToOtherWorkspace(
             f"{ref.conversation}-{ref.workspace} is a conversation of another workspace",
             hint=f"this workspace has the id {workspace}; choose the other workspace with -w PATH",
         )

@@ -57,7 +57,7 @@ _current_policy: Policy = "strip"
 
 
 def set_sanitize_policy(policy: str) -> None:
-    """Set the policy of `sanitize` and `one_line` for this process; raises `ValueError`."""
+    """Set the policy of `sanitize` and `sanitize_to_one_line` for this process; raises `ValueError`."""
     global _current_policy
     if policy not in {"strip", "visualize", "off"}:
         raise ValueError(f"unknown policy {policy!r}")
@@ -149,14 +149,14 @@ def _visualize_control_character(match: re.Match[str]) -> str:
     return "␡" if code == 0x7F else f"<U+{code:04X}>"
 
 
-def one_line(text: str, policy: Policy | None = None) -> str:
+def sanitize_to_one_line(text: str, policy: Policy | None = None) -> str:
     """Sanitize a text and put it on one line, with one space for each run of white space."""
     return " ".join(sanitize(text, policy).split())
 
 
-def format_parent_of_title(parent: str | None, policy: Policy | None = None) -> str:
+def format_parent_title_suffix(parent: str | None, policy: Policy | None = None) -> str:
     """Return the suffix of a conversation's title that names the parent; "" without a parent."""
-    return f" (part of “{one_line(parent, policy)}”)" if parent else ""
+    return f" (part of “{sanitize_to_one_line(parent, policy)}”)" if parent else ""
 
 
 def measure_text_width(text: str) -> int:

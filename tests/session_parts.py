@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from kbtui.conversations.formats.conversation_format import ConversationFormat
-from kbtui.conversations.models import ConversationInfo, ConversationPart, Turn, TurnResumePoint
+from kbtui.conversations.models import ConversationInfo, ConversationPart, ReadingResumePoint, Turn
 
 
 def join_turns(turns: list[Turn], part: ConversationPart) -> list[Turn]:
@@ -18,7 +18,7 @@ def join_turns(turns: list[Turn], part: ConversationPart) -> list[Turn]:
     return [*turns[:-1], replace(new[0], events=[*turns[-1].events, *new[0].events]), *new[1:]]
 
 
-def select_turns_before(turns: Iterable[Turn], mark: TurnResumePoint | None) -> list[Turn]:
+def select_turns_before(turns: Iterable[Turn], mark: ReadingResumePoint | None) -> list[Turn]:
     """Return the turns and events that are not read again at a mark."""
     if mark is None:
         return []
@@ -34,9 +34,9 @@ def read_in_parts(
     reader: ConversationFormat,
     info: ConversationInfo,
     size: int,
-    mark: TurnResumePoint | None = None,
+    mark: ReadingResumePoint | None = None,
     earlier: Iterable[Turn] = (),
-) -> tuple[list[Turn], TurnResumePoint | None]:
+) -> tuple[list[Turn], ReadingResumePoint | None]:
     """Read a conversation from a mark on, in parts; return all turns and the last mark."""
     turns = select_turns_before(earlier, mark)
     while True:

@@ -476,19 +476,21 @@ def _answer_search_call(call: ToolCall) -> ToolReply:
 
 def format_search_answer(answer: SearchAnswer) -> str:
     """Format an answer: first notices and sources, then each passage below its citation header."""
-    from kbtui.text import cut_to_width, format_parent_of_title, one_line
+    from kbtui.text import cut_to_width, format_parent_title_suffix, sanitize_to_one_line
 
     notices = _format_search_notices_for_assistant(answer)
     head = [notices] if notices else []
     if not answer.hits:
-        head.append(f'Nothing found for "{cut_to_width(one_line(answer.query, "strip"), 300)}".')
+        head.append(
+            f'Nothing found for "{cut_to_width(sanitize_to_one_line(answer.query, "strip"), 300)}".'
+        )
         return "\n".join(head)
     refs, blocks = [], []
     room = ANSWER_LIMIT - _HEAD_LENGTH
     for hit in answer.hits:
-        ref = one_line(hit.ref, "strip")
-        parent = format_parent_of_title(hit.parent_name, "strip")
-        title = cut_to_width(one_line(hit.title, "strip") + parent, MAX_TITLE_WIDTH)
+        ref = sanitize_to_one_line(hit.ref, "strip")
+        parent = format_parent_title_suffix(hit.parent_name, "strip")
+        title = cut_to_width(sanitize_to_one_line(hit.title, "strip") + parent, MAX_TITLE_WIDTH)
         title += " (rewound turn)" if hit.rewound else ""
         header = f"[entry {hit.entry_id} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
         block = f"{header} {title}\n{escape_citation_headers(hit.text)}"

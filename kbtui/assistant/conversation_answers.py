@@ -72,7 +72,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _SUSPECT = re.compile("[\x00-\x08\x0b-\x1f&<>\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-class ConversationNotice(NamedTuple):
+class ConversationToolNotice(NamedTuple):
     """A remark on an answer: a fact, a hint for assistants, and a hint for people."""
 
     fact: str
@@ -80,7 +80,9 @@ class ConversationNotice(NamedTuple):
     command_hint: str = ""
 
 
-def format_tool_notices(notices: Iterable[ConversationNotice], *, for_command: bool = False) -> str:
+def format_tool_notices(
+    notices: Iterable[ConversationToolNotice], *, for_command: bool = False
+) -> str:
     """Join notices on one line, with the hints for assistants or those for the command line."""
     parts = []
     for notice in notices:
@@ -125,7 +127,7 @@ class ConversationListPage:
     offset: int
     conversations: list[ConversationJson]
     omitted: int = 0
-    notices: list[ConversationNotice] = field(default_factory=list)
+    notices: list[ConversationToolNotice] = field(default_factory=list)
     short_ids: dict[str, str] = field(default_factory=dict)
     """Maps ids to their short forms, which are enough to name the conversations."""
 
@@ -188,7 +190,7 @@ class ConversationGrepAnswer:
     total: int = 0
     count: int = 0
     hits: list[ConversationGrepLine] = field(default_factory=list)
-    notices: list[ConversationNotice] = field(default_factory=list)
+    notices: list[ConversationToolNotice] = field(default_factory=list)
 
     @property
     def omitted_match_count(self) -> int:
@@ -217,7 +219,7 @@ class ConversationReadAnswer:
     parent_id: str | None
     turns_total: int
     turns: list[TurnJson]
-    notices: list[ConversationNotice] = field(default_factory=list)
+    notices: list[ConversationToolNotice] = field(default_factory=list)
 
     def as_json(self) -> dict[str, object]:
         """Return the answer as a JSON object, with the documented keys."""

@@ -16,8 +16,8 @@ from kbtui.assistant.conversation_answers import (
     ConversationGrepAnswer,
     ConversationGrepLine,
     ConversationListPage,
-    ConversationNotice,
     ConversationReadAnswer,
+    ConversationToolNotice,
     ToolArgumentsRefused,
     ToolConversationNotFound,
     escape_xml,
@@ -39,14 +39,14 @@ from kbtui.conversations.conversation_repository import (
     add_event_count,
     add_event_count_and_problems,
     add_last_event_time,
-    check_turn_and_call_of_ref,
+    check_turn_and_call_exist,
+    expand_conversation_reference,
     find_agent_names,
     find_conversation,
     get_conversation_format,
     list_agent_names,
     list_conversations,
     load_conversation,
-    resolve_conversation_ref,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.conversations.models import get_subagent_of_result
@@ -145,14 +145,16 @@ def answer_conversation_list(
     page.omitted = max(0, len(infos) - offset - page.conversation_count)
     if page.omitted:
         fact, following = f"{page.omitted} more", offset + page.conversation_count
-        notice = ConversationNotice(fact, f"use offset={following}", f"use --offset {following}")
+        notice = ConversationToolNotice(
+            fact, f"use offset={following}", f"use --offset {following}"
+        )
         page.notices.append(notice)
     elif infos and not page.conversation_count:
         only = (
             "is only 1 conversation" if len(infos) == 1 else f"are only {len(infos)} conversations"
         )
         fact = f"there {only}"
-        notice = ConversationNotice(fact, "use a smaller offset", "use a smaller --offset")
+        notice = ConversationToolNotice(fact, "use a smaller offset", "use a smaller --offset")
         page.notices.append(notice)
     return page
 
@@ -279,7 +281,7 @@ def answer_conversation_grep(
         answer.notices.append(_make_omitted_matches_notice(answer, unfinished if is_cut else None))
     if ids and excluded and excluded in _resolve_conversation_ids(workspace, ids):
         fact = f"{excluded} is the current conversation"
-        answer.notices.append(ConversationNotice(fact, "use include_current=true"))
+        answer.notices.append(ConversationToolNotice(fact, "use include_current=true"))
     if broken := [(result.info.ref, result.problem) for result in results if result.problem]:
         named = "; ".join(
             f"{ref}: {_mask_secrets_if_requested(masked, problem)}"
@@ -287,13 +289,13 @@ def answer_conversation_grep(
         )
         more = len(broken) - _MAX_PROBLEMS_NAMED
         rest = f"; and {more} more" if more > 0 else ""
-        answer.notices.append(ConversationNotice(f"not searched completely: {named}{rest}"))
+        answer.notices.append(ConversationToolNotice(f"not searched completely: {named}{rest}"))
     return answer
 
 
 def _make_omitted_matches_notice(
     answer: ConversationGrepAnswer, unfinished: list[str] | None
-) -> ConversationNotice:
+) -> ConversationToolNotice:
     """Return the notice that says how many matches are omitted.
 
     `unfinished` lists the conversations whose matches did not fit into the answer. None means that
@@ -303,24 +305,24 @@ def _make_omitted_matches_notice(
     command_hint = "use a longer pattern, --id or --scope to find fewer; raise --limit for more"
     if unfinished is None:
         hint = "use a longer pattern, ids or scopes, or a larger limit"
-        return ConversationNotice(fact, hint, command_hint)
+        return ConversationToolNotice(fact, hint, command_hint)
     hint = "use a longer pattern or scopes"
     # A conversation that fills this answer alone would fill the next one, too.
     if answer.hits and unfinished[0] == answer.hits[0].id:
         unfinished = unfinished[1:]
     if not unfinished:
         hint += ", or read the conversation with `conversation_read`"
-        return ConversationNotice(fact, hint, command_hint)
+        return ConversationToolNotice(fact, hint, command_hint)
     names = ", ".join(f'"{ref}"' for ref in unfinished[:_MAX_IDS_NAMED])
     more = len(unfinished) - _MAX_IDS_NAMED
     hint += f", or continue with ids=[{names}]" + (f" and {more} more" if more > 0 else "")
-    return ConversationNotice(fact, hint, command_hint)
+    return ConversationToolNotice(fact, hint, command_hint)
 
 
 def _resolve_conversation_ids(workspace: Workspace, names: Sequence[str]) -> list[str]:
     """Return whole conversation ids without duplicates; `names` are references or shortened ids."""
     refs = (parse_conversation_ref(name, workspace.id) for name in names)
-    ids = (resolve_conversation_ref(workspace, ref).conversation for ref in refs)
+    ids = (expand_conversation_reference(workspace, ref).conversation for ref in refs)
     return [id for id in dict.fromkeys(ids) if id is not None]  # noqa: A001
 
 
@@ -410,7 +412,7 @@ def answer_conversation_read(
     raised. With `masked`, secrets are replaced. An invalid argument raises `UsageError`, an unknown
     conversation or turn `NothingFound`.
     """
-    ref = resolve_conversation_ref(workspace, parse_conversation_ref(str(id), workspace.id))
+    ref = expand_conversation_reference(workspace, parse_conversation_ref(str(id), workspace.id))
     turn = resolve_requested_turn(ref, turn, last)
     kinds = resolve_included_event_kinds(include)
     if max_chars is not None:
@@ -480,7 +482,7 @@ def select_requested_turns(
     if found := conversation.find_turn(turn):
         if ref.call is None:
             return [found]
-        check_turn_and_call_of_ref(conversation, ref)
+        check_turn_and_call_exist(conversation, ref)
         return [replace(found, events=[one for one in found.events if one.call == ref.call])]
     total = len(conversation.turns)
     hint = f"it has turns 1 to {total}" if total else "it has no turns"
@@ -516,14 +518,14 @@ def _make_conversation_read_answer(
     info = conversation.info
     answer = ConversationReadAnswer(info.ref, info.agent, title, info.parent, total, turns)
     if any(turn.events for turn in selected) and not any(turn["events"] for turn in turns):
-        notice = ConversationNotice(
+        notice = ConversationToolNotice(
             "there are no events of these kinds",
             "name others in `include`",
             "name others with --include",
         )
         answer.notices.append(notice)
     if call is not None:
-        notice = ConversationNotice(
+        notice = ConversationToolNotice(
             f"only call {call} of turn {selected[0].number}",
             f"pass {info.ref}:{selected[0].number} as `id` for the whole turn",
             f"{info.ref}:{selected[0].number} shows the whole turn",
@@ -532,13 +534,13 @@ def _make_conversation_read_answer(
     elif len(selected) < total:
         first, last = selected[0].number, selected[-1].number
         if last == total:
-            notice = ConversationNotice(
+            notice = ConversationToolNotice(
                 "turn 1 is omitted" if first == 2 else f"turns 1 to {first - 1} are omitted",
                 "use `turn`, or a larger `last`",
                 "--turn N shows one of them, a larger --last shows more",
             )
         else:
-            notice = ConversationNotice(
+            notice = ConversationToolNotice(
                 f"turn {first} of {total}",
                 "pass another `turn`, or use `last`",
                 "--turn N shows another turn, --last N the last N turns",
@@ -582,19 +584,19 @@ def _make_answer_too_long_error(
 
 def _list_conversation_notices(
     conversation: Conversation, *, masked: bool
-) -> Iterator[ConversationNotice]:
+) -> Iterator[ConversationToolNotice]:
     """Yield the notices about damage, missing turns and unknown events of a conversation."""
     if problems := conversation.problems:
         count = len(problems) - 1
         more = f" (and {count} more problem{'s' * (count > 1)})" if count else ""
-        yield ConversationNotice(
+        yield ConversationToolNotice(
             f"damaged: {_mask_secrets_if_requested(masked, problems[0])}{more}"
         )
     elif not conversation.turns:
-        yield ConversationNotice("the conversation has no turns yet")
+        yield ConversationToolNotice("the conversation has no turns yet")
     if extras := conversation.describe_unknown_content():
         named = " and ".join(_mask_secrets_if_requested(masked, extra) for extra in extras)
-        yield ConversationNotice(f"the conversation contains {named}")
+        yield ConversationToolNotice(f"the conversation contains {named}")
 
 
 def _count_fitting_turns(turns: list[TurnJson], room: int) -> int:
@@ -662,7 +664,7 @@ def _count_xml_characters(text: str, is_json: bool) -> int:
     return len(escape_xml(format_json(text) if is_json else text))
 
 
-def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, ConversationNotice]:
+def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, ConversationToolNotice]:
     """Return a copy of a turn, shortened to `size` characters of XML, and a notice about it.
 
     Long texts lose their middle, and the longest ones lose the most. If this is not enough, events in
@@ -680,7 +682,7 @@ def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, ConversationNotic
     if left_out := len(events) - len(kept):
         verb = "is" if left_out == 1 else "are"
         fact += f": {left_out} of its {len(events)} events in the middle {verb} omitted"
-    return shortened, ConversationNotice(
+    return shortened, ConversationToolNotice(
         fact, f"{_FEWER_KINDS_HINT} in `include`", f"{_FEWER_KINDS_HINT} with --include"
     )
 

@@ -115,7 +115,7 @@ def _parse_current_conversation_id(context: dict[str, Any], workspace: str | Non
 
 def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
     """Format a call as one sanitized line for JP's terminal, without arguments that are null."""
-    from kbtui.text import cut_to_width, one_line
+    from kbtui.text import cut_to_width, sanitize_to_one_line
 
     parts = []
     for key, value in arguments.items():
@@ -125,6 +125,6 @@ def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
             shown = json.dumps(value, ensure_ascii=False)
         except (TypeError, ValueError, RecursionError):
             shown = "…"
-        value_shown = cut_to_width(one_line(shown, "strip"), MAX_ARGUMENT_WIDTH)
-        parts.append(f"{one_line(key, 'strip')}: {value_shown}")
-    return f"{one_line(name, 'strip')}({', '.join(parts)})"
+        value_shown = cut_to_width(sanitize_to_one_line(shown, "strip"), MAX_ARGUMENT_WIDTH)
+        parts.append(f"{sanitize_to_one_line(key, 'strip')}: {value_shown}")
+    return f"{sanitize_to_one_line(name, 'strip')}({', '.join(parts)})"

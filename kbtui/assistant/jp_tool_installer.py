@@ -179,7 +179,7 @@ def apply_file_changes(workspace: Workspace, changes: Iterable[PlannedFileChange
     for change in todo:
         _check_inside_workspace(workspace, change.path)
         if change.new is None and change.old is not None:
-            folders |= _parse_created_folders(change.old)
+            folders |= _parse_created_directories(change.old)
     replace_files_atomically(
         [FileReplacement(workspace.root / change.path, change.old, change.new) for change in todo]
     )
@@ -210,10 +210,10 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
     _check_inside_workspace(workspace, path)
     state, old = _read_file_and_ownership(workspace, path)
     if state == "absent":
-        new = add_checksum_mark(body, _list_missing_folders(workspace, path))
+        new = add_checksum_mark(body, _list_missing_directories(workspace, path))
         return PlannedFileChange(path, "write", new=new)
     if state == "ours":
-        new = add_checksum_mark(body, _parse_created_folders(old))
+        new = add_checksum_mark(body, _parse_created_directories(old))
         same = new == old.replace(b"\r\n", b"\n")
         return PlannedFileChange(path, "keep" if same else "update", new=new, old=old)
     return PlannedFileChange(path, state, old=old if state == "edited" else None)
@@ -243,7 +243,7 @@ def _read_file_and_ownership(
     return ("ours" if good else "edited"), data
 
 
-def _parse_created_folders(data: bytes) -> set[str]:
+def _parse_created_directories(data: bytes) -> set[str]:
     """Read from the comments at the start of a file which directories kbtui created for the file."""
     plain = data.replace(b"\r\n", b"\n")
     match = _MARK_LINE.match(plain)
@@ -265,7 +265,7 @@ def _list_possibly_installed_files(workspace: Workspace) -> list[str]:
     return [path for path in (SKILL_FILE, *found) if _is_inside_workspace(workspace, path)]
 
 
-def _list_missing_folders(workspace: Workspace, path: str) -> list[str]:
+def _list_missing_directories(workspace: Workspace, path: str) -> list[str]:
     """Return the missing parent directories of a path."""
     folders = [str(parent) for parent in PurePosixPath(path).parents][:-1]
     return [folder for folder in folders if not (workspace.root / folder).exists()]

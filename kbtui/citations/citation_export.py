@@ -10,7 +10,7 @@ from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import get_subagent_of_result
 from kbtui.dates import format_timestamp
 from kbtui.refs import JP_ID_PREFIX, get_conversation_creation_time
-from kbtui.text import format_json, one_line, strip_escape_sequences
+from kbtui.text import format_json, sanitize_to_one_line, strip_escape_sequences
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -190,9 +190,11 @@ def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[
 
 def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
     """Describe a citing turn on one line: reference, date, conversation, method and tool."""
-    how = f"({cite.how}, {one_line(cite.tool)}{', rewound' if cite.rewound else ''})"
+    how = f"({cite.how}, {sanitize_to_one_line(cite.tool)}{', rewound' if cite.rewound else ''})"
     source = short_refs.get(cite.source, cite.source)
-    return f"{source}  {_format_citation_date(cite)}  {one_line(cite.source_title)}  {how}"
+    return (
+        f"{source}  {_format_citation_date(cite)}  {sanitize_to_one_line(cite.source_title)}  {how}"
+    )
 
 
 def _format_citation_date(cite: Citation) -> str:

@@ -117,7 +117,7 @@ class CitationTargetLookup:
         ]
         return next((topic for topic in titled if topic.enable), titled[0] if titled else None)
 
-    def find_conversation_id(self, id: str) -> str:  # noqa: A002
+    def expand_conversation_id(self, id: str) -> str:  # noqa: A002
         """Return the whole id of a conversation; `id` may be shortened."""
         from kbtui.conversations.shortened_ids import find_ids_with_beginning
 
@@ -149,7 +149,7 @@ class CitationTargetLookup:
                 found.setdefault(subject.file, subject)
         return found
 
-    def make_path_in_workspace(self, path: str) -> str:
+    def make_path_relative_to_workspace(self, path: str) -> str:
         """Return a path relative to the workspace, or to the worktree that contains it.
 
         A path outside the workspace and its worktrees is only normalized.
@@ -374,7 +374,7 @@ def _find_cited_files(
         path = path.strip().removeprefix("file://")
         if working_directory is not None or directory is not None:
             path = posixpath.join(working_directory or "", directory or "", path)
-        path = targets.make_path_in_workspace(path)
+        path = targets.make_path_relative_to_workspace(path)
         subject = targets.subjects_by_path.get(path)
         if subject is not None:
             yield _CitedTarget("file", "subject", f"{subject.topic}/{subject.slug}", subject.slug)
@@ -390,7 +390,7 @@ def _find_cited_conversation(name: Any, targets: CitationTargetLookup) -> Iterat
     except UsageError:
         return
     if ref is not None and ref.conversation is not None:
-        conversation = targets.find_conversation_id(ref.conversation)
+        conversation = targets.expand_conversation_id(ref.conversation)
         yield _make_cited_conversation("read", conversation, targets)
 
 

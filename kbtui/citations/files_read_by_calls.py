@@ -68,12 +68,12 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
     """Return the files that a tool call certainly read."""
     name, arguments = call.name or "", call.arguments or {}
     if name in _READING_TOOLS:
-        return [FileRead(path) for path in _list_texts(arguments, _PATH_ARGUMENTS)]
+        return [FileRead(path) for path in _list_argument_texts(arguments, _PATH_ARGUMENTS)]
     if name in _GREP_TOOLS:
-        paths = _list_texts(arguments, _SEARCHED_PATH_ARGUMENTS)
+        paths = _list_argument_texts(arguments, _SEARCHED_PATH_ARGUMENTS)
         return [FileRead(path, may_be_directory=True) for path in paths]
     if name in _SHELL_TOOLS:
-        directory = next(iter(_list_texts(arguments, _DIRECTORY_ARGUMENTS)), None)
+        directory = next(iter(_list_argument_texts(arguments, _DIRECTORY_ARGUMENTS)), None)
         found = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
         return list(_iterate_files_read_by_command(found, directory))
     return []
@@ -84,7 +84,7 @@ def list_files_added_to_chat(text: str) -> list[FileRead]:
     return [FileRead(path) for path in _ADDED_TO_CHAT.findall(text)]
 
 
-def _list_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
+def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
     """Return the texts of the first argument in `keys` that exists; patterns in a list are left out."""
     value = next((arguments[key] for key in keys if key in arguments), None)
     if isinstance(value, list):

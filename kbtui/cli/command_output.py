@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-def are_colours_off(stream: Any = None) -> bool:
+def are_colors_off(stream: Any = None) -> bool:
     """Return whether to print without colours."""
     stream = stream or sys.stdout
     return (
@@ -117,13 +117,13 @@ def print_error(error: KbtuiError) -> None:
 def ask_for_confirmation(question: str) -> bool:
     """Ask a yes-or-no question on the terminal. Raises `UsageError` without a terminal."""
     from kbtui.errors import UsageError
-    from kbtui.text import one_line
+    from kbtui.text import sanitize_to_one_line
 
     if not sys.stdin.isatty():
         raise UsageError(
             "cannot ask for confirmation without a terminal", hint="add --yes to confirm"
         )
-    sys.stderr.write(f"{one_line(question, 'visualize')} [y/N] ")
+    sys.stderr.write(f"{sanitize_to_one_line(question, 'visualize')} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
@@ -153,10 +153,12 @@ class ProgressLine:
             return
         if not sys.stderr.isatty():
             return
-        from kbtui.text import cut_to_width, one_line
+        from kbtui.text import cut_to_width, sanitize_to_one_line
 
         self._last, self._shown = now, True
-        sys.stderr.write(f"\r\x1b[K{cut_to_width(one_line(text), get_terminal_width() - 1)}")
+        sys.stderr.write(
+            f"\r\x1b[K{cut_to_width(sanitize_to_one_line(text), get_terminal_width() - 1)}"
+        )
         sys.stderr.flush()
 
     def clear_line(self) -> None:

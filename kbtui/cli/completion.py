@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kbtui.cli.command_output import print_result
 from kbtui.errors import KbtuiError
-from kbtui.text import one_line, sanitize
+from kbtui.text import sanitize, sanitize_to_one_line
 from kbtui.workspace import find_workspace
 
 TYPE_CHECKING = False
@@ -103,7 +103,7 @@ def _list_argument_completions(
     topic = parsed_args.topic if kind == "SUBJECT" else ""
     try:
         found = COMPLETERS[kind](parsed_args.workspace, topic, prefix)
-        return {word: one_line(text, "strip") for word, text in found}
+        return {word: sanitize_to_one_line(text, "strip") for word, text in found}
     except (KbtuiError, OSError, ValueError, LookupError):
         return {}
 
@@ -186,12 +186,12 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:
     """List other agents' conversation ids, in short form until the user types more than the short form."""
-    from kbtui.conversations.conversation_repository import list_enabled_formats
+    from kbtui.conversations.conversation_repository import list_enabled_conversation_formats
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
 
     workspace = _find_workspace(path)
     found: list[tuple[str, str]] = []
-    for one in list_enabled_formats():
+    for one in list_enabled_conversation_formats():
         prefix = one.id_prefix
         if one.name == "jp" or not (prefix.startswith(current) or current.startswith(prefix)):
             continue
@@ -215,9 +215,9 @@ def _list_other_id_completions(path: str | None, current: str) -> Pairs:
 
 
 def _list_agent_name_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    from kbtui.conversations.conversation_repository import list_formats
+    from kbtui.conversations.conversation_repository import list_conversation_formats
 
-    return [(one.name, one.label) for one in list_formats()]
+    return [(one.name, one.label) for one in list_conversation_formats()]
 
 
 def _list_source_name_completions(path: str | None, topic_name: str, current: str) -> Pairs:

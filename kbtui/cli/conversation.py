@@ -14,7 +14,7 @@ from kbtui.assistant.conversation_answers import (
 )
 from kbtui.cli.command_output import (
     WaitingLine,
-    are_colours_off,
+    are_colors_off,
     get_terminal_width,
     print_json_result,
     print_result,
@@ -25,7 +25,7 @@ from kbtui.cli.command_output import (
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.text import cut_to_width, measure_text_width, one_line, sanitize
+from kbtui.text import cut_to_width, measure_text_width, sanitize, sanitize_to_one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
 
 def _show_conversation_info(library: Library, args: Namespace) -> int:
     from kbtui.conversations.conversation_repository import (
-        check_turn_and_call_of_ref,
+        check_turn_and_call_exist,
         find_conversation,
         load_conversation,
     )
@@ -272,7 +272,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
     with WaitingLine("reading"):
         found = find_conversation(library.workspace, ref.conversation or "")
         if ref.turn is not None:
-            check_turn_and_call_of_ref(load_conversation(found), ref)
+            check_turn_and_call_exist(load_conversation(found), ref)
         summary = summarize_conversation(library.workspace, found)
     prices = ModelPrices(library.settings)
     cost, unpriced = prices.compute_cost(summary.usage_by_model)
@@ -291,7 +291,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
     for problem in summary.problems:
         print_to_stderr(f"{found.ref}: {problem}")
     if unpriced and prices and not args.json:
-        names = ", ".join(map(one_line, unpriced))
+        names = ", ".join(map(sanitize_to_one_line, unpriced))
         print_to_stderr(
             f"the cost leaves out models without a price in [prices] of config.toml: {names}"
         )
@@ -320,9 +320,9 @@ def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
         elif name in {"cost", "subagent_cost"}:
             yield f"{label:<20} {'-' if value is None else format_cost(value)}"
         elif name == "models":
-            yield f"{label:<20} {', '.join(map(one_line, value)) or '-'}"
+            yield f"{label:<20} {', '.join(map(sanitize_to_one_line, value)) or '-'}"
         elif name != "models_without_price":
-            text = f"{value:,}" if isinstance(value, int) else one_line(value or "-")
+            text = f"{value:,}" if isinstance(value, int) else sanitize_to_one_line(value or "-")
             yield f"{label:<20} {text}"
 
 
@@ -371,7 +371,7 @@ def _print_conversation_answer(
     terminal = sys.stdout.isatty()
     writer = ConversationFormatter(
         terminal=terminal,
-        colours=not are_colours_off(),
+        colours=not are_colors_off(),
         width=get_terminal_width(),
         now=datetime.now(UTC),
     )
@@ -409,7 +409,7 @@ class ConversationFormatter:
 
     def put_on_one_safe_line(self, text: str) -> str:
         """Put text from files on one line, and make it safe for a terminal."""
-        return one_line(text) if self.terminal else " ".join(text.splitlines())
+        return sanitize_to_one_line(text) if self.terminal else " ".join(text.splitlines())
 
     def format_conversation_list(self, answer: ConversationListPage) -> Iterator[str]:
         """Yield a line for each conversation; on a terminal, column names come first."""

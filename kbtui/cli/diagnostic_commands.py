@@ -102,7 +102,7 @@ def run_paths_command(args: Namespace) -> int:
 
         agents = list_agent_overviews(workspace)
         lines += [
-            f"{agent.name:<14} {path}  ({agent.describe_conversations()})"
+            f"{agent.name:<14} {path}  ({agent.describe_conversation_counts()})"
             for agent in agents
             for path in agent.directories or "-"
         ]

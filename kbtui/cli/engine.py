@@ -129,7 +129,7 @@ def run_index_command(args: Namespace) -> int:
         "reason": _format_keywords_only_reason(vectors),
         "problems": problems,
     }
-    for problem in [*problems, *map(format_notice, library.other_directories_notices)]:
+    for problem in [*problems, *map(format_notice, library.agent_directory_notices)]:
         print_to_stderr(problem)
     text = (
         f"{facts['subjects']} subjects, {facts['conversations']} conversations, "

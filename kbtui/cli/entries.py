@@ -23,7 +23,13 @@ from kbtui.cli.tui_commands import declare_open_command_arguments
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import split_front_matter
-from kbtui.text import cut_to_width, format_parent_of_title, measure_text_width, one_line, sanitize
+from kbtui.text import (
+    cut_to_width,
+    format_parent_title_suffix,
+    measure_text_width,
+    sanitize,
+    sanitize_to_one_line,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,13 +136,15 @@ def _format_entry_cells(row: EntryRow) -> tuple[str, ...]:
     return (
         str(row.cites_30d),
         row.status,
-        one_line(row.type),
+        sanitize_to_one_line(row.type),
         str(row.chunks),
         _format_entry_size(row.size),
         (format_unix_time_as_iso(row.changed) or "")[:10],
-        one_line(row.short_ref),
-        cut_to_width(one_line(row.title) + format_parent_of_title(row.parent_name), 60),
-        cut_to_width(one_line(", ".join(row.tags)), 40),
+        sanitize_to_one_line(row.short_ref),
+        cut_to_width(
+            sanitize_to_one_line(row.title) + format_parent_title_suffix(row.parent_name), 60
+        ),
+        cut_to_width(sanitize_to_one_line(", ".join(row.tags)), 40),
     )
 
 
@@ -267,7 +275,7 @@ def _read_front_matter_with_warning(library: Library, subject: Subject) -> Front
 
 
 def _find_subject_by_reference(library: Library, text: str) -> Subject:
-    ref = library.parse_typed_reference(text)
+    ref = library.parse_entered_reference(text)
     if ref.kind != "subject":
         raise UsageError("not a subject", where=text, hint="write topic/slug")
     return library.find_subject(ref)
@@ -305,7 +313,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
         serialize_entry_chunks,
     )
 
-    ref = library.parse_typed_reference(args.ref)
+    ref = library.parse_entered_reference(args.ref)
     if ref.kind == "subject":
         subject = library.find_subject(ref)
         entry_id = make_subject_id(subject.topic, subject.slug)
@@ -375,12 +383,12 @@ def _format_entry_details(
 
     created, changed = map(format_unix_time_as_iso, (row.created, row.changed))
     lines = [
-        f"{row.ref}  {one_line(row.title)}{format_parent_of_title(row.parent_name)}",
+        f"{row.ref}  {sanitize_to_one_line(row.title)}{format_parent_title_suffix(row.parent_name)}",
         f"{row.type}, {row.status}" + (f": {row.error}" if row.error else ""),
         f"id {row.id}, created {created}, changed {changed}",
     ]
     if row.tags:
-        lines.append("tags " + ", ".join(map(one_line, row.tags)))
+        lines.append("tags " + ", ".join(map(sanitize_to_one_line, row.tags)))
     if source or row.source_url:
         lines.append(f"source {source or '-'}  {row.source_url or ''}".rstrip())
     lines.append(f"\ncited in the last 30 days: {row.cites_30d}")
@@ -442,7 +450,9 @@ def run_cites_command(args: Namespace) -> int:
 
 def _format_citation(number: int, cite: Citation, short_refs: dict[str, str]) -> str:
     gone = "  gone" if cite.gone else ""
-    title = "" if cite.title == cite.target else f"  {one_line(cite.title)}"
+    title = "" if cite.title == cite.target else f"  {sanitize_to_one_line(cite.title)}"
     target, source = (short_refs.get(ref, ref) for ref in (cite.target, cite.source))
     rewound = ", rewound" if cite.rewound else ""
-    return f"[{number}] {one_line(target)}{title}  ({cite.how}, {source}{rewound}){gone}\n"
+    return (
+        f"[{number}] {sanitize_to_one_line(target)}{title}  ({cite.how}, {source}{rewound}){gone}\n"
+    )

@@ -10,7 +10,7 @@ from kbtui.cli.command_output import (
 )
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
-from kbtui.text import cut_to_width, one_line
+from kbtui.text import cut_to_width, sanitize_to_one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kbtui.userdata.query_log import LoggedQuery
     from kbtui.userdata.search_and_citation_statistics import (
         EntryCitationCount,
+        SearchAndCitationStatistics,
         TokenCount,
-        UsageStatistics,
     )
     from kbtui.userdata.user_data_store import UserData
 
@@ -44,7 +44,7 @@ def run_insights_command(args: Namespace) -> int:
     """
     from kbtui.conversations.model_prices import ModelPrices
     from kbtui.library import open_workspace
-    from kbtui.userdata.search_and_citation_statistics import collect_usage_statistics
+    from kbtui.userdata.search_and_citation_statistics import collect_search_and_citation_statistics
     from kbtui.userdata.user_data_store import UserData
 
     for option, number, minimum, maximum in (
@@ -57,11 +57,11 @@ def run_insights_command(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     userdata = UserData(library.workspace)
     if args.action == "erase":
-        return _erase_query_log(userdata, args)
+        return _delete_logged_searches(userdata, args)
     with WaitingLine("bringing the index up to date"):
         library.update_index()
     with WaitingLine("counting"):
-        found = collect_usage_statistics(
+        found = collect_search_and_citation_statistics(
             library.workspace,
             userdata,
             library.open_index_reader(),
@@ -82,11 +82,11 @@ def run_insights_command(args: Namespace) -> int:
     return 0
 
 
-def _erase_query_log(userdata: UserData, args: Namespace) -> int:
+def _delete_logged_searches(userdata: UserData, args: Namespace) -> int:
     if not args.yes and not ask_for_confirmation("erase every logged search of this workspace?"):
         print_to_stderr("nothing was erased")
         return 1
-    count = userdata.query_log.erase_all_logged_searches()
+    count = userdata.query_log.delete_all_logged_searches()
     text = f"erased {_format_count_with_noun(count, 'search')}\n"
     print_text_or_json(text, {"erased": count}, args.json)
     return 0
@@ -97,9 +97,9 @@ def _format_count_with_noun(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def format_insights_report(found: UsageStatistics) -> str:
+def format_insights_report(found: SearchAndCitationStatistics) -> str:
     """Return the report that `kbtui insights` prints as text."""
-    from kbtui.userdata.search_and_citation_statistics import draw_daily_usage_chart
+    from kbtui.userdata.search_and_citation_statistics import draw_daily_activity_chart
 
     never = f"Never cited ({found.never_cited_total})"
     stale = f"Cited, unchanged for {_format_count_with_noun(found.stale_days, 'day')}"
@@ -122,7 +122,7 @@ def format_insights_report(found: UsageStatistics) -> str:
             if counts
         },
         **({"Tokens": [f"  none in this period; last used on {before}"]} if before else {}),
-        "By day": [f"  {line}" for line in draw_daily_usage_chart(found)],
+        "By day": [f"  {line}" for line in draw_daily_activity_chart(found)],
     }
     days = _format_count_with_noun(found.days, "day")
     searches = _format_count_with_noun(found.searches.total, "search")
@@ -132,29 +132,29 @@ def format_insights_report(found: UsageStatistics) -> str:
 
 
 def _format_logged_query(asked: LoggedQuery) -> str:
-    return f"{asked.times:>5}  {cut_to_width(one_line(asked.query), 60)}  ({asked.last_result_count_text})"
+    return f"{asked.times:>5}  {cut_to_width(sanitize_to_one_line(asked.query), 60)}  ({asked.last_result_count_text})"
 
 
 def _format_query_gap(asked: LoggedQuery) -> str:
     import shlex
 
-    query = cut_to_width(one_line(asked.query), 60)
+    query = cut_to_width(sanitize_to_one_line(asked.query), 60)
     return f"{asked.times:>5}  {query}\n       kbtui entry new --title {shlex.quote(query)}"
 
 
 def _format_cited_entry(use: EntryCitationCount) -> str:
-    return f"{use.cites:>5}  {one_line(use.short_ref)}  {cut_to_width(one_line(use.title), 60)}"
+    return f"{use.cites:>5}  {sanitize_to_one_line(use.short_ref)}  {cut_to_width(sanitize_to_one_line(use.title), 60)}"
 
 
 def _format_uncited_entry(use: EntryCitationCount) -> str:
     changed = (format_unix_time_as_iso(use.changed) or "")[:10]
-    title = cut_to_width(one_line(use.title), 60)
-    return f"       {one_line(use.ref)}  {title}  (changed {changed})"
+    title = cut_to_width(sanitize_to_one_line(use.title), 60)
+    return f"       {sanitize_to_one_line(use.ref)}  {title}  (changed {changed})"
 
 
 def _format_token_count(count: TokenCount) -> str:
-    name = one_line(count.name or "unknown")
-    title = f"  {cut_to_width(one_line(count.title), 60)}" if count.title else ""
+    name = sanitize_to_one_line(count.name or "unknown")
+    title = f"  {cut_to_width(sanitize_to_one_line(count.title), 60)}" if count.title else ""
     return (
         f"{count.usage.total_tokens or 0:>15,}  {name}{title}  ({', '.join(count.list_remarks())})"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from kbtui.cli.command_output import WaitingLine, print_json_result, print_result, print_to_stderr
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.workspace.paths import format_path_relative_to_root
 
 TYPE_CHECKING = False
@@ -57,10 +57,10 @@ def run_topics_command(args: Namespace) -> int:
 
 
 def _format_topic_with_subjects(topic: Topic, subjects: list[Subject], *, hidden: bool) -> str:
-    title = f"  {one_line(topic.title)}" if topic.title else ""
+    title = f"  {sanitize_to_one_line(topic.title)}" if topic.title else ""
     lines = [f"{topic.id}{title}{'' if topic.enable else '  (disabled)'}"]
     if topic.introduction:
-        lines.append(f"  {one_line(topic.introduction)}")
+        lines.append(f"  {sanitize_to_one_line(topic.introduction)}")
     lines += [
         f"  {topic.id}/{subject.slug}{_format_subject_flags(subject)}"
         for subject in subjects
@@ -88,7 +88,7 @@ def _format_prompt_fragments(knowledge: KnowledgeBase, fragments: list[PromptFra
     for fragment in fragments:
         loaded = ", ".join(fragment.loaded_by) or "nothing"
         lines.append(
-            f"  {_get_path_relative_to_workspace(knowledge, fragment)}: {one_line(fragment.name)}"
+            f"  {_get_path_relative_to_workspace(knowledge, fragment)}: {sanitize_to_one_line(fragment.name)}"
         )
         lines.append(f"    loaded by {loaded}")
     return "\n".join(lines)

@@ -6,15 +6,15 @@ import os
 import sys
 
 from kbtui.cli.argument_parser import add_filter_options, parse_filter_options
-from kbtui.cli.command_output import are_colours_off, print_json_result, print_to_stderr
+from kbtui.cli.command_output import are_colors_off, print_json_result, print_to_stderr
 from kbtui.errors import UsageError
 from kbtui.text import (
     cut_to_width,
     describe_missing_words,
-    format_parent_of_title,
-    one_line,
+    format_parent_title_suffix,
     sanitize,
     sanitize_text_and_move_ranges,
+    sanitize_to_one_line,
 )
 
 TYPE_CHECKING = False
@@ -89,7 +89,7 @@ def run_search_command(args: Namespace) -> int:
         print_to_stderr(text)
     if args.why and not args.explain:
         answer["hits"] = []
-    sys.stdout.write(format_hits_with_explanations(answer, plain=are_colours_off()))
+    sys.stdout.write(format_hits_with_explanations(answer, plain=are_colors_off()))
     return 0 if found else 1
 
 
@@ -242,10 +242,10 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool) -> str:
         ("", "", "", "") if plain else ("\x1b[1m", "\x1b[33m", "\x1b[2m", "\x1b[0m")
     )
     role = f" · {hit['role']}" if hit.get("role") else ""
-    parent = format_parent_of_title(hit.get("parent_title") or hit.get("parent_id"))
+    parent = format_parent_title_suffix(hit.get("parent_title") or hit.get("parent_id"))
     rewound = " · rewound" if hit.get("rewound") else ""
     facts = f"{dim}{parent}{role}{rewound}{off}"
-    head = f"{bold}{sanitize(ref)}{off}  {one_line(hit['title'])}{facts}"
+    head = f"{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
     start = max(0, (matches[0][0] if matches else 0) - CONTEXT_CHARACTERS)
     end = start + EXCERPT_CHARACTERS
     parts, at = [], start
@@ -311,8 +311,8 @@ def _iterate_embedded_text_lines(embedded: EmbeddedChunkTextJson) -> Iterator[st
     yield (
         f"    embedded: {len(embedded['text'])} characters, + {embedded['neighbour_weight']:g} × "
         f"neighbours ({len(embedded['neighbours'])}), + {embedded['title_weight']:g} × the title "
-        f"“{one_line(embedded['title'])}”"
+        f"“{sanitize_to_one_line(embedded['title'])}”"
     )
-    yield f"      {one_line(embedded['text'])}"
+    yield f"      {sanitize_to_one_line(embedded['text'])}"
     for text in embedded["neighbours"]:
-        yield f"      + {one_line(text)}"
+        yield f"      + {sanitize_to_one_line(text)}"

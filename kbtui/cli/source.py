@@ -28,7 +28,7 @@ from kbtui.sources.source_definitions import (
     suggest_source_name,
 )
 from kbtui.sources.source_scheduler import find_source_due_time
-from kbtui.text import one_line, sanitize
+from kbtui.text import sanitize, sanitize_to_one_line
 from kbtui.userdata.user_data_store import UserData
 
 TYPE_CHECKING = False
@@ -290,7 +290,7 @@ def _format_source_summary(
     cron = f", at {source.cron}" if source.cron else ""
     text = f"{source.name}  {source.kind} into {source.topic}{cron}: {state}\n"
     details = filter(None, [source.target_description, run.error if run else None])
-    return text + "".join(f"    {one_line(detail)}\n" for detail in details)
+    return text + "".join(f"    {sanitize_to_one_line(detail)}\n" for detail in details)
 
 
 def _remove_source(workspace: Workspace, userdata: UserData, args: Namespace) -> int:

@@ -234,7 +234,7 @@ def run_mcp_command(args: Namespace) -> int:
     Only messages of the protocol go to stdout. In the configuration of an MCP client, write
     {"command": "kbtui", "args": ["mcp", "-w", "/path/to/workspace"]}.
     """
-    from kbtui.conversations.conversation_repository import resolve_conversation_ref
+    from kbtui.conversations.conversation_repository import expand_conversation_reference
     from kbtui.library import open_workspace
     from kbtui.refs import parse_conversation_ref
 
@@ -245,7 +245,7 @@ def run_mcp_command(args: Namespace) -> int:
     if args.current:
         # Refuse a conversation of another workspace.
         ref = parse_conversation_ref(args.current, library.workspace.id)
-        current = resolve_conversation_ref(library.workspace, ref).conversation
+        current = expand_conversation_reference(library.workspace, ref).conversation
     if sys.stdin.isatty():
         print_to_stderr(
             "serving MCP on standard input; usually an MCP client starts this command. "

@@ -162,11 +162,11 @@ def run_serve_command(args: Namespace) -> int:
     library = open_workspace(args.workspace)
     host = choose_listen_address(args.host, args.allow_network)
     listening = _open_server_socket(host, args.port)
-    from kbtui.serve.web_server import BrowserServer, run_browser_server
+    from kbtui.serve.web_server import TuiWebServer, run_tui_web_server
 
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
-    server = BrowserServer(library.workspace.root, host, port, token, args.font_size)
+    server = TuiWebServer(library.workspace.root, host, port, token, args.font_size)
     shown = f"[{host}]" if ":" in host else host
 
     def print_server_address() -> None:
@@ -175,7 +175,7 @@ def run_serve_command(args: Namespace) -> int:
             "open this address in a browser; anyone who has it can read the workspace. Ctrl+C stops the server"
         )
 
-    ended_by = asyncio.run(run_browser_server(server, listening, print_server_address))
+    ended_by = asyncio.run(run_tui_web_server(server, listening, print_server_address))
     return 130 if ended_by == signal.SIGINT else 0
 
 

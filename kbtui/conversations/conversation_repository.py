@@ -51,7 +51,7 @@ AGENTS_OFF_BY_DEFAULT = frozenset({"llm"})
 
 
 @cache
-def list_formats() -> tuple[ConversationFormat, ...]:
+def list_conversation_formats() -> tuple[ConversationFormat, ...]:
     """Return all formats: kbtui's own, then those of other packages, sorted by name."""
     from importlib.metadata import entry_points
 
@@ -85,18 +85,18 @@ unusable_formats: dict[str, str] = {}
 """Maps the entry point of each format that could not be loaded to the reason."""
 
 
-def list_enabled_formats() -> list[ConversationFormat]:
+def list_enabled_conversation_formats() -> list[ConversationFormat]:
     """Return the formats of the agents that the user's settings enable."""
     chosen = get_chosen_agents(load_settings())
     if chosen is None:
-        return [one for one in list_formats() if one.name not in AGENTS_OFF_BY_DEFAULT]
+        return [one for one in list_conversation_formats() if one.name not in AGENTS_OFF_BY_DEFAULT]
     names = {name.casefold() for name in chosen}
-    return [one for one in list_formats() if one.name.casefold() in names]
+    return [one for one in list_conversation_formats() if one.name.casefold() in names]
 
 
 def get_conversation_format(info: ConversationInfo) -> ConversationFormat:
     """Return the format of a conversation."""
-    return next(one for one in list_formats() if one.name == info.agent)
+    return next(one for one in list_conversation_formats() if one.name == info.agent)
 
 
 def list_conversations(
@@ -142,14 +142,14 @@ def find_conversation(
     `counts` has the same meaning as in `list_conversations`. Raises `ConversationNotFound` if there
     is no such conversation.
     """
-    id = str(resolve_conversation_ref(workspace, make_conversation_ref(id)).conversation)  # noqa: A001
+    id = str(expand_conversation_reference(workspace, make_conversation_ref(id)).conversation)  # noqa: A001
     for stored in _iterate_stored_conversations(workspace, id):
         info = stored.read_conversation_info()
         return add_event_count(info) if counts else info
     raise ConversationNotFound(workspace, id)
 
 
-def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
+def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
     """Return a reference in which a shortened conversation id is replaced by the whole id.
 
     In the id of a subagent, the parts before and after `~` can both be shortened. A
@@ -175,7 +175,7 @@ def resolve_conversation_ref(workspace: Workspace, ref: Ref) -> Ref:
 
 def list_agent_names() -> list[str]:
     """Return the names of all agents whose conversations can be read."""
-    return [one.name for one in list_formats()]
+    return [one.name for one in list_conversation_formats()]
 
 
 def find_agent_names(beginnings: Iterable[str]) -> set[str]:
@@ -188,7 +188,7 @@ def find_agent_names(beginnings: Iterable[str]) -> set[str]:
         begun = beginning.casefold()
         names = {
             one.name
-            for one in list_formats()
+            for one in list_conversation_formats()
             if begun
             and (one.name.casefold().startswith(begun) or one.label.casefold().startswith(begun))
         }
@@ -196,7 +196,7 @@ def find_agent_names(beginnings: Iterable[str]) -> set[str]:
             hint = describe_known_agents(beginning)
             raise UsageError(f"unknown agent {beginning!r}", where="agents", hint=hint)
         found |= names
-    if not any(one.name in found for one in list_enabled_formats()):
+    if not any(one.name in found for one in list_enabled_conversation_formats()):
         name = min(found)
         raise NothingFound(_describe_excluded_agent(name), where="agents")
     return found
@@ -222,8 +222,10 @@ class ConversationNotFound(NothingFound):
         self.nearest = _find_mistyped_id(id, list_conversation_signatures(workspace))
         everything = "`kbtui conversation ls` lists all conversations"
         hint = f"did you mean {self.nearest}?" if self.nearest else everything
-        owner = next((one for one in list_formats() if id.startswith(one.id_prefix)), None)
-        if owner is not None and owner not in list_enabled_formats():
+        owner = next(
+            (one for one in list_conversation_formats() if id.startswith(one.id_prefix)), None
+        )
+        if owner is not None and owner not in list_enabled_conversation_formats():
             hint = _describe_excluded_agent(owner.name)
         super().__init__(f"there is no conversation {id}", where=str(workspace.root), hint=hint)
 
@@ -238,7 +240,10 @@ def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
 
     from kbtui.conversations.shortened_ids import SHORT_ID_CHARACTERS
 
-    prefix = next((one.id_prefix for one in list_formats() if typed.startswith(one.id_prefix)), "")
+    prefix = next(
+        (one.id_prefix for one in list_conversation_formats() if typed.startswith(one.id_prefix)),
+        "",
+    )
     own = typed.removeprefix(prefix)
     if len(own) < SHORT_ID_CHARACTERS:
         return None
@@ -248,7 +253,7 @@ def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
     return begun[near[0]] if near else None
 
 
-def check_turn_and_call_of_ref(conversation: Conversation, ref: Ref) -> None:
+def check_turn_and_call_exist(conversation: Conversation, ref: Ref) -> None:
     """Raise `NothingFound` if a reference names a turn or a call that the conversation does not have."""
     if ref.turn is None:
         return
@@ -319,7 +324,7 @@ def find_unusable_conversation_directories(
     wanted = find_agent_names(agents) if agents is not None else None
     found = (
         one.find_stored_conversations(workspace)[1]
-        for one in list_enabled_formats()
+        for one in list_enabled_conversation_formats()
         if wanted is None or one.name in wanted
     )
     return [directory for directories in found for directory in directories]
@@ -328,27 +333,33 @@ def find_unusable_conversation_directories(
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
     """Return the number of conversations in each trash directory, where agents move damaged ones."""
     counts: dict[str, int] = {}
-    for one in list_enabled_formats():
+    for one in list_enabled_conversation_formats():
         counts |= one.count_trashed_conversations(workspace)
     return counts
 
 
-def list_agent_directories(workspace: Workspace) -> list[Path]:
+def list_watched_agent_directories(workspace: Workspace) -> list[Path]:
     """Return the directories in which agents other than JP write conversations of a workspace."""
     return [
-        path for one in list_enabled_formats() for path in one.list_watched_directories(workspace)
+        path
+        for one in list_enabled_conversation_formats()
+        for path in one.list_watched_directories(workspace)
     ]
 
 
-def list_agent_files(workspace: Workspace) -> list[Path]:
+def list_watched_agent_files(workspace: Workspace) -> list[Path]:
     """Return the conversation files that are watched individually, not through their directories."""
-    return [path for one in list_enabled_formats() for path in one.list_watched_files(workspace)]
+    return [
+        path
+        for one in list_enabled_conversation_formats()
+        for path in one.list_watched_files(workspace)
+    ]
 
 
 def _iterate_stored_conversations(
     workspace: Workspace, only: str | None = None
 ) -> Iterator[StoredConversation]:
-    for one in list_enabled_formats():
+    for one in list_enabled_conversation_formats():
         if only is None or only.startswith(one.id_prefix):
             yield from one.find_stored_conversations(workspace, only)[0]
 
@@ -391,7 +402,7 @@ class AgentOverview(NamedTuple):
         """Return the documented JSON object."""
         return {**self._asdict(), "directories": list(map(str, self.directories))}
 
-    def describe_conversations(self) -> str:
+    def describe_conversation_counts(self) -> str:
         """Describe how many conversations there are and how many are left out, on one line."""
         noun = "conversation" if self.sessions == 1 else "conversations"
         place = "" if self.name in AGENTS_OFF_BY_DEFAULT else " of this project"
@@ -412,9 +423,9 @@ class AgentOverview(NamedTuple):
 def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
     """Return an overview of each agent that has conversations here or is named in the setting `agents`."""
     chosen = get_chosen_agents(load_settings())
-    enabled = {one.name for one in list_enabled_formats()}
+    enabled = {one.name for one in list_enabled_conversation_formats()}
     found = []
-    for one in list_formats():
+    for one in list_conversation_formats():
         stored, unusable = one.find_stored_conversations(workspace)
         directories = [path for path in one.list_data_directories(workspace) if path.is_dir()]
         subagents = sum(_get_parent(conversation) is not None for conversation in stored)

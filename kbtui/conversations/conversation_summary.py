@@ -105,12 +105,12 @@ def _read_conversation_summary(workspace: Workspace, info: ConversationInfo) -> 
         summary = ConversationSummary(info, project)
         try:
             for part in parts:
-                _add_to_summary(summary, part)
+                _add_part_to_summary(summary, part)
         except _NotLoadableInParts:
             parts = None
     if parts is None:
         summary = ConversationSummary(info, project)
-        _add_to_summary(summary, conversation_format.load_conversation(info))
+        _add_part_to_summary(summary, conversation_format.load_conversation(info))
     summary.usage = add_up_usage(summary.usage_by_model.values())
     if summary.usage is None:
         summary.usage = conversation_format.read_usage(info)
@@ -145,7 +145,7 @@ def _iterate_conversation_parts(
             return
 
 
-def _add_to_summary(summary: ConversationSummary, part: Conversation) -> None:
+def _add_part_to_summary(summary: ConversationSummary, part: Conversation) -> None:
     summary.turns = part.turns[-1].number if part.turns else summary.turns
     summary.rewound_turns += sum(turn.is_rewound for turn in part.turns)
     summary.compactions += len(part.compactions)

@@ -233,7 +233,7 @@ class Turn:
     """The tokens that the turn used, by the model that answered; empty if the file does not say."""
 
 
-def count_current_turns(turns: Iterable[Turn]) -> int:
+def count_unrewound_turns(turns: Iterable[Turn]) -> int:
     """Return the number of turns that are not rewound."""
     return sum(not turn.is_rewound for turn in turns)
 
@@ -330,7 +330,7 @@ class ConversationToolsAndModels:
 
 
 @dataclass(frozen=True)
-class TurnResumePoint:
+class ReadingResumePoint:
     """A point at which reading a conversation can resume, at the beginning of a turn or within a turn.
 
     The point is byte `offset`. The other fields describe the part of the file before it: its SHA-256
@@ -361,8 +361,8 @@ class ConversationPart:
     """
 
     conversation: Conversation
-    start: TurnResumePoint | None
-    mark: TurnResumePoint | None
+    start: ReadingResumePoint | None
+    mark: ReadingResumePoint | None
     is_last: bool
 
 

@@ -54,9 +54,9 @@ class ProjectDirectories:
             ProjectDirectory(root, None),
             *(ProjectDirectory(path, os.path.basename(top)) for top, path in worktrees),  # noqa: PTH119
         ]
-        self.find_directory_of = lru_cache(maxsize=None)(self._find_directory_of)
+        self.find_directory_of = lru_cache(maxsize=None)(self._find_project_directory_of)
 
-    def _find_directory_of(self, working_directory: str) -> ProjectDirectory | None:
+    def _find_project_directory_of(self, working_directory: str) -> ProjectDirectory | None:
         """Return the project's directory that contains `working_directory`, None if none does."""
         path = os.path.normpath(working_directory)
         containing = [

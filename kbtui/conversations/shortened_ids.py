@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kbtui.refs import get_prefix_of_other_agents_id, is_other_agents_conversation_ref
+from kbtui.refs import get_agent_prefix_of_id, is_other_agents_conversation_ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -61,7 +61,7 @@ def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
         parents.add(parent)
         if sign:
             parts.setdefault(parent, set()).add(part)
-    others = {one for one in parents if get_prefix_of_other_agents_id(one)}
+    others = {one for one in parents if get_agent_prefix_of_id(one)}
     short = {one: one for one in parents - others} | _find_unique_beginnings(others)
     for parent, names in parts.items():
         for name, start in _find_unique_beginnings(names).items():
@@ -71,7 +71,7 @@ def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
 
 def _get_minimum_beginning(reference: str) -> str:
     """Return the beginning of a session's id that every short form of the id contains."""
-    prefix = get_prefix_of_other_agents_id(reference)
+    prefix = get_agent_prefix_of_id(reference)
     return reference.partition("~")[0][: len(prefix) + SHORT_ID_CHARACTERS]
 
 
@@ -83,7 +83,7 @@ def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
     common = [_count_common_characters(*pair) for pair in pairwise(ordered)]
     found = {}
     for name, before, after in zip(ordered, [0, *common], [*common, 0], strict=True):
-        own = len(get_prefix_of_other_agents_id(name))
+        own = len(get_agent_prefix_of_id(name))
         length = max(own + SHORT_ID_CHARACTERS, before + 1, after + 1)
         # An id without a digit would be read as the name of a topic.
         while length < len(name) and not re.search(r"[0-9_]", name[own:length]):

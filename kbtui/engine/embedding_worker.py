@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from kbtui.index.embedding_model import EmbeddingModel, Matrix, OnnxEmbedder, TorchEmbedder
+    from kbtui.index.embedding_model import (
+        EmbeddingModelSource,
+        Matrix,
+        OnnxEmbedder,
+        TorchEmbedder,
+    )
     from kbtui.index.embedding_queue import EmbeddingQueue
     from kbtui.index.indexer import IndexProgress
     from kbtui.index.vector_store import VectorStore
@@ -139,7 +144,7 @@ class EngineEmbeddingModel:
 
     def __init__(self, setting: str, log: Callable[[str], None]) -> None:
         self._setting, self._log = setting, log
-        self._model: EmbeddingModel | None = None
+        self._model: EmbeddingModelSource | None = None
         self._embedder: TorchEmbedder | OnnxEmbedder | None = None
         self._bulk_embedder: OnnxEmbedder | None = None
         self._export: subprocess.Popen[bytes] | None = None
@@ -207,7 +212,7 @@ class EngineEmbeddingModel:
             self._embedder = OnnxEmbedder(self._model)
             self._log("the model was exported to ONNX; the engine now uses the export")
 
-    def get_passage_encoder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
+    def get_passage_embedder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
         """Return the encoder for `missing` passages; for `MANY_CHUNKS` or more, an ONNX encoder uses all cores.
 
         Call this in the thread with low priority.
@@ -224,7 +229,7 @@ class EngineEmbeddingModel:
             self._bulk_embedder = OnnxEmbedder(self._model, threads=os.cpu_count() or 1)
         return self._bulk_embedder
 
-    def release_bulk_encoder(self) -> None:
+    def release_bulk_embedder(self) -> None:
         """Free the memory of the encoder that uses all cores."""
         self._bulk_embedder = None
 
@@ -368,7 +373,10 @@ class EmbeddingWorker:
                 towards = store.get_first_chunk_vector(question.worded[:LEAN_CANDIDATES])
                 vector = move_vector_towards(rows[0].tolist(), towards)
                 ranked = store.search_nearest_chunks(
-                    vector, make_request_filter_sql(question), question.depth, question.per_entry
+                    vector,
+                    make_vector_filter_of_request(question),
+                    question.depth,
+                    question.per_entry,
                 )
         except BaseException as error:
             if not isinstance(error, Exception) and not is_rust_panic(error):
@@ -476,7 +484,7 @@ class EmbeddingWorker:
         self.is_busy = False
         if not self._has_catalog_changed:
             self.caught_up.set()
-            self._model.release_bulk_encoder()
+            self._model.release_bulk_embedder()
             self._model.switch_to_onnx_export()
         self._on_change()
 
@@ -516,7 +524,7 @@ class EmbeddingWorker:
                 self._has_catalog_changed = False
                 work = self._passage_pool.submit(
                     self._queue.embed_missing_chunks,
-                    self._model.get_passage_encoder,
+                    self._model.get_passage_embedder,
                     lambda: self._has_catalog_changed or self._is_damaged,
                 )
                 self.left = work.result()
@@ -531,7 +539,7 @@ class EmbeddingWorker:
         self._on_progress(progress)
 
 
-def make_request_filter_sql(request: SearchRequest) -> str:
+def make_vector_filter_of_request(request: SearchRequest) -> str:
     """Return the filters of a request as a condition for `VectorStore.search_nearest_chunks`."""
     from kbtui.index.vector_store import make_vector_filter_sql
 

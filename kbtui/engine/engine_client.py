@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
     from kbtui.engine.engine_protocol import (
         EngineEvent,
+        EngineReadinessEvent,
         EngineSearchReply,
         EngineSearchRequest,
         EngineStatus,
         HelloMessage,
-        ReadyEvent,
         RefreshOutcome,
         RefreshRequest,
-        WaitRequest,
+        WaitTimeLimit,
     )
 
 
@@ -117,12 +117,12 @@ class EngineClient:
         ) -> RefreshOutcome: ...
         @overload
         def send_request(
-            self, op: Literal["refreshed", "settle"], **arguments: Unpack[WaitRequest]
+            self, op: Literal["refreshed", "settle"], **arguments: Unpack[WaitTimeLimit]
         ) -> RefreshOutcome: ...
         @overload
         def send_request(self, op: Literal["status"]) -> EngineStatus: ...
         @overload
-        def send_request(self, op: Literal["subscribe"]) -> ReadyEvent: ...
+        def send_request(self, op: Literal["subscribe"]) -> EngineReadinessEvent: ...
         @overload
         def send_request(self, op: Literal["stop"]) -> object: ...
 

@@ -196,7 +196,7 @@ def _is_engine_incompatible(client: EngineClient) -> bool:
     """
     if client.hello.get("schema") != compute_index_schema_hash():
         return True
-    if list_different_agent_variables(client) and not client.hello.get("others"):
+    if list_differing_directory_variables(client) and not client.hello.get("others"):
         return True
     try:
         model = load_settings().model
@@ -206,7 +206,7 @@ def _is_engine_incompatible(client: EngineClient) -> bool:
     return not is_its_model and not client.hello.get("others")
 
 
-def list_different_agent_variables(client: EngineClient) -> list[str]:
+def list_differing_directory_variables(client: EngineClient) -> list[str]:
     """Return the variables for agents' directories whose value differs between engine and client."""
     own = paths.read_agent_directory_variables()
     known = client.hello.get("agent_variables", own)

@@ -75,12 +75,12 @@ if TYPE_CHECKING:
         done: bool
         mended: str | None
 
-    class ReadyEvent(EngineReadiness):
+    class EngineReadinessEvent(EngineReadiness):
         """The event that the engine's readiness may have changed."""
 
         event: Literal["ready"]
 
-    class ProgressEvent(TypedDict):
+    class IndexProgressEvent(TypedDict):
         """The event that a phase of indexing has advanced. `waits` is the code that says why it pauses."""
 
         event: Literal["progress"]
@@ -90,7 +90,7 @@ if TYPE_CHECKING:
         waits: PauseReason | None
         seconds_left: float | None
 
-    class ChangedEvent(TypedDict):
+    class IndexChangedEvent(TypedDict):
         """The event that files have changed and the index contains the changes.
 
         `subjects` are references, `conversations` are ids. `knowledge` says whether the lists of topics
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
         subjects: list[str]
         conversations: list[str]
 
-    class GoneEvent(TypedDict):
+    class ConnectionEndedEvent(TypedDict):
         """The event that the connection to the engine has ended. `reason` is the error's message, if any.
 
         The client makes this event itself.
@@ -111,7 +111,9 @@ if TYPE_CHECKING:
         event: Literal["gone"]
         reason: str | None
 
-    EngineEvent = ReadyEvent | ProgressEvent | ChangedEvent | GoneEvent
+    EngineEvent = (
+        EngineReadinessEvent | IndexProgressEvent | IndexChangedEvent | ConnectionEndedEvent
+    )
     """A message to subscribers."""
 
     class EngineStatus(EngineReadiness):
@@ -122,11 +124,11 @@ if TYPE_CHECKING:
         root: str
         generation: str | None
         clients: int
-        progress: ProgressEvent | None
+        progress: IndexProgressEvent | None
         busy: bool
         polling: str | None
 
-    class WaitRequest(TypedDict, total=False):
+    class WaitTimeLimit(TypedDict, total=False):
         """The argument of `refreshed` and `settle`. The answer comes after at most `wait` seconds."""
 
         wait: float
@@ -149,7 +151,7 @@ if TYPE_CHECKING:
         meaning: bool
         rebuild: bool
 
-    class RefreshRequest(RefreshOptions, WaitRequest):
+    class RefreshRequest(RefreshOptions, WaitTimeLimit):
         """The arguments of the operation `refresh`."""
 
     class EngineSearchRequest(TypedDict, total=False):
@@ -167,7 +169,7 @@ if TYPE_CHECKING:
         uses_model: bool
         surroundings: str
 
-    class EngineSearchArguments(EngineSearchRequest):
+    class EngineSearchRequestWithTimeout(EngineSearchRequest):
         """The arguments of `EngineClient.send_request` for the operation `search`."""
 
         timeout: float
@@ -213,7 +215,7 @@ def validate_wait_seconds(seconds: float, where: str) -> None:
         )
 
 
-def make_engine_search_arguments(request: EngineSearchRequest) -> EngineSearchArguments:
+def make_engine_search_arguments(request: EngineSearchRequest) -> EngineSearchRequestWithTimeout:
     """Return the arguments of `EngineClient.send_request` for a search, with its time limit.
 
     Unless the question names a time zone, its dates are in the time zone of this process.

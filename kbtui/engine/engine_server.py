@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import (
         EngineEvent,
         EngineReadiness,
+        EngineReadinessEvent,
         EngineSearchReply,
         EngineSearchRequest,
         EngineStatus,
         HelloMessage,
-        ProgressEvent,
-        ReadyEvent,
+        IndexProgressEvent,
         RefreshOutcome,
         RefreshProgress,
         RefreshRequest,
-        WaitRequest,
+        WaitTimeLimit,
     )
     from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
     from kbtui.workspace import Settings, Workspace
@@ -186,7 +186,7 @@ class EngineServer:
         """The fingerprint of the environment and the settings file, taken when the settings were loaded."""
         self._broken_environment: str | None = None
         """The fingerprint at the last error in the settings. While it is the same, the error is not logged again."""
-        self._last_progress: ProgressEvent | None = None
+        self._last_progress: IndexProgressEvent | None = None
         self._index_progress: RefreshProgress | None = None
         """The progress of the running refresh; None if none is running."""
         self._time_estimate = RemainingTimeEstimator()
@@ -303,7 +303,7 @@ class EngineServer:
     # called by the workers' threads
 
     def _broadcast_index_progress(self, progress: IndexProgress) -> None:
-        event: ProgressEvent = {
+        event: IndexProgressEvent = {
             "event": "progress",
             "phase": progress.phase,
             "done": progress.done,
@@ -460,7 +460,7 @@ class EngineServer:
 
     async def _execute_subscribe_operation(
         self, client: ClientConnection, request: object
-    ) -> ReadyEvent:
+    ) -> EngineReadinessEvent:
         client.is_subscribed = True
         self._embedding_worker.request_model_loading()
         return {"event": "ready", **self._describe_engine_readiness()}
@@ -494,7 +494,7 @@ class EngineServer:
         return await self._wait_for_requested_refresh(client, wait)
 
     async def _execute_refreshed_operation(
-        self, client: ClientConnection, request: WaitRequest
+        self, client: ClientConnection, request: WaitTimeLimit
     ) -> RefreshOutcome:
         """Keep waiting for the last refresh that this client requested."""
         if client.pending_refresh is None:
@@ -525,7 +525,7 @@ class EngineServer:
             raise ConnectionResetError(reason)
 
     async def _execute_settle_operation(
-        self, client: ClientConnection, request: WaitRequest
+        self, client: ClientConnection, request: WaitTimeLimit
     ) -> RefreshOutcome:
         """Wait until every chunk has its vector, or until an error prevents embedding."""
         finished = await wait_for_thread_event(

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import watchfiles
 
 from kbtui.conversations.conversation_repository import (
-    list_agent_directories,
-    list_agent_files,
+    list_watched_agent_directories,
+    list_watched_agent_files,
 )
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class FileWatcher:
         wanted += [path for path in self._topics if _resolve_path_links(path).is_relative_to(root)]
         if self._workspace.jp_user_directory:
             wanted.append(self._workspace.jp_user_directory / "conversations")
-        wanted += list_agent_directories(self._workspace)
+        wanted += list_watched_agent_directories(self._workspace)
         # Symbolic links are not followed, so their targets are roots, too.
         roots: list[Path] = []
         for place in sorted(
@@ -323,7 +323,7 @@ class FileWatcher:
         state of a missing file is None.
         """
         states: list[tuple[int, int, int] | None] = []
-        for path in list_agent_files(self._workspace):
+        for path in list_watched_agent_files(self._workspace):
             try:
                 status = path.stat()
             except OSError:

@@ -19,7 +19,7 @@ from kbtui.index.index_generations import (
     find_index_damage,
     is_rust_panic,
 )
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ class IndexWorker:
         self._is_rebuild_requested = self._is_retry_requested = False
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._index: WorkspaceIndex | None = None
+        self._index: WorkspaceIndexWriter | None = None
         self._folder: Path | None = None
         self._close_after = CLOSE_INDEX_SECONDS
         self._is_check_requested = False
@@ -234,7 +234,7 @@ class IndexWorker:
                     return False
         return False
 
-    def _compact_index(self, index: WorkspaceIndex, changes: IndexRefreshChanges) -> None:
+    def _compact_index(self, index: WorkspaceIndexWriter, changes: IndexRefreshChanges) -> None:
         """Compact a small index now; schedule the compacting of a large one."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:
@@ -287,14 +287,14 @@ class IndexWorker:
             self.repaired_damage, self._is_rebuild_requested = found, True
         self._checked_at = time.monotonic()
 
-    def _open_index(self) -> WorkspaceIndex:
+    def _open_index(self) -> WorkspaceIndexWriter:
         """Return the open index; open, replace or rebuild it first if necessary."""
         self._check_index_damage_if_requested()
         if self._is_rebuild_requested and self._index is not None:
             self._close_index()
         if self._index is None or not self._index.are_index_files_in_place():
             self._close_index()
-            self._index = WorkspaceIndex(
+            self._index = WorkspaceIndexWriter(
                 self._workspace,
                 self._settings,
                 rebuild=self._is_rebuild_requested,

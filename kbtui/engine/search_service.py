@@ -53,7 +53,7 @@ def answer_search_request(
     if question.like is not None:
         from kbtui.search.similar_passages import find_similar_passages
 
-        ref = _parse_typed_reference(workspace, question.like)
+        ref = _parse_entered_reference(workspace, question.like)
         return find_similar_passages(workspace, reader, ref, question, semantic)
     if question.explain or question.why is not None:
         from kbtui.search.rank_explanation import SearchExplainer
@@ -63,7 +63,7 @@ def answer_search_request(
         if question.explain:
             answer = answer._replace(explanations=explainer.explain_hits())
         if question.why is not None:
-            why = explainer.explain_missing_hit(_parse_typed_reference(workspace, question.why))
+            why = explainer.explain_missing_hit(_parse_entered_reference(workspace, question.why))
             answer = answer._replace(why=why)
         return answer
     from kbtui.search.search_pipeline import search_index
@@ -71,15 +71,15 @@ def answer_search_request(
     return search_index(workspace, reader, question, semantic)
 
 
-def _parse_typed_reference(workspace: Workspace, text: str) -> Ref:
-    from kbtui.conversations.conversation_repository import resolve_conversation_ref
+def _parse_entered_reference(workspace: Workspace, text: str) -> Ref:
+    from kbtui.conversations.conversation_repository import expand_conversation_reference
     from kbtui.knowledge import load_knowledge, parse_ref_in_workspace
-    from kbtui.refs import parse_typed_conversation_id
+    from kbtui.refs import parse_other_agents_conversation_id
 
     ref = parse_ref_in_workspace(workspace, text)
     if ref.kind == "topic" and ref.topic not in load_knowledge(workspace).topics:
-        ref = parse_typed_conversation_id(text) or ref
-    return resolve_conversation_ref(workspace, ref)
+        ref = parse_other_agents_conversation_id(text) or ref
+    return expand_conversation_reference(workspace, ref)
 
 
 def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:

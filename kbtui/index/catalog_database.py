@@ -441,7 +441,7 @@ class CatalogDatabase:
         """Return the ids of the hidden entries."""
         return set(self._query_first_column("SELECT id FROM entries WHERE hidden"))
 
-    def get_entry_resume_mark(self, entry_id: str) -> str | None:
+    def get_reading_resume_mark(self, entry_id: str) -> str | None:
         """Return the mark that says where to resume reading an entry once its file has grown."""
         mark: str | None = self._query_single_value(
             "SELECT mark FROM marks WHERE entry_id = ?", entry_id

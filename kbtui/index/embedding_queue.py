@@ -163,16 +163,16 @@ class EmbeddingQueue:
 
     def embed_missing_chunks(
         self,
-        get_passage_encoder: Callable[[int], OnnxEmbedder | TorchEmbedder],
+        get_passage_embedder: Callable[[int], OnnxEmbedder | TorchEmbedder],
         should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
         """Embed the chunks without a vector; return how many are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
-        changed. If the cache lacks vectors, `get_passage_encoder` is called with their number, and
+        changed. If the cache lacks vectors, `get_passage_embedder` is called with their number, and
         returns the model.
         """
-        self._get_encoder, self._should_restart = get_passage_encoder, should_restart
+        self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
         self._missing.queue_chunks_and_remove_stale_vectors(self._catalog, self._store)
         self._entries_without_vectors.record_entries_without_vectors(

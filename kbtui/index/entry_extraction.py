@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Conversation,
         ConversationInfo,
         ConversationPart,
-        TurnResumePoint,
+        ReadingResumePoint,
     )
     from kbtui.index.catalog_database import CatalogDatabase
     from kbtui.knowledge.front_matter import FrontMatterAndBody
@@ -233,7 +233,7 @@ class _IndexedConversationPart:
     reading resumes, or None if reading must start again. `rewound` has the numbers of the rewound turns.
     """
 
-    mark: TurnResumePoint | None = None
+    mark: ReadingResumePoint | None = None
     chunks: int = 0
     latest: float = 0.0
     rewound: tuple[int, ...] = ()
@@ -261,7 +261,7 @@ def read_conversation_entry_parts(
         try:
             part = _load_conversation_part(form, info, known.mark, max_bytes if has_parts else None)
             chunks = list(split(part.conversation))
-            settled = _count_settled_chunks(part, chunks, split)
+            settled = _count_chunks_before_mark(part, chunks, split)
         except Exception as error:
             # Another package's format may raise anything; the other entries must be indexed.
             yield EntryPartToWrite(entry._replace(error=describe_reading_error(error)), [])
@@ -280,7 +280,10 @@ def read_conversation_entry_parts(
 
 
 def _load_conversation_part(
-    form: ConversationFormat, info: ConversationInfo, mark: TurnResumePoint | None, size: int | None
+    form: ConversationFormat,
+    info: ConversationInfo,
+    mark: ReadingResumePoint | None,
+    size: int | None,
 ) -> ConversationPart:
     """Load about `size` bytes from `mark` on, or the whole conversation; may raise any error."""
     from kbtui.conversations.models import ConversationPart
@@ -292,7 +295,7 @@ def _load_conversation_part(
     return part
 
 
-def _count_settled_chunks(
+def _count_chunks_before_mark(
     part: ConversationPart,
     chunks: list[Chunk],
     split: Callable[[Conversation], Iterable[Chunk]],
@@ -315,14 +318,14 @@ def _find_indexed_conversation_part(
     catalog: CatalogDatabase, info: ConversationInfo
 ) -> _IndexedConversationPart | None:
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
-    from kbtui.conversations.models import TurnResumePoint
+    from kbtui.conversations.models import ReadingResumePoint
 
-    kept, text = catalog.get_entry(info.id), catalog.get_entry_resume_mark(info.id)
+    kept, text = catalog.get_entry(info.id), catalog.get_reading_resume_mark(info.id)
     if not kept or not text or (kept.title, kept.archived) != (info.name, info.archived):
         return None
     mark, chunks, latest = json.loads(text)
     mark["waiting"] = tuple(mark["waiting"])
-    point = TurnResumePoint(**mark)
+    point = ReadingResumePoint(**mark)
     rewound = tuple(turn for turn in kept.rewound if turn <= point.turns)
     return _IndexedConversationPart(point, chunks, latest, rewound)
 

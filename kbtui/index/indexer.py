@@ -50,7 +50,7 @@ Each commit replaces at least one document: the watermark with the catalog's seq
 """
 
 
-class IndexStorage:
+class IndexGenerationWriter:
     """The catalog and the keyword indexes of the generation at `folder`, opened for writing.
 
     `writers[False]` writes the keyword index of visible entries, and `writers[True]` that of hidden
@@ -282,7 +282,7 @@ class _RefreshStopped(Exception):
     """A refresh was stopped while it compared the files with the catalog, before any change."""
 
 
-class WorkspaceIndex:
+class WorkspaceIndexWriter:
     """The index of one workspace, opened for writing. Only one thread may use it.
 
     When the event `stop` is set, a refresh ends after the current entry. The entries that are already
@@ -313,7 +313,7 @@ class WorkspaceIndex:
         self.configuration_problem: str | None = None
         """The reason why the last refresh could not read a configuration file; None if it could."""
         try:
-            self.storage = IndexStorage(self.cache_dir, settings, rebuild=rebuild)
+            self.storage = IndexGenerationWriter(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:
             raise IndexUnavailable(
                 f"the cache cannot be written: {error.strerror}",

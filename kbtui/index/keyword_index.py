@@ -20,7 +20,7 @@ from kbtui.index.keyword_tokenizer import (
     MAX_COMPOUND_LENGTH,
     MAX_PATH_ENDS,
     extract_code_words,
-    normalize_text,
+    normalize_unicode,
 )
 from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
 
@@ -268,32 +268,32 @@ class KeywordIndexWriter:
         self._added.add(entry.id)
         self.has_changes = True
         owner = crc32(entry.id.encode("utf-8", "surrogatepass"))
-        title = normalize_text(entry.title)
+        title = normalize_unicode(entry.title)
         title_code = list(extract_code_words(title))
         same = [
             ("entry", entry.id),
             ("title", title),
             *((field, title) for field in self._others),
             ("kind", entry.kind),
-            ("type", normalize_text(entry.type) or entry.kind),
+            ("type", normalize_unicode(entry.type) or entry.kind),
             ("archived", "yes" if entry.archived else "no"),
-            ("topic", normalize_text(entry.topic or "")),
-            ("agent", normalize_text(entry.agent or "")),
+            ("topic", normalize_unicode(entry.topic or "")),
+            ("agent", normalize_unicode(entry.agent or "")),
         ]
         for position in positions:
             chunk = chunks[position]
-            body = normalize_text(chunk.text)
+            body = normalize_unicode(chunk.text)
             texts = [
                 *same,
                 ("body", body),
                 *((field, body) for field in self._others),
-                ("context", normalize_text(_join_text_with_neighbours(chunks, position))),
+                ("context", normalize_unicode(_join_text_with_neighbours(chunks, position))),
                 ("code", " ".join((*extract_code_words(body), *title_code))),
                 ("role", chunk.role),
-                ("tool", normalize_text(chunk.tool or "")),
+                ("tool", normalize_unicode(chunk.tool or "")),
             ]
             for key, value in (chunk.args or {}).items():
-                terms = make_tool_argument_terms(normalize_text(key), normalize_text(value))
+                terms = make_tool_argument_terms(normalize_unicode(key), normalize_unicode(value))
                 texts += [("arg", term) for term in terms]
             document = tantivy.Document()
             for field, text in texts:

@@ -59,7 +59,7 @@ class CodeWordForms(NamedTuple):
     pairs: list[str]
 
 
-def normalize_text(text: str) -> str:
+def normalize_unicode(text: str) -> str:
     """Normalize text for indexing and queries: Unicode form NFKC, without lone surrogates."""
     if text.isascii():
         return text

@@ -16,7 +16,7 @@ from kbtui.knowledge.subject_visibility import (
     SubjectSlugsByVisibility,
     apply_mark_to_topic,
     find_topic_directory,
-    resolve_topic_slugs,
+    scan_topic_slugs,
 )
 from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
 
@@ -445,7 +445,7 @@ class KnowledgeBase:
         """Return JP's own prompt fragments, which kbtui never writes."""
         return system_prompt_section.read_prompt_fragments(self.workspace)
 
-    def copy_with_marks(self, marks: Iterable[PreloadOrDisableMark]) -> KnowledgeBase:
+    def copy_with_preload_marks(self, marks: Iterable[PreloadOrDisableMark]) -> KnowledgeBase:
         """Return a copy to which `marks` are applied; raises `NothingFound` or `UsageError`."""
         topics = dict(self.topics)
         file = self.workspace.format_config_path(TOPICS_FILE)
@@ -476,7 +476,7 @@ class KnowledgeBase:
             if topic not in self.topics:
                 hint = learn_tool_answers.suggest_similar_topics(topic, list(self.topics))
                 raise NothingFound(f"unknown topic {topic!r}", hint=hint)
-            found, problems = resolve_topic_slugs(self._root, self.topics[topic])
+            found, problems = scan_topic_slugs(self._root, self.topics[topic])
             self._resolved[topic] = found
             self._add_problems(problems)
         return found

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_files import (
-    create_folder_inside_workspace,
-    create_topic_folder,
+    create_directory_inside_workspace,
+    create_topic_directory,
     make_safe_file_name,
     validate_slug,
     write_new_file,
@@ -172,9 +172,9 @@ def check_new_slug(knowledge: KnowledgeBase, topic: Topic, slug: str) -> str:
 def _write_subject_file(knowledge: KnowledgeBase, topic: Topic, slug: str, text: str) -> Subject:
     slug = check_new_slug(knowledge, topic, slug)
     root = Path(os.path.realpath(knowledge.workspace.root))
-    base = create_topic_folder(knowledge.workspace, topic)
+    base = create_topic_directory(knowledge.workspace, topic)
     *folders, name = slug.split("/")
-    path = create_folder_inside_workspace(root, base.joinpath(*folders)) / f"{name}.md"
+    path = create_directory_inside_workspace(root, base.joinpath(*folders)) / f"{name}.md"
     write_new_file(path, text)
     from kbtui.knowledge.knowledge_loader import load_knowledge
 

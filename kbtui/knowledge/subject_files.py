@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.files import write_file_atomically
-from kbtui.knowledge.topic_scan import is_inside_folder, split_file_extension
+from kbtui.knowledge.topic_scan import is_inside_directory, split_file_extension
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject, Topic
@@ -107,7 +107,9 @@ def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     # Check again: a file may have become a link since it was listed.
     real = os.path.realpath(path, strict=True)
-    if not is_inside_folder(real, root) and not is_inside_folder(real, os.path.realpath(root)):
+    if not is_inside_directory(real, root) and not is_inside_directory(
+        real, os.path.realpath(root)
+    ):
         return b"", "it is outside the workspace"
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(real, flags), "rb") as file:
@@ -143,13 +145,13 @@ def make_safe_file_name(text: str) -> str:
     return f"{name}-1" if _RESERVED_NAME.fullmatch(name) else name or "untitled"
 
 
-def create_topic_folder(workspace: Workspace, topic: Topic) -> Path:
+def create_topic_directory(workspace: Workspace, topic: Topic) -> Path:
     """Create a topic's directory if it is missing, and return its real path; raises `KbtuiError`."""
     root = Path(os.path.realpath(workspace.root))
-    return create_folder_inside_workspace(root, root / topic.subjects)
+    return create_directory_inside_workspace(root, root / topic.subjects)
 
 
-def create_folder_inside_workspace(root: Path, folder: Path) -> Path:
+def create_directory_inside_workspace(root: Path, folder: Path) -> Path:
     """Create a directory below the real path `root` if it is missing, and return its real path.
 
     Raises `KbtuiError` if a link leads outside `root`, or if the directory cannot be created.

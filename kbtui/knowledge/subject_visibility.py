@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.knowledge.models import KnowledgeProblem
-from kbtui.knowledge.topic_scan import TopicScan, is_inside_folder, scan_topic_directory
+from kbtui.knowledge.topic_scan import TopicScan, is_inside_directory, scan_topic_directory
 from kbtui.workspace.paths import format_path_relative_to_root
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Knowledge
     hint = None
     try:
         real = os.path.realpath(Path(root, topic.subjects), strict=True)
-        if not is_inside_folder(real, root):
+        if not is_inside_directory(real, root):
             reason = "is outside the workspace"
         elif not Path(real).is_dir():
             reason = "is not a directory"
@@ -184,7 +184,7 @@ def find_topic_directory(root: str, topic: Topic) -> tuple[str | None, Knowledge
     return None, KnowledgeProblem(message, where=where, key=key, topic=topic.id, hint=hint)
 
 
-def resolve_topic_slugs(
+def scan_topic_slugs(
     root: str, topic: Topic
 ) -> tuple[SubjectSlugsByVisibility, list[KnowledgeProblem]]:
     """Walk a topic's directory below the real path `root`; return its slugs and the problems."""

@@ -207,7 +207,7 @@ class TomlFileChange:
         )
 
 
-def propose_preload_or_disable_marks(
+def plan_toml_change_for_marks(
     knowledge: KnowledgeBase, marks: Iterable[PreloadOrDisableMark]
 ) -> TomlFileChange:
     """Return the change to `kb.toml` that gives subjects and topics the new states in `marks`.
@@ -216,13 +216,13 @@ def propose_preload_or_disable_marks(
     `ConfigError` if a state cannot be set.
     """
     base = load_knowledge(knowledge.workspace)
-    wanted = base.copy_with_marks(marks).topics
+    wanted = base.copy_with_preload_marks(marks).topics
     return _make_topic_toml_change(
         base, {name: (base.topics[name], wanted[name]) for name in wanted}
     )
 
 
-def propose_topic_declaration(knowledge: KnowledgeBase, topic: Topic) -> TomlFileChange:
+def plan_toml_change_for_topic(knowledge: KnowledgeBase, topic: Topic) -> TomlFileChange:
     """Return the change to `kb.toml` that declares a topic; raises `UsageError` or `ConfigError`."""
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("the topic already exists", where=topic.id)

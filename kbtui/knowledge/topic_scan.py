@@ -56,7 +56,7 @@ def is_hidden_path(relative: str) -> bool:
     return relative.startswith(".") or "/." in relative
 
 
-def is_inside_folder(path: str, folder: str) -> bool:
+def is_inside_directory(path: str, folder: str) -> bool:
     """Return whether a real path is the folder or is below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
@@ -90,7 +90,7 @@ def scan_topic_directory(root: str, base: str) -> TopicScan:
                 if not os.path.exists(real):
                     continue
                 real = os.path.realpath(real)
-                if not is_inside_folder(real, root):
+                if not is_inside_directory(real, root):
                     mistakes.append(("the link leads out of the workspace", path))
                     continue
             if problem := find_file_name_problem(name):

@@ -59,7 +59,7 @@ def _format_agent(values: Any) -> str:
     from kbtui.conversations.conversation_repository import AgentOverview
 
     places = ", ".join(values["directories"]) or "no directory"
-    conversations = AgentOverview(**values).describe_conversations()
+    conversations = AgentOverview(**values).describe_conversation_counts()
     return f"{values['label']} ({values['name']}), {places}: {conversations}"
 
 

@@ -87,7 +87,7 @@ def get_current_cancellation() -> CallCancellation:
     return found if isinstance(found, CallCancellation) else CallCancellation()
 
 
-class IndexAccess:
+class IndexAndEngineAccess:
     """Opens the index, and connections to the engine, when a call first needs them.
 
     `index_behind_notice` is the notice that says why the index may not be up to date, or None.
@@ -111,10 +111,10 @@ class IndexAccess:
         if self._private is not None:
             return self._private.index_notices
         behind = [self.index_behind_notice] if self.index_behind_notice else []
-        return [*behind, *self.other_directories_notices]
+        return [*behind, *self.agent_directory_notices]
 
     @property
-    def other_directories_notices(self) -> list[Notice]:
+    def agent_directory_notices(self) -> list[Notice]:
         """A notice if the engine looks for agents' conversations in other directories, else an empty list."""
         names = self._different_variables
         return [Notice("other_directories", {"variables": names})] if names else []
@@ -143,12 +143,12 @@ class IndexAccess:
         """Open a new connection to the engine; raises `EngineUnavailable`."""
         from kbtui.engine.engine_launcher import (
             connect_or_start_engine,
-            list_different_agent_variables,
+            list_differing_directory_variables,
         )
 
         check = get_current_cancellation().raise_if_cancelled
         client = connect_or_start_engine(self.workspace, start=start, check=check)
-        self._different_variables = list_different_agent_variables(client)
+        self._different_variables = list_differing_directory_variables(client)
         return client
 
     def request_engine_refresh(
@@ -289,14 +289,14 @@ class PrivateIndex:
     def _update_index_until_closed(self) -> None:
         from sqlite3 import DatabaseError
 
-        from kbtui.index.indexer import WorkspaceIndex
+        from kbtui.index.indexer import WorkspaceIndexWriter
 
         while not self._stop.is_set():
             with self._turn:
                 self._turn.wait_for(lambda: self._wanted > self._reached or self._stop.is_set())
                 wanted = self._wanted
             try:
-                index = WorkspaceIndex(
+                index = WorkspaceIndexWriter(
                     self._workspace, self._settings, cache_dir=self.folder, stop=self._stop
                 )
                 with closing(index):

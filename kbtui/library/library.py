@@ -130,7 +130,7 @@ class Library(ReferenceReader):
         """Return the names of the other agents whose conversations the settings choose."""
         from kbtui.conversations import conversation_repository
 
-        formats = conversation_repository.list_enabled_formats()
+        formats = conversation_repository.list_enabled_conversation_formats()
         return [one.label for one in formats if one.name != "jp"]
 
     def find_conversation(self, conversation: str) -> ConversationInfo:
@@ -294,7 +294,7 @@ class Library(ReferenceReader):
                     continue
                 behind = (one for one in answered.notices if one.code == "index_behind")
                 self.index_behind_notice = next(behind, None)
-                answered = answered.add_notices(*self.other_directories_notices)
+                answered = answered.add_notices(*self.agent_directory_notices)
                 return self._add_repair_notice(answered), not reply["suspect"]
             detail = str(reply.get("detail"))
             if declined == "damaged" and not last:

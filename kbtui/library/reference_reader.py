@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.library.index_and_engine_access import IndexAccess
+from kbtui.library.index_and_engine_access import IndexAndEngineAccess
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject
 
 
-class ReferenceReader(IndexAccess):
+class ReferenceReader(IndexAndEngineAccess):
     """Reads the targets of references."""
 
     def load_knowledge(
@@ -37,29 +37,29 @@ class ReferenceReader(IndexAccess):
             self.workspace, sorted(cfg, key=lambda value: "=" in value), knowledge
         )
 
-    def parse_typed_reference(self, text: str) -> Ref:
+    def parse_entered_reference(self, text: str) -> Ref:
         """Parse a reference that a user typed; its topic can be an id or a title.
 
         A conversation's id can be shortened to its beginning. A text that is both a shortened id and the
         name of a topic means the topic.
         """
-        from kbtui.conversations.conversation_repository import resolve_conversation_ref
+        from kbtui.conversations.conversation_repository import expand_conversation_reference
         from kbtui.knowledge import parse_ref_in_workspace
-        from kbtui.refs import parse_typed_conversation_id
+        from kbtui.refs import parse_other_agents_conversation_id
 
         ref = parse_ref_in_workspace(self.workspace, text)
         if ref.kind == "topic":
             try:
                 self._resolve_topic_of_ref(ref)
             except NothingFound:
-                ref = parse_typed_conversation_id(text) or ref
-        return resolve_conversation_ref(self.workspace, ref)
+                ref = parse_other_agents_conversation_id(text) or ref
+        return expand_conversation_reference(self.workspace, ref)
 
     def resolve_reference(self, text: str) -> Ref:
         """Parse a reference, check that its target exists, and replace `chunk:ID` with the passage's place."""
         from kbtui.conversations import conversation_repository
 
-        ref = self.parse_typed_reference(text)
+        ref = self.parse_entered_reference(text)
         if ref.kind in ("topic", "subject"):
             return self._resolve_topic_of_ref(ref)
         if ref.kind == "conversation":
@@ -128,7 +128,7 @@ class ReferenceReader(IndexAccess):
         Raises `UsageError` for an invalid reference, `NothingFound` for a missing target, and
         `IndexUnavailable` for a passage if there is no index.
         """
-        target = self.parse_typed_reference(ref) if isinstance(ref, str) else ref
+        target = self.parse_entered_reference(ref) if isinstance(ref, str) else ref
         if target.kind == "topic":
             return self.learn(target.topic or "")
         if target.kind == "subject":
@@ -300,7 +300,7 @@ class ReferenceReader(IndexAccess):
         """Parse a reference. If it is invalid or names nothing that exists, use the text as a path if possible."""
         ref = None
         try:
-            ref = self.parse_typed_reference(text)
+            ref = self.parse_entered_reference(text)
             return ref if ref.kind in ("chunk", "conversation") else self._resolve_topic_of_ref(ref)
         except (UsageError, NothingFound) as error:
             if isinstance(error, NothingFound) and ref is None:
@@ -320,7 +320,7 @@ class ReferenceReader(IndexAccess):
         reader = self.open_index_reader()
         for base in (root, Path.cwd()):
             path = os.path.normpath(base / text.removeprefix("file://"))
-            name = targets.make_path_in_workspace(path)
+            name = targets.make_path_relative_to_workspace(path)
             subject = targets.subjects_by_path.get(name)
             if subject is not None and not subject.disabled:
                 return make_subject_ref(subject.topic, subject.slug)
@@ -333,9 +333,9 @@ class ReferenceReader(IndexAccess):
 
 def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
     """Return the turn that a reference names; raises `NothingFound` if the turn or the call is missing."""
-    from kbtui.conversations.conversation_repository import check_turn_and_call_of_ref
+    from kbtui.conversations.conversation_repository import check_turn_and_call_exist
 
-    check_turn_and_call_of_ref(conversation, ref)
+    check_turn_and_call_exist(conversation, ref)
     return conversation.turns[(ref.turn or 1) - 1]
 
 

@@ -53,7 +53,7 @@ class HitFreshnessChecker:
             return "fresh", chunk.lines
         if is_subject:
             return self._find_chunk_in_subject_file(entry, chunk)
-        wanted = _collapse_spaces(chunk.text)
+        wanted = _normalize_for_comparison(chunk.text)
         texts = self._get_turn_texts(entry.conversation or "", chunk.turn or 0)
         return ("changed", None) if any(wanted in text for text in texts) else None
 
@@ -83,7 +83,7 @@ class HitFreshnessChecker:
             first = text.count("\n", 0, at) + 1
             return "changed", (first, first + chunk.text.count("\n"))
         # A chunk has one empty line between paragraphs, so its white space may differ from the file.
-        is_found = _collapse_spaces(chunk.text) in _collapse_spaces(text)
+        is_found = _normalize_for_comparison(chunk.text) in _normalize_for_comparison(text)
         return ("changed", chunk.lines) if is_found else None
 
     def _read_turn_texts(self, conversation_id: str, number: int) -> list[str]:
@@ -95,7 +95,8 @@ class HitFreshnessChecker:
         except (KbtuiError, OSError):
             return []
         return [
-            _collapse_spaces(format_event_text(event)) for event in (turn.events if turn else ())
+            _normalize_for_comparison(format_event_text(event))
+            for event in (turn.events if turn else ())
         ]
 
 
@@ -125,11 +126,11 @@ def _read_subject_file(root: str, path: str) -> str | None:
     """Return the text of a subject; None if the file is unreadable, too large or outside the workspace."""
     from kbtui.files import read_regular_file
     from kbtui.knowledge.subject_files import explain_too_large_subject
-    from kbtui.knowledge.topic_scan import is_inside_folder
+    from kbtui.knowledge.topic_scan import is_inside_directory
 
     try:
         real = os.path.realpath(path, strict=True)
-        if not is_inside_folder(real, root) or explain_too_large_subject(os.stat(real).st_size):  # noqa: PTH116
+        if not is_inside_directory(real, root) or explain_too_large_subject(os.stat(real).st_size):  # noqa: PTH116
             return None
         return read_regular_file(real, sys.maxsize).decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError):
@@ -142,5 +143,5 @@ def _load_conversation(workspace: Workspace, conversation_id: str) -> Conversati
     return load_conversation(find_conversation(workspace, conversation_id))
 
 
-def _collapse_spaces(text: str) -> str:
+def _normalize_for_comparison(text: str) -> str:
     return " ".join(strip_escape_sequences(text).split())

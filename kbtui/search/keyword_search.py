@@ -18,7 +18,7 @@ from kbtui.index.keyword_tokenizer import (
     extract_code_words,
     get_code_word_forms,
     has_unspaced_script,
-    normalize_text,
+    normalize_unicode,
 )
 from kbtui.search.query_words import (
     LanguageAnalyzer,
@@ -61,7 +61,7 @@ class QueryTerm(NamedTuple):
     query: Any
 
     @property
-    def is_word_pair(self) -> bool:
+    def is_adjacent_word_pair(self) -> bool:
         """Whether the term stands for two adjacent words."""
         return " " in self.term and "|" not in self.term
 
@@ -157,7 +157,7 @@ class QueryTermBuilder:
         The words of the phrase must be adjacent and in order. In a script without spaces, the text
         must contain every pair of adjacent characters in the phrase, in any order.
         """
-        text = normalize_text(text)
+        text = normalize_unicode(text)
         stems = self._language.stem_text(text)
         groups = [stems] if stems else []
         if pairs := dict.fromkeys(extract_cjk_character_pairs(text)):
@@ -241,13 +241,16 @@ class KeywordSearch:
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
         """Return a function that checks whether `text` contains a phrase; it compares stems."""
-        stems, code = self.language.stem_text(text), set(extract_code_words(normalize_text(text)))
+        stems, code = (
+            self.language.stem_text(text),
+            set(extract_code_words(normalize_unicode(text))),
+        )
 
         def text_contains(wanted: str) -> bool:
             phrase = [
                 stem for stem in self.language.stem_text(wanted) if not has_unspaced_script(stem)
             ]
-            pairs = set(extract_cjk_character_pairs(normalize_text(wanted)))
+            pairs = set(extract_cjk_character_pairs(normalize_unicode(wanted)))
             last = len(stems) - len(phrase)
             return (
                 bool(phrase or pairs)
@@ -291,11 +294,13 @@ class _KeywordIndexQuery:
         self.parts = select_query_terms(
             [*words, *builder.build_word_pair_terms(self.words)], self.searcher
         )
-        self._word_pairs = [part for part in self.parts if part.is_word_pair]
+        self._word_pairs = [part for part in self.parts if part.is_adjacent_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)
         self.tolerance = SCORE_TOLERANCE if self.ranks_by_score else 0.0
         """The relative difference up to which scores count as equal; 0 if chunks are sorted by time."""
-        wanted = [(Occur.Should, part.query) for part in self.parts if not part.is_word_pair]
+        wanted = [
+            (Occur.Should, part.query) for part in self.parts if not part.is_adjacent_word_pair
+        ]
         wanted += [(Occur.Must, builder.build_phrase_query(text)) for text in query.phrases]
         excluded = [(Occur.MustNot, builder.build_phrase_query(text)) for text in query.excluded]
         filters = self._build_filter_queries(request, narrowing)
@@ -334,7 +339,7 @@ class _KeywordIndexQuery:
         equal scores is dropped if it may be incomplete.
         """
         query = self.query
-        if left_out := [(Occur.MustNot, self._make_owner_query(owner)) for owner in without]:
+        if left_out := [(Occur.MustNot, self._make_entry_owner_query(owner)) for owner in without]:
             query = Query.boolean_query([(Occur.Must, query), *left_out])
         order = {} if self.ranks_by_score else {"order_by_field": "time"}
         hits = self.searcher.search(query, limit=limit, count=False, **order).hits
@@ -359,7 +364,7 @@ class _KeywordIndexQuery:
         ]
         return sort_ranked_chunks(paired, tolerance=self.tolerance), all_found
 
-    def _make_owner_query(self, owner: Any) -> Any:
+    def _make_entry_owner_query(self, owner: Any) -> Any:
         return Query.range_query(self._schema, "owner", FieldType.Unsigned, owner, owner)
 
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
@@ -450,7 +455,7 @@ class _KeywordIndexQuery:
         return queries
 
     def _make_any_value_query(self, field: str, values: Iterable[str]) -> Any:
-        terms = [normalize_text(value) for value in values]
+        terms = [normalize_unicode(value) for value in values]
         return Query.term_set_query(self._schema, field, terms)
 
 

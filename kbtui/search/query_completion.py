@@ -109,10 +109,10 @@ def _list_filter_values(
         begun = part if row.kind == "argument" else ""
         terms = searcher.terms_with_prefix(row.term, begun, limit=200)
         return [(term, f"{count} passages") for term, count in terms]
-    return list_general_filter_values(row)
+    return list_fixed_filter_values(row)
 
 
-def list_general_filter_values(row: FilterDefinition) -> list[tuple[str, str]]:
+def list_fixed_filter_values(row: FilterDefinition) -> list[tuple[str, str]]:
     """Return the values that a filter has in every workspace, such as states and days, with notes."""
     if row.kind == "choice":
         groups = {name: " and ".join(row.choices[name]) for name in row.shown_choices}

@@ -372,11 +372,11 @@ class _QueryFilterApplier:
         from kbtui.index.keyword_tokenizer import (
             extract_cjk_character_pairs,
             has_unspaced_script,
-            normalize_text,
+            normalize_unicode,
         )
         from kbtui.search.query_words import LanguageAnalyzer
 
-        text = normalize_text(text)
+        text = normalize_unicode(text)
         stems = LanguageAnalyzer(self._reader.language).stem_text(text)
         pairs = list(extract_cjk_character_pairs(text))
         terms = [("title", stem) for stem in stems if not has_unspaced_script(stem)]
@@ -403,14 +403,14 @@ class _QueryFilterApplier:
         return {
             entry.id
             for entry in self._reader.get_entries_by_id(ids).values()
-            if wanted in "".join(normalize_text(entry.title).lower().split())
+            if wanted in "".join(normalize_unicode(entry.title).lower().split())
         }
 
 
 def _parse_argument_filter(value: str) -> str:
-    from kbtui.index.keyword_tokenizer import normalize_text
+    from kbtui.index.keyword_tokenizer import normalize_unicode
 
-    key, sign, wanted = normalize_text(value).partition("=")
+    key, sign, wanted = normalize_unicode(value).partition("=")
     wanted = " ".join(wanted.lower().split())
     if len(wanted) > 1:
         wanted = wanted.rstrip("/")

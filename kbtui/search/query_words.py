@@ -11,7 +11,7 @@ from kbtui.index.keyword_index import (
     make_text_analyzer,
     parse_language_setting,
 )
-from kbtui.index.keyword_tokenizer import CodeWordForms, get_code_word_forms, normalize_text
+from kbtui.index.keyword_tokenizer import CodeWordForms, get_code_word_forms, normalize_unicode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -129,7 +129,7 @@ class LanguageAnalyzer:
 
     def stem_text(self, text: str) -> list[str]:
         """Return the stems of a text, in order."""
-        return list(self._first.analyze(normalize_text(text)))
+        return list(self._first.analyze(normalize_unicode(text)))
 
     def locate_stems(self, text: str) -> list[tuple[str, int, int]]:
         """Return the stem of each token, and the character offsets of its start and end."""
@@ -164,7 +164,7 @@ def analyze_and_correct_query_words(
     """
     found = []
     for position, text in enumerate(words, 1):
-        word = normalize_text(text)
+        word = normalize_unicode(text)
         tokens = language.analyze_query_word(word)
         completions: list[tuple[str, str]] = []
         if completes_last and position == len(words) and len(word) > 1:

@@ -11,7 +11,7 @@ from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer, score_leg_rank
 from kbtui.search.search_request_and_answer import (
     EmbeddedChunkText,
-    QueryTermMatch,
+    QueryTermScore,
     RankExplanation,
     SearchLegRank,
 )
@@ -186,9 +186,9 @@ class SearchExplainer:
 
     # the terms
 
-    def _match_query_terms(self, chunk: Chunk) -> tuple[list[QueryTermMatch], list[str]]:
+    def _match_query_terms(self, chunk: Chunk) -> tuple[list[QueryTermScore], list[str]]:
         """Return the terms of the query that match a chunk, best first, and the words without a match."""
-        found: list[QueryTermMatch] = []
+        found: list[QueryTermScore] = []
         words: dict[str, bool] = {}
         for side, addresses in zip(self._run.keyword_search.sides, self._addresses, strict=True):
             address = addresses.get(chunk.number)
@@ -199,7 +199,7 @@ class SearchExplainer:
                 words[part.word] = words.get(part.word, False) or score > 0
                 if score > 0:
                     found.append(
-                        QueryTermMatch(
+                        QueryTermScore(
                             part.word, part.field, part.term, part.weight, round(score, 4)
                         )
                     )

@@ -77,8 +77,8 @@ if TYPE_CHECKING:
         reason: NoticeJson | None
         note: str | None
 
-    class QueryTermMatchJson(TypedDict):
-        """A `QueryTermMatch` as JSON."""
+    class QueryTermScoreJson(TypedDict):
+        """A `QueryTermScore` as JSON."""
 
         word: str
         field: str
@@ -105,7 +105,7 @@ if TYPE_CHECKING:
         score: float
         lexical: SearchLegRankJson
         semantic: SearchLegRankJson
-        matches: list[QueryTermMatchJson]
+        matches: list[QueryTermScoreJson]
         missing: Sequence[str]
         embedded: EmbeddedChunkTextJson | None
         kept_out: Sequence[str]
@@ -430,7 +430,7 @@ class SearchLegRank(NamedTuple):
         return cls(shape["rank"], shape["score"], shape["gives"], reason)
 
 
-class QueryTermMatch(NamedTuple):
+class QueryTermScore(NamedTuple):
     """A term of a query that matches a chunk.
 
     `word` is the word of the query, `field` and `term` are the field and the term in the index. `weight`
@@ -473,7 +473,7 @@ class RankExplanation(NamedTuple):
     score: float = 0.0
     lexical: SearchLegRank = SearchLegRank()
     semantic: SearchLegRank = SearchLegRank()
-    matches: Sequence[QueryTermMatch] = ()
+    matches: Sequence[QueryTermScore] = ()
     missing: Sequence[str] = ()
     embedded: EmbeddedChunkText | None = None
     kept_out: Sequence[Notice] = ()
@@ -502,7 +502,7 @@ class RankExplanation(NamedTuple):
             "lexical": SearchLegRank.from_json(shape["lexical"]),
             "semantic": SearchLegRank.from_json(shape["semantic"]),
             "kept_out": [Notice(**notice) for notice in shape["reasons"]],
-            "matches": [QueryTermMatch(**match) for match in shape["matches"]],
+            "matches": [QueryTermScore(**match) for match in shape["matches"]],
             "embedded": EmbeddedChunkText(**embedded) if embedded else None,
         })  # fmt: skip
 

@@ -31,7 +31,7 @@ Output that only sets terminal modes or queries the terminal is shorter.
 LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 
-class BrowserSession(AppService):
+class BrowserTabProcess(AppService):
     """The WebSocket of a browser tab, and the process that runs the TUI for the tab."""
 
     def __init__(self, command: list[str], websocket: WebSocketResponse) -> None:
@@ -141,7 +141,7 @@ def _parse_number_within_limits(value: Any, default: int, least: int, most: int)
         return default
 
 
-def run_tui_in_browser_session(root: str) -> int:
+def run_tui_in_browser_tab(root: str) -> int:
     """Run the TUI of the workspace at `root` in this process; return the exit code."""
     from pathlib import Path
 
@@ -168,4 +168,4 @@ def _quit_when_server_ends(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_tui_in_browser_session(sys.argv[1]))
+    sys.exit(run_tui_in_browser_tab(sys.argv[1]))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from kbtui.serve.browser_tab_process import BrowserSession, limit_terminal_size
+from kbtui.serve.browser_tab_process import BrowserTabProcess, limit_terminal_size
 from kbtui.serve.web_access_control import (
     SECURITY_HEADERS,
     AllowedHostHeaders,
@@ -37,7 +37,7 @@ MAX_MESSAGE_BYTES = 1 << 20
 STATIC_DIRECTORY = Path(__file__).parent / "static"
 
 
-class BrowserServer:
+class TuiWebServer:
     """Serves the TUI of one workspace to browsers that send the token."""
 
     def __init__(self, root: Path, host: str, port: int, token: str, font_size: int = 16) -> None:
@@ -47,7 +47,7 @@ class BrowserServer:
         self._cookie = f"kbtui-{port}"
         self._token = token
         self._font_size = font_size
-        self._sessions: set[BrowserSession] = set()
+        self._sessions: set[BrowserTabProcess] = set()
 
     def make_web_application(self) -> web.Application:
         """Return the aiohttp application, which checks every request before it handles it."""
@@ -57,7 +57,7 @@ class BrowserServer:
         app.router.add_static("/own", STATIC_DIRECTORY)
         app.router.add_static("/static", str(files("textual_serve") / "static"))
         app.on_response_prepare.append(self._add_security_headers)
-        app.on_shutdown.append(self._stop_browser_sessions)
+        app.on_shutdown.append(self._stop_browser_tab_processes)
         return app
 
     @web.middleware
@@ -108,7 +108,7 @@ class BrowserServer:
             reason = f"{MAX_SESSIONS} tabs are open, which is the maximum; close one first."
             await websocket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=reason.encode())
             return websocket
-        session = BrowserSession(self._command, websocket)
+        session = BrowserTabProcess(self._command, websocket)
         self._sessions.add(session)
         try:
             size = limit_terminal_size(request.query.get("width"), request.query.get("height"))
@@ -123,13 +123,13 @@ class BrowserServer:
             await session.stop()
         return websocket
 
-    async def _stop_browser_sessions(self, app: web.Application) -> None:
+    async def _stop_browser_tab_processes(self, app: web.Application) -> None:
         stops = [session.stop() for session in self._sessions]
         await asyncio.gather(*stops, return_exceptions=True)
 
 
-async def run_browser_server(
-    server: BrowserServer, listening: socket.socket, on_ready: Callable[[], None]
+async def run_tui_web_server(
+    server: TuiWebServer, listening: socket.socket, on_ready: Callable[[], None]
 ) -> int:
     """Serve until SIGINT, SIGTERM or SIGHUP arrives; return the number of the signal.
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kbtui.sources.document_text_extraction import TextExtractorProcess
-    from kbtui.sources.http_fetcher import SourceLimits
+    from kbtui.sources.http_fetcher import SourceRunLimits
     from kbtui.sources.source_document_directory import SourceRunContext
 
 _CONTENT_TYPES_BY_EXTENSION = {
@@ -54,7 +54,7 @@ class _SkippedFile(Exception):
 
 
 async def import_source_files(
-    run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceLimits
+    run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
 ) -> None:
     """Import the source's `file`, a path relative to the workspace's `root`; raises `KbtuiError`."""
     base = root / Path(run.source.file or "").expanduser()

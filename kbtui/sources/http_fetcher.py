@@ -36,7 +36,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True)
-class SourceLimits:
+class SourceRunLimits:
     """The limits of a run, with times in seconds and sizes in bytes.
 
     `seconds` limits one document, including redirects. `delay` is the time between two requests to
@@ -61,9 +61,9 @@ class SourceLimits:
         )
 
 
-def make_source_limits_from_settings(settings: Settings) -> SourceLimits:
+def make_source_run_limits(settings: Settings) -> SourceRunLimits:
     """Return the limits that the user's settings define."""
-    return SourceLimits(
+    return SourceRunLimits(
         pages=settings.source_pages,
         files=settings.source_files,
         bytes=settings.source_bytes,
@@ -124,7 +124,7 @@ async def resolve_host_name(host: str, port: int) -> list[str]:
 class HttpFetcher:
     """Fetches the URLs of one source; use it as an asynchronous context manager."""
 
-    limits: SourceLimits
+    limits: SourceRunLimits
     allow_hosts: Collection[str] = ()
     resolve: HostResolver = resolve_host_name
     _clients: dict[tuple[str, str, int], httpx.AsyncClient] = field(default_factory=dict)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kbtui.sources.document_text_extraction import TextExtractorProcess
-    from kbtui.sources.http_fetcher import SourceLimits
+    from kbtui.sources.http_fetcher import SourceRunLimits
     from kbtui.sources.source_document_directory import SourceRunContext
 
 # Without a handler, Python prints the SDK's tracebacks to stderr. The run reports these errors itself.
@@ -41,7 +41,7 @@ class UnsupportedMcpResource(TextExtractionError):
 
 
 async def fetch_mcp_resources(
-    run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceLimits
+    run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
 ) -> None:
     """Start the source's server in `root` and store its resources; raises `KbtuiError` if it fails."""
     source = run.source
@@ -101,7 +101,7 @@ async def _fetch_matching_mcp_resources(
     run: SourceRunContext,
     session: ClientSession,
     extractor: TextExtractorProcess,
-    limits: SourceLimits,
+    limits: SourceRunLimits,
 ) -> None:
     """Fetch and store every resource that matches the pattern of the source.
 

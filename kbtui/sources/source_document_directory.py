@@ -21,7 +21,7 @@ from kbtui.errors import KbtuiError
 from kbtui.files import read_regular_file
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
 from kbtui.knowledge.subject_files import (
-    create_folder_inside_workspace,
+    create_directory_inside_workspace,
     make_safe_file_name,
     replace_file_text,
     write_new_file,
@@ -125,7 +125,7 @@ class SourceDocumentDirectory:
 
     def write_document(self, document: FetchedDocument) -> None:
         """Write a document if it changed and the user has not edited its file; raises `KbtuiError`."""
-        from kbtui.text import one_line, sanitize
+        from kbtui.text import sanitize, sanitize_to_one_line
 
         if document.url in self._seen:
             return
@@ -134,9 +134,10 @@ class SourceDocumentDirectory:
             limit = f"more than {MAX_TEXT_CHARACTERS:,}"
             raise KbtuiError(f"the text has {len(text):,} characters, {limit}")
         facts: dict[str, Any] = {
-            "title": one_line(document.title, "strip")[:MAX_TITLE_CHARACTERS] or document.url,
+            "title": sanitize_to_one_line(document.title, "strip")[:MAX_TITLE_CHARACTERS]
+            or document.url,
             "type": self._source.kind,
-            "tags": [one_line(tag, "strip") for tag in document.tags],
+            "tags": [sanitize_to_one_line(tag, "strip") for tag in document.tags],
             "source": self._source.name,
             "source_url": document.url,
         }
@@ -161,7 +162,7 @@ class SourceDocumentDirectory:
         if name.casefold() in self._names_in_use:
             name = f"{name}-{_compute_short_hash(document.url)}"
         path = self.folder / f"{name}.md"
-        create_folder_inside_workspace(self._root, path.parent)
+        create_directory_inside_workspace(self._root, path.parent)
         write_new_file(path, content)
         self._names_in_use.add(self._get_relative_file_name(path))
         self.documents[document.url] = StoredDocument(path, document.url, digest, is_edited=False)
@@ -177,7 +178,7 @@ class SourceDocumentDirectory:
             return
         try:
             stored.path.unlink(missing_ok=True)
-            self._remove_empty_folders(stored.path.parent)
+            self._remove_empty_directories(stored.path.parent)
         except OSError as error:
             self.problems.append(f"{stored.path.name}: cannot be removed: {error.strerror}")
             return
@@ -192,7 +193,7 @@ class SourceDocumentDirectory:
         name = stored.path.relative_to(self.folder)
         self.edited.append(f"{name}: {why}; left alone because you edited it")
 
-    def _remove_empty_folders(self, folder: Path) -> None:
+    def _remove_empty_directories(self, folder: Path) -> None:
         """Remove a directory and its parents while they are empty, but not the source's directory."""
         while folder != self.folder and folder.is_relative_to(self.folder):
             try:

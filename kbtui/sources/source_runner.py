@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kbtui.errors import ConfigError, KbtuiError, UsageError
 from kbtui.sources.http_fetcher import (
     HttpFetcher,
-    make_source_limits_from_settings,
+    make_source_run_limits,
     resolve_host_name,
 )
 from kbtui.sources.source_definitions import (
@@ -37,7 +37,7 @@ from kbtui.workspace.settings import load_settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from kbtui.sources.http_fetcher import HostResolver, SourceLimits
+    from kbtui.sources.http_fetcher import HostResolver, SourceRunLimits
     from kbtui.sources.source_definitions import SourceDefinition, SourceRunProgress
     from kbtui.workspace import Workspace
 
@@ -62,7 +62,7 @@ def run_source(
     *,
     on_progress: Callable[[SourceRunProgress], None] = lambda progress: None,
     should_stop: Callable[[], bool] = lambda: False,
-    limits: SourceLimits | None = None,
+    limits: SourceRunLimits | None = None,
     resolve: HostResolver = resolve_host_name,
 ) -> SourceRunRecord:
     """Run a source now, record the run in the user's data, and return the record.
@@ -85,7 +85,7 @@ def run_source(
             directory = read_source_document_directory(workspace, source)
             memory = userdata.load_fetched_address_facts(name)
             context = SourceRunContext(source, directory, memory, on_progress)
-            limits = limits or make_source_limits_from_settings(load_settings())
+            limits = limits or make_source_run_limits(load_settings())
             fetching = _fetch_source_documents(workspace.root, context, limits, resolve)
             interrupted = _run_source_to_end(context, fetching, should_stop)
             run = _make_source_run_record(context, began)
@@ -165,12 +165,12 @@ def read_source_document_directory(
 ) -> SourceDocumentDirectory:
     """Return a source's documents; raises `KbtuiError` if its topic is unknown or outside the workspace."""
     from kbtui.knowledge import load_knowledge
-    from kbtui.knowledge.subject_files import create_topic_folder
+    from kbtui.knowledge.subject_files import create_topic_directory
 
     knowledge = load_knowledge(workspace)
     topic = knowledge.resolve_topic(source.topic)
     root = Path(os.path.realpath(workspace.root))
-    return SourceDocumentDirectory(root, create_topic_folder(workspace, topic), source)
+    return SourceDocumentDirectory(root, create_topic_directory(workspace, topic), source)
 
 
 def count_source_documents(workspace: Workspace, source: SourceDefinition) -> int:
@@ -245,7 +245,7 @@ async def _fetch_documents_until_stopped(
 
 
 async def _fetch_source_documents(
-    root: Path, run: SourceRunContext, limits: SourceLimits, resolve: HostResolver
+    root: Path, run: SourceRunContext, limits: SourceRunLimits, resolve: HostResolver
 ) -> None:
     from kbtui.sources.document_text_extraction import TextExtractorProcess
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from kbtui.sources.document_text_extraction import TextExtractorProcess
-    from kbtui.sources.http_fetcher import FetchedResponse, HttpFetcher, SourceLimits
+    from kbtui.sources.http_fetcher import FetchedResponse, HttpFetcher, SourceRunLimits
     from kbtui.sources.source_document_directory import SourceRunContext
     from kbtui.userdata.user_data_store import FetchedAddressFacts
 
@@ -51,7 +51,7 @@ class WebCrawler:
         self, run: SourceRunContext, fetcher: HttpFetcher, extractor: TextExtractorProcess
     ) -> None:
         self._run, self._fetcher, self._extractor = run, fetcher, extractor
-        self._limits: SourceLimits = fetcher.limits
+        self._limits: SourceRunLimits = fetcher.limits
         self._start = normalize_url(run.source.url or "") or ""
         self._bounds = CrawlUrlPrefixes(self._start, run.source.prefixes)
         self._queue: deque[tuple[str, int]] = deque()

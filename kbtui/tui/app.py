@@ -18,7 +18,7 @@ from textual.theme import BUILTIN_THEMES, Theme
 
 from kbtui.dates import Clock, get_local_time
 from kbtui.errors import KbtuiError
-from kbtui.text import cut_to_width, one_line, sanitize, set_sanitize_policy
+from kbtui.text import cut_to_width, sanitize, sanitize_to_one_line, set_sanitize_policy
 from kbtui.tui.command_table import parse_keymap_settings
 from kbtui.tui.framework.garbage_collection import IdleGarbageCollector, configure_garbage_collector
 from kbtui.tui.framework.key_press_queue import KeyHandled, KeyPressQueue
@@ -156,7 +156,7 @@ class KbtuiApp(App[None]):
         screen = MainScreen(
             self.library, self.clock, self._open_ref, start.first, start.fresh, self.plain
         )
-        screen.panes.set_screen_size_classes(self.size, update=False)
+        screen.panes.set_screen_size_css_classes(self.size, update=False)
         return screen
 
     async def on_event(self, event: events.Event) -> None:
@@ -269,7 +269,7 @@ def run_tui(
         redirect.restore_stderr()
     if error := app._exception:
         raise KbtuiError(
-            f"kbtui crashed: {type(error).__name__}: {cut_to_width(one_line(str(error)), 200)}",
+            f"kbtui crashed: {type(error).__name__}: {cut_to_width(sanitize_to_one_line(str(error)), 200)}",
             hint="your files are safe; `kbtui log` prints the details for a bug report",
         ) from error
     return app.return_code or 0

@@ -10,13 +10,13 @@ from textual.containers import Vertical
 
 from kbtui.errors import KbtuiError
 from kbtui.refs import parse_ref
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import TextInputDialog
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
-from kbtui.tui.framework.text_widgets import TextLine
+from kbtui.tui.framework.text_widgets import LeftAndRightTextLine
 from kbtui.tui.framework.tui_command import format_key_hints
 from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.userdata.user_data_store import UserData
@@ -51,7 +51,7 @@ class BookmarksScreen(StyledScreen):
         self._worker = LatestOnlyWorker(self)
         self._removed: Bookmark | None = None
         self.list = RowList("bookmarks-list")
-        self._hints = TextLine()
+        self._hints = LeftAndRightTextLine()
 
     def compose(self) -> ComposeResult:
         with Vertical(id="palette", classes="pane") as pane:
@@ -86,13 +86,15 @@ class BookmarksScreen(StyledScreen):
         rows = []
         for mark in bookmarks:
             ref = self._contents.shorten_reference(mark.ref)
-            left: Spans = [("★ ", "accent"), (one_line(mark.title) or ref, "strong")]
-            below: list[Spans] = [[("  ", ""), (one_line(mark.note), "")]] if mark.note else []
+            left: Spans = [("★ ", "accent"), (sanitize_to_one_line(mark.title) or ref, "strong")]
+            below: list[Spans] = (
+                [[("  ", ""), (sanitize_to_one_line(mark.note), "")]] if mark.note else []
+            )
             rows.append(ListRow(mark.ref, left, [(ref, "dim")], below, data=mark))
         self.list.set_rows(rows, [(f"No bookmarks yet.{how}", "dim")])
 
     def _show_error(self, error: Exception) -> None:
-        self.list.set_rows([], [(f"! {one_line(str(error))}", "error")])
+        self.list.set_rows([], [(f"! {sanitize_to_one_line(str(error))}", "error")])
 
     @on(RowList.RowClicked)
     def action_open_bookmark(self) -> None:

@@ -14,7 +14,7 @@ from textual.message import Message
 from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref, parse_ref
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
@@ -224,13 +224,15 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if place is not None and cite.quote:
             # Find the passage by its text, because its chunk may have been deleted from the index.
             place = place._replace(text=cite.quote, words=_extract_phrase_from_quote(cite.quote))
-        name: Spans = [(one_line(cite.title or cite.target), "dim struck" if cite.gone else "")]
+        name: Spans = [
+            (sanitize_to_one_line(cite.title or cite.target), "dim struck" if cite.gone else "")
+        ]
         below: Spans = [("    ", ""), (USE_NAMES.get(cite.how, cite.how), "dim")]
         if cite.gone:
             below.insert(1, ("gone  ", "warning"))
         if cite.title and cite.title != cite.target:
             target = self._short_refs.get(cite.target, cite.target)
-            below.append((f" · {one_line(target)}", "dim"))
+            below.append((f" · {sanitize_to_one_line(target)}", "dim"))
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
         return ListRow(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
 
@@ -242,7 +244,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             # Show the date on the second line, so that the title has the whole width.
             parts.append(format_time_or_date(cite.timestamp, self._clock()))
         parts.append(", ".join(dict.fromkeys(USE_NAMES.get(one.how, one.how) for one in cites)))
-        name: Spans = [(one_line(cite.source_title or cite.source), "")]
+        name: Spans = [(sanitize_to_one_line(cite.source_title or cite.source), "")]
         below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
         place = make_navigation_target(parse_ref(cite.source))
         return ListRow(f"using:{number}:{cite.source}", name, below=[below], data=place)

@@ -11,13 +11,17 @@ from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input
 
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import ALL_COMMANDS, SCOPES, list_commands_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_widget import StyledScreen
 from kbtui.tui.framework.text_widgets import SanitizedInput
-from kbtui.tui.framework.tui_command import TuiCommand, apply_keymap_to_commands, make_list_bindings
+from kbtui.tui.framework.tui_command import (
+    TuiCommand,
+    apply_keymap_to_commands,
+    make_list_movement_bindings,
+)
 from kbtui.tui.navigation_target import (
     EnteredReference,
     looks_like_reference,
@@ -94,7 +98,9 @@ def list_palette_topics_and_entries(
     items: list[CommandPaletteItem] = []
     for listing in contents.listings:
         ref = Ref("topic", topic=listing.topic.id)
-        items.append(CommandPaletteItem(one_line(listing.topic.name), "topic", ref, str(ref)))
+        items.append(
+            CommandPaletteItem(sanitize_to_one_line(listing.topic.name), "topic", ref, str(ref))
+        )
     # There may be tens of thousands of subjects, so make a reference only for the chosen one.
     items += [
         CommandPaletteItem(f"{listing.topic.id}/{subject.slug}", "subject", subject)
@@ -105,7 +111,9 @@ def list_palette_topics_and_entries(
     for info in contents.conversations:
         ref = make_conversation_ref(info.id)
         short = contents.shorten_reference(info.ref)
-        items.append(CommandPaletteItem(one_line(info.name), "conversation", ref, short))
+        items.append(
+            CommandPaletteItem(sanitize_to_one_line(info.name), "conversation", ref, short)
+        )
     return items
 
 
@@ -171,7 +179,7 @@ class CommandPaletteScreen(StyledScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", show=False),
-        *make_list_bindings("move_in_list", priority=True),
+        *make_list_movement_bindings("move_in_list", priority=True),
     ]
 
     def __init__(
@@ -238,6 +246,6 @@ class CommandPaletteScreen(StyledScreen):
 
 
 def _make_palette_item_row(number: int, item: CommandPaletteItem) -> ListRow:
-    left: Spans = [(f"{item.kind:<13}", "dim"), (one_line(item.name), "")]
+    left: Spans = [(f"{item.kind:<13}", "dim"), (sanitize_to_one_line(item.name), "")]
     right: Spans = [(item.right, "key" if item.kind == "command" else "dim")]
     return ListRow(f"{number}:{item.kind}:{item.name}", left, right, data=item)

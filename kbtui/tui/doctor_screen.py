@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.refs import parse_ref
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
 
 if TYPE_CHECKING:
-    from kbtui.engine.engine_protocol import ChangedEvent
+    from kbtui.engine.engine_protocol import IndexChangedEvent
     from kbtui.library import Library
     from kbtui.library.diagnostics import FindingState
     from kbtui.tui.framework.styled_text import MatchHighlight, Spans, StyledLines
-    from kbtui.tui.reader.reader_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
 
@@ -43,7 +43,7 @@ def build_doctor_document(
 
     `checking` is the area being checked, or None when all checks are done.
     """
-    blocks: list[DocumentBlock] = []
+    blocks: list[ReaderBlock] = []
     for area in AREAS:
         own = [finding for finding in findings if finding.area == area]
         if not own and area != checking:
@@ -53,7 +53,9 @@ def build_doctor_document(
         blocks.append(HeadingBlock(f"head:{area}", heading, right, above=int(bool(blocks))))
         own.sort(key=lambda finding: ("ok", "wrong", "note").index(finding.state))
         for finding in own:
-            spans: Spans = [(one_line(finding.message), "dim" if finding.state == "ok" else "")]
+            spans: Spans = [
+                (sanitize_to_one_line(finding.message), "dim" if finding.state == "ok" else "")
+            ]
             key = f"{area}:{finding.message}"
             blocks.append(DoctorFindingBlock(key, spans, finding.state, link=finding.ref))
         if area == checking:
@@ -93,7 +95,7 @@ class DoctorScreen(SecondaryScreen):
     def on_unmount(self) -> None:
         self._run += 1
 
-    def handle_files_changed(self, event: ChangedEvent) -> None:
+    def handle_files_changed(self, event: IndexChangedEvent) -> None:
         """Do nothing: the checks run again only when the user reloads the screen."""
 
     def action_reload(self) -> None:

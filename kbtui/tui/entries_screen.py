@@ -26,7 +26,13 @@ from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
 from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
-from kbtui.text import cut_to_width, format_parent_of_title, measure_text_width, one_line, sanitize
+from kbtui.text import (
+    cut_to_width,
+    format_parent_title_suffix,
+    measure_text_width,
+    sanitize,
+    sanitize_to_one_line,
+)
 from kbtui.tui.external_programs import copy_text_to_clipboards, open_web_address_in_browser
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -36,7 +42,7 @@ from kbtui.tui.framework.styled_text import (
     measure_cell_width,
     wrap_spans,
 )
-from kbtui.tui.framework.text_widgets import LabeledInput, TextLine
+from kbtui.tui.framework.text_widgets import LabeledInput, LeftAndRightTextLine
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,
@@ -60,7 +66,7 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command import TuiCommand
-    from kbtui.tui.reader.reader_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
@@ -130,7 +136,7 @@ class EntryTableColumn(NamedTuple):
 
     def fit_text_to_column(self, text: str) -> str:
         """Cut or pad a text to the width of the column."""
-        text = cut_to_width(one_line(text), self.cells)
+        text = cut_to_width(sanitize_to_one_line(text), self.cells)
         space = " " * (self.cells - measure_text_width(text))
         return space + text if self.is_right_aligned else text + space
 
@@ -194,13 +200,13 @@ def _format_entry_title_cell(entry: EntryRow) -> Spans:
     sign, role = STATUS_SIGNS[entry.status]
     flags = ", ".join(name for name in ("hidden", "archived") if getattr(entry, name))
     # Tags come last, because a narrow table cuts off the end of the text.
-    tags = "".join(f" #{one_line(tag)}" for tag in entry.tags)
+    tags = "".join(f" #{sanitize_to_one_line(tag)}" for tag in entry.tags)
     return [
         (f"{sign} ", role),
-        (one_line(entry.title), ""),
-        (format_parent_of_title(entry.parent_name), "dim"),
+        (sanitize_to_one_line(entry.title), ""),
+        (format_parent_title_suffix(entry.parent_name), "dim"),
         (f"  {flags}" if flags else "", "dim"),
-        (f"  {one_line(entry.short_ref)}", "dim"),
+        (f"  {sanitize_to_one_line(entry.short_ref)}", "dim"),
         (f" {tags}" if tags else "", "note"),
     ]
 
@@ -273,11 +279,16 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Read
     """
     chunks = serialize_entry_chunks(library.open_index_reader(), row.id)
     source, problem = _read_source_name_and_problem(library, row)
-    title: Spans = [(one_line(row.title), "h1"), (format_parent_of_title(row.parent_name), "dim")]
+    title: Spans = [
+        (sanitize_to_one_line(row.title), "h1"),
+        (format_parent_title_suffix(row.parent_name), "dim"),
+    ]
     facts = FactTableBlock("facts", _make_entry_facts(row, source))
-    blocks: list[DocumentBlock] = [ParagraphBlock("title", title), facts]
+    blocks: list[ReaderBlock] = [ParagraphBlock("title", title), facts]
     if problem := row.error or problem:
-        blocks.append(ParagraphBlock("error", [(f"! {one_line(problem)}", "error")], above=1))
+        blocks.append(
+            ParagraphBlock("error", [(f"! {sanitize_to_one_line(problem)}", "error")], above=1)
+        )
     blocks += _make_citation_blocks(library, row, now)
     count = format_counted_noun(len(chunks), "passage")
     blocks.append(HeadingBlock("chunks", [("Passages", "h2")], [(count, "dim")], above=1))
@@ -289,19 +300,22 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Read
         key, text = f"chunk:{chunk['chunk_id']}", chunk["text"]
         blocks.append(FoldablePassageBlock(key, left, [right], kind="chunk", text=text))
     return ReaderDocument(
-        f"entry:{row.id}", one_line(row.short_ref), blocks, ref=row.ref, record=row
+        f"entry:{row.id}", sanitize_to_one_line(row.short_ref), blocks, ref=row.ref, record=row
     )
 
 
 def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Spans]]:
     sign, role = STATUS_SIGNS[row.status]
     facts: dict[str, Spans] = {
-        "entry": [(one_line(row.ref), ""), (f"  {row.id}" if row.id != row.ref else "", "dim")],
-        "type": [(one_line(row.type), "")],
+        "entry": [
+            (sanitize_to_one_line(row.ref), ""),
+            (f"  {row.id}" if row.id != row.ref else "", "dim"),
+        ],
+        "type": [(sanitize_to_one_line(row.type), "")],
         "status": [(f"{sign} ", role), (row.status, "")],
-        "tags": [(one_line(", ".join(row.tags)), "")] if row.tags else [],
-        "source": [(one_line(source), "")] if source else [],
-        "address": [(one_line(row.source_url), "link")] if row.source_url else [],
+        "tags": [(sanitize_to_one_line(", ".join(row.tags)), "")] if row.tags else [],
+        "source": [(sanitize_to_one_line(source), "")] if source else [],
+        "address": [(sanitize_to_one_line(row.source_url), "link")] if row.source_url else [],
         "created": [(format_unix_time_as_day(row.created), "")],
         "changed": [(format_unix_time_as_day(row.changed), "")],
         "size": [(f"{row.size:,} bytes", "")],
@@ -324,19 +338,19 @@ def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str 
     return text.source_name, text.problem and f"front matter ignored: {text.problem}"
 
 
-def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[DocumentBlock]:
+def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> list[ReaderBlock]:
     since = now - timedelta(days=CITATION_DAYS)
-    found = library.find_citing_turns(library.parse_typed_reference(row.ref))
+    found = library.find_citing_turns(library.parse_entered_reference(row.ref))
     citations = [one for one in found if one.timestamp is None or one.timestamp >= since]
     short_refs = library.open_index_reader().shorten_references(one.source for one in citations)
     heading = [(f"Cited in the last {CITATION_DAYS} days", "h2")]
     count = [(f"{len(citations):,}", "dim")]
-    blocks: list[DocumentBlock] = [HeadingBlock("cites", heading, count, above=1)]
+    blocks: list[ReaderBlock] = [HeadingBlock("cites", heading, count, above=1)]
     if not citations:
         blocks.append(ParagraphBlock("none", [("No turn cited this entry.", "dim")]))
     for number, citation in enumerate(citations[:MAX_CITATIONS]):
         when = format_time_with_date(citation.timestamp, now) if citation.timestamp else ""
-        title = f"  {one_line(citation.source_title)}"
+        title = f"  {sanitize_to_one_line(citation.source_title)}"
         source = short_refs.get(citation.source, citation.source)
         left = [(source, "link"), (title, ""), (f"  {citation.how}", "dim")]
         key = f"cite:{number}:{citation.source}"
@@ -390,7 +404,7 @@ class EntriesScreen(ListDetailScreen):
         self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:
-        return [self.filter, TextLine(id="columns"), self.list]
+        return [self.filter, LeftAndRightTextLine(id="columns"), self.list]
 
     def on_mount(self) -> None:
         """Show the possible filters in the empty input, and start the timer that reloads the list."""
@@ -410,7 +424,7 @@ class EntriesScreen(ListDetailScreen):
     def _show_column_headings(self) -> None:
         left, right = make_entry_table_headings(self.list.scrollable_content_region.width)
         # The table keeps two cells free for its scroll bar.
-        self.query_one("#columns", TextLine).set_edge_texts(left, [*right, ("  ", "")])
+        self.query_one("#columns", LeftAndRightTextLine).set_edge_texts(left, [*right, ("  ", "")])
 
     @property
     def met_command_needs(self) -> dict[str, bool]:
@@ -491,8 +505,12 @@ class EntriesScreen(ListDetailScreen):
         details = " · ".join([*statuses, *self._describe_included_entries()])
         left: Spans = [(total, "strong"), (f"  {details}", "dim")]
         kinds = sorted(page.by_type.items(), key=lambda pair: (-pair[1], pair[0]))[:6]
-        types = [one_line(f"{kind} {count:,}") for kind, count in kinds]
-        room = self.query_one("#totals", TextLine).content_size.width - measure_cell_width(left) - 2
+        types = [sanitize_to_one_line(f"{kind} {count:,}") for kind, count in kinds]
+        room = (
+            self.query_one("#totals", LeftAndRightTextLine).content_size.width
+            - measure_cell_width(left)
+            - 2
+        )
         while types and measure_text_width(" · ".join(types)) > room:
             types.pop()
         self.show_totals_line(left, [(" · ".join(types), "dim")])

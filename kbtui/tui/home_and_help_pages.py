@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import format_relative_day
 from kbtui.notices import LEG_NAMES, format_notice
-from kbtui.text import describe_missing_words, one_line, sanitize
+from kbtui.text import describe_missing_words, sanitize, sanitize_to_one_line
 from kbtui.tui.command_table import (
     SCOPES,
     SCREENS,
@@ -16,14 +16,18 @@ from kbtui.tui.command_table import (
 from kbtui.tui.library_pane import ENTRY_MARKS
 from kbtui.tui.library_snapshot import get_activity_sort_key
 from kbtui.tui.reader.reader_blocks import (
-    DocumentBlock,
     FactTableBlock,
     HeadingBlock,
     MarkdownBlock,
     ParagraphBlock,
+    ReaderBlock,
     make_message_blocks,
 )
-from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun, format_token_cost
+from kbtui.tui.reader.reader_document import (
+    ReaderDocument,
+    format_characters_and_tokens,
+    format_counted_noun,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -79,9 +83,9 @@ def build_home_document(
     `contents` is None while the library is being read. `notices` are problems with the settings. `note` says
     why the home page is shown instead of the requested page; "" if it was requested.
     """
-    blocks: list[DocumentBlock] = [ParagraphBlock("name", [(one_line(name), "h1")])]
+    blocks: list[ReaderBlock] = [ParagraphBlock("name", [(sanitize_to_one_line(name), "h1")])]
     if note:
-        blocks.append(_make_paragraph("note", one_line(note), "warning", above=1))
+        blocks.append(_make_paragraph("note", sanitize_to_one_line(note), "warning", above=1))
     keys: Facts = [
         (key, [(meaning, "")])
         for command, meaning in (*HOME_KEYS, *_list_creation_commands(contents))
@@ -126,24 +130,24 @@ def _has_unreadable_topics(contents: LibrarySnapshot) -> bool:
     return not contents.listings and (bool(contents.problems) or is_unread)
 
 
-def _make_topic_blocks(contents: LibrarySnapshot) -> list[DocumentBlock]:
+def _make_topic_blocks(contents: LibrarySnapshot) -> list[ReaderBlock]:
     total = sum(listing.visible_subject_count for listing in contents.listings)
     hidden = sum(len(listing.subjects) for listing in contents.listings) - total
     count = f"{format_counted_noun(len(contents.listings), 'topic')}, {format_counted_noun(total, 'subject')}"
     count += f", {hidden:,} hidden" if hidden else ""
-    blocks: list[DocumentBlock] = [_make_heading("topics", "Topics", count)]
+    blocks: list[ReaderBlock] = [_make_heading("topics", "Topics", count)]
     for listing in contents.listings:
         topic = listing.topic
-        words: Spans = [(one_line(topic.name), "strong")]
+        words: Spans = [(sanitize_to_one_line(topic.name), "strong")]
         if topic.introduction:
-            words.append((f"  {one_line(topic.introduction)}", "dim"))
+            words.append((f"  {sanitize_to_one_line(topic.introduction)}", "dim"))
         if not topic.enable:
             words.append(("  switched off", "warning"))
         blocks.append(ParagraphBlock(f"topic:{topic.id}", words, lead=[("  ", "")], link=topic.id))
     return blocks
 
 
-def _make_missing_topics_blocks(contents: LibrarySnapshot, key: str) -> list[DocumentBlock]:
+def _make_missing_topics_blocks(contents: LibrarySnapshot, key: str) -> list[ReaderBlock]:
     if _has_unreadable_topics(contents):
         heading = _make_heading("topics", "No topic can be read")
         return [heading, _make_paragraph("why", UNREADABLE_TOPICS, "dim")]
@@ -157,7 +161,7 @@ def _make_missing_topics_blocks(contents: LibrarySnapshot, key: str) -> list[Doc
     return blocks
 
 
-def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[DocumentBlock]:
+def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[ReaderBlock]:
     if not contents.conversations:
         hint = "They appear after your first `jp query`."
         if not contents.is_jp_workspace:
@@ -170,11 +174,11 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
         return [heading, _make_paragraph("no-talks", hint, "dim")]
     found = contents.main_conversations
     count = format_counted_noun(len(found), "conversation")
-    blocks: list[DocumentBlock] = [_make_heading("talks", "Recent conversations", count)]
+    blocks: list[ReaderBlock] = [_make_heading("talks", "Recent conversations", count)]
     live = [info for info in found if not info.archived]
     for info in sorted(live, key=get_activity_sort_key)[:RECENT_CONVERSATIONS]:
         when = info.last_activity_at.astimezone(now.tzinfo)
-        left: Spans = [(one_line(info.name), "" if info.title else "dim")]
+        left: Spans = [(sanitize_to_one_line(info.name), "" if info.title else "dim")]
         day = format_relative_day(when.date(), now.date())
         agent = f"{info.short_agent_name}  " if contents.has_several_agents else ""
         right: Spans = [(f"{agent}{day}", "dim")]
@@ -183,9 +187,11 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
     return blocks
 
 
-def _make_problem_blocks(problems: Iterable[object]) -> list[DocumentBlock]:
+def _make_problem_blocks(problems: Iterable[object]) -> list[ReaderBlock]:
     return [
-        _make_paragraph(f"problem:{n}", f"! {one_line(str(problem))}", "error", above=int(n == 0))
+        _make_paragraph(
+            f"problem:{n}", f"! {sanitize_to_one_line(str(problem))}", "error", above=int(n == 0)
+        )
         for n, problem in enumerate(problems)
     ]
 
@@ -208,16 +214,18 @@ def build_topic_document(listing: TopicWithSubjects, learn_text: str) -> ReaderD
         "learned": ", ".join(topic.learned),
         "disabled": ", ".join(topic.disabled),
     }
-    facts: dict[str, Spans] = {name: [(one_line(text), "")] for name, text in texts.items() if text}
+    facts: dict[str, Spans] = {
+        name: [(sanitize_to_one_line(text), "")] for name, text in texts.items() if text
+    }
     facts["size"].append((f"  {sum(subject.size for subject in subjects):,} bytes", "dim"))
-    blocks: list[DocumentBlock] = [FactTableBlock("facts", list(facts.items()))]
+    blocks: list[ReaderBlock] = [FactTableBlock("facts", list(facts.items()))]
     blocks += _make_problem_blocks(listing.problems)
     if topic.enable:
-        cost = format_token_cost(len(learn_text))
+        cost = format_characters_and_tokens(len(learn_text))
         blocks.append(_make_heading("learn", "What `learn` returns for this topic", cost))
         blocks.append(MarkdownBlock("listing", learn_text, above=1, lead=[("▎ ", "rule")]))
     badges: Spans = [] if topic.enable else [("switched off", "warning")]
-    name = one_line(topic.name)
+    name = sanitize_to_one_line(topic.name)
     return ReaderDocument(
         f"topic:{topic.id}", name, blocks, ref=topic.id, badges=badges, record=topic
     )
@@ -228,7 +236,7 @@ def build_problem_document(
 ) -> ReaderDocument:
     """Return the page that is shown instead of a document that cannot be read."""
     spans: Spans = [(f"! {sanitize(message)}", "error")]
-    return ReaderDocument(key, one_line(title), make_message_blocks(spans, where, hint))
+    return ReaderDocument(key, sanitize_to_one_line(title), make_message_blocks(spans, where, hint))
 
 
 def build_main_help_document(
@@ -236,7 +244,7 @@ def build_main_help_document(
 ) -> ReaderDocument:
     """Return the help page of the main screen, with the keys of the given scopes first."""
     first: list[Scope] = [scope for scope in scopes if scope != "everywhere"]
-    blocks: list[DocumentBlock] = []
+    blocks: list[ReaderBlock] = []
     for scope in dict.fromkeys((*first, "moving", "everywhere", *SCOPES)):
         blocks.append(_make_heading(f"head:{scope}", SCOPES[scope], above=int(bool(blocks))))
         blocks.append(_make_key_table(f"keys:{scope}", scope, keymap))
@@ -253,7 +261,7 @@ def build_main_help_document(
 
 
 def build_screen_help_document(
-    scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[DocumentBlock]
+    scope: Scope, notes: Sequence[str], keymap: Mapping[str, str], more: Sequence[ReaderBlock]
 ) -> ReaderDocument:
     """Return the help page of a secondary screen: its keys, the blocks in `more`, then `notes`."""
     heading = _make_heading("head", SCREENS[scope], above=0)
@@ -272,9 +280,14 @@ def _make_key_table(key: str, scope: Scope, keymap: Mapping[str, str]) -> FactTa
 
 def build_rank_explanation_document(explanation: RankExplanation, query: str) -> ReaderDocument:
     """Return a page that explains the rank of a passage, or the reason why the search did not find it."""
-    what: Facts = [("Passage", [(explanation.ref, "")]), ("Query", [(one_line(query), "")])]
-    blocks: list[DocumentBlock] = [
-        ParagraphBlock("title", [(one_line(explanation.title) or explanation.ref, "h1")]),
+    what: Facts = [
+        ("Passage", [(explanation.ref, "")]),
+        ("Query", [(sanitize_to_one_line(query), "")]),
+    ]
+    blocks: list[ReaderBlock] = [
+        ParagraphBlock(
+            "title", [(sanitize_to_one_line(explanation.title) or explanation.ref, "h1")]
+        ),
         FactTableBlock("what", what),
     ]
     if explanation.rank is not None:
@@ -282,7 +295,7 @@ def build_rank_explanation_document(explanation: RankExplanation, query: str) ->
         verdict: Spans = [(f"Rank {explanation.rank}", "strong"), (score, "dim")]
         blocks.append(ParagraphBlock("rank", verdict, above=1))
     for n, reason in enumerate(explanation.kept_out):
-        text = f"✕ {one_line(format_notice(reason))}"
+        text = f"✕ {sanitize_to_one_line(format_notice(reason))}"
         blocks.append(_make_paragraph(f"out:{n}", text, "warning", above=int(n == 0)))
     if explanation.chunk_id is not None:
         blocks += _make_search_leg_blocks(explanation)
@@ -291,7 +304,7 @@ def build_rank_explanation_document(explanation: RankExplanation, query: str) ->
     return ReaderDocument("explanation", "Why", blocks)
 
 
-def _make_search_leg_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
+def _make_search_leg_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
     facts: Facts = []
     for leg, name in LEG_NAMES.items():
         result: SearchLegRank = getattr(explanation, leg)
@@ -307,13 +320,13 @@ def _make_search_leg_blocks(explanation: RankExplanation) -> list[DocumentBlock]
     return [heading, FactTableBlock("legs", facts)]
 
 
-def _make_matching_term_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
+def _make_matching_term_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
     facts: Facts = []
     for match in explanation.matches[:MAX_TERMS]:
         detail = f" in {match.field}, weight {match.weight:g}"
         facts.append((f"{match.score:.2f}", [(match.term, "strong"), (detail, "dim")]))
     absent = describe_missing_words(explanation.missing)
-    blocks: list[DocumentBlock] = []
+    blocks: list[ReaderBlock] = []
     if facts or absent:
         more = len(explanation.matches) - MAX_TERMS
         blocks.append(_make_heading("head:words", "Words", f"{more} more" if more > 0 else ""))
@@ -324,19 +337,20 @@ def _make_matching_term_blocks(explanation: RankExplanation) -> list[DocumentBlo
     return blocks
 
 
-def _make_embedded_text_blocks(explanation: RankExplanation) -> list[DocumentBlock]:
+def _make_embedded_text_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
     parts = explanation.embedded
     if parts is None:
         return []
-    weighted = [("title", parts.title_weight, one_line(parts.title))]
+    weighted = [("title", parts.title_weight, sanitize_to_one_line(parts.title))]
     weighted += [
-        ("neighbour", parts.neighbour_weight, one_line(text)[:200]) for text in parts.neighbours
+        ("neighbour", parts.neighbour_weight, sanitize_to_one_line(text)[:200])
+        for text in parts.neighbours
     ]
     facts: Facts = [
         (f"+ {weight:g} ×", [(f"{name}: ", "dim"), (text, "")]) for name, weight, text in weighted
     ]
     return [
         _make_heading("head:made", "Embedded text"),
-        _make_paragraph("text", one_line(parts.text)),
+        _make_paragraph("text", sanitize_to_one_line(parts.text)),
         FactTableBlock("made", facts, above=1),
     ]

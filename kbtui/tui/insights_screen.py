@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from kbtui.dates import format_unix_time_as_day
 from kbtui.refs import parse_ref
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine, StyledLines
-from kbtui.tui.reader.reader_blocks import DocumentBlock, HeadingBlock, ParagraphBlock
+from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
 from kbtui.userdata.search_and_citation_statistics import (
-    collect_usage_statistics,
-    draw_daily_usage_chart,
+    collect_search_and_citation_statistics,
+    draw_daily_activity_chart,
 )
 from kbtui.userdata.user_data_store import UserData
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from kbtui.userdata.query_log import LoggedQuery
     from kbtui.userdata.search_and_citation_statistics import (
         EntryCitationCount,
+        SearchAndCitationStatistics,
         TokenCount,
         TokenStatistics,
-        UsageStatistics,
     )
 
 
@@ -50,23 +50,23 @@ GAP_PREFIX = "gap:"
 
 
 @dataclass(slots=True, eq=False)
-class DailyActivityChartBlock(DocumentBlock):
+class DailyActivityChartBlock(ReaderBlock):
     """A chart of the searches and citations of each day."""
 
-    insights: UsageStatistics
+    insights: SearchAndCitationStatistics
 
     def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
         # A line has a date and numbers (28 cells), and two bars that share the other cells.
         bar_width = max(4, min(36, (width - 28) // 2))
         return [
-            StyledLine([(line, "")]) for line in draw_daily_usage_chart(self.insights, bar_width)
+            StyledLine([(line, "")]) for line in draw_daily_activity_chart(self.insights, bar_width)
         ]
 
     def estimate_line_count(self, width: int) -> int:
         return self.above + 1 + self.insights.days
 
 
-def build_insights_document(found: UsageStatistics, create_key: str) -> ReaderDocument:
+def build_insights_document(found: SearchAndCitationStatistics, create_key: str) -> ReaderDocument:
     """Return a page with a section for each list, followed by the chart.
 
     `create_key` is the label of the key that creates an entry for a gap, or "" if there is no key.
@@ -94,8 +94,8 @@ def build_insights_document(found: UsageStatistics, create_key: str) -> ReaderDo
 
 
 def _make_insights_section(
-    name: str, heading: str, rows: list[DocumentBlock], total: int | None = None, hint: str = ""
-) -> list[DocumentBlock]:
+    name: str, heading: str, rows: list[ReaderBlock], total: int | None = None, hint: str = ""
+) -> list[ReaderBlock]:
     """Return a heading, with the total or a hint on its right, and the rows below it."""
     total = len(rows) if total is None else total
     right: Spans = [(hint, "key") if hint else (f"{total:,}", "dim")] if rows else []
@@ -109,8 +109,8 @@ def _make_insights_section(
     return blocks
 
 
-def _make_query_block(prefix: str, query: LoggedQuery, right: Span) -> DocumentBlock:
-    left: Spans = [(f"{query.times:>5,}  ", "number"), (one_line(query.query), "")]
+def _make_query_block(prefix: str, query: LoggedQuery, right: Span) -> ReaderBlock:
+    left: Spans = [(f"{query.times:>5,}  ", "number"), (sanitize_to_one_line(query.query), "")]
     return HeadingBlock(prefix + query.query, left, [right])
 
 
@@ -119,21 +119,23 @@ def _describe_results(query: LoggedQuery) -> Span:
     return query.last_result_count_text, "dim" if is_found else "warning"
 
 
-def _make_entry_citation_blocks(
-    section: str, uses: list[EntryCitationCount]
-) -> list[DocumentBlock]:
-    blocks: list[DocumentBlock] = []
+def _make_entry_citation_blocks(section: str, uses: list[EntryCitationCount]) -> list[ReaderBlock]:
+    blocks: list[ReaderBlock] = []
     for use in uses:
         count = (f"{use.cites:>5,}  ", "number") if use.cites else (" " * 7, "")
-        left: Spans = [count, (one_line(use.title), ""), (f"  {one_line(use.short_ref)}", "dim")]
+        left: Spans = [
+            count,
+            (sanitize_to_one_line(use.title), ""),
+            (f"  {sanitize_to_one_line(use.short_ref)}", "dim"),
+        ]
         right: Spans = [(f"changed {format_unix_time_as_day(use.changed)}", "dim")]
         blocks.append(HeadingBlock(f"{section}:{use.ref}", left, right, link=use.ref))
     return blocks
 
 
-def _make_token_sections(tokens: TokenStatistics) -> list[DocumentBlock]:
+def _make_token_sections(tokens: TokenStatistics) -> list[ReaderBlock]:
     """Return a section for each list of token counts that is not empty."""
-    blocks: list[DocumentBlock] = []
+    blocks: list[ReaderBlock] = []
     for name, heading, counts in (
         ("days", "Tokens by day", tokens.by_day),
         ("agents", "Tokens by agent", tokens.by_agent),
@@ -151,10 +153,10 @@ def _make_token_sections(tokens: TokenStatistics) -> list[DocumentBlock]:
     return blocks
 
 
-def _make_token_block(section: str, count: TokenCount) -> DocumentBlock:
+def _make_token_block(section: str, count: TokenCount) -> ReaderBlock:
     left: Spans = [(f"{count.usage.total_tokens or 0:>15,}  ", "number")]
-    left += [(one_line(count.title or count.name or "unknown"), "")]
-    left += [(f"  {one_line(count.name or '')}", "dim")] if count.title else []
+    left += [(sanitize_to_one_line(count.title or count.name or "unknown"), "")]
+    left += [(f"  {sanitize_to_one_line(count.name or '')}", "dim")] if count.title else []
     right: Spans = [(", ".join(count.list_remarks()), "dim")]
     key = f"{section}:{count.name}:{count.usage.is_estimate}"
     link = count.name if count.title is not None else None
@@ -173,7 +175,7 @@ class InsightsScreen(SecondaryScreen):
 
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
-        self.insights: UsageStatistics | None = None
+        self.insights: SearchAndCitationStatistics | None = None
         self.subject_actions = SubjectFileActions(
             self, library, self.show_message, lambda ref: self.action_reload()
         )
@@ -193,12 +195,12 @@ class InsightsScreen(SecondaryScreen):
     def action_reload(self) -> None:
         self.run_in_thread(self._read_insights, self._show_insights)
 
-    def _read_insights(self) -> tuple[UsageStatistics, ReaderDocument]:
+    def _read_insights(self) -> tuple[SearchAndCitationStatistics, ReaderDocument]:
         """Collect the statistics and build their page. Called in a background thread."""
         from kbtui.conversations.model_prices import ModelPrices
 
         library = self.library
-        found = collect_usage_statistics(
+        found = collect_search_and_citation_statistics(
             library.workspace,
             UserData(library.workspace),
             library.open_index_reader(),
@@ -211,7 +213,7 @@ class InsightsScreen(SecondaryScreen):
         create_key = find_key_label_of_command("insights.open", self.configured_keys)
         return found, build_insights_document(found, create_key)
 
-    def _show_insights(self, made: tuple[UsageStatistics, ReaderDocument]) -> None:
+    def _show_insights(self, made: tuple[SearchAndCitationStatistics, ReaderDocument]) -> None:
         self.insights, document = made
         self.show_document(document)
         searches, citations = self.insights.searches, self.insights.citations
@@ -259,7 +261,7 @@ class InsightsScreen(SecondaryScreen):
     def action_delete_logged_searches(self) -> None:
         def delete_if_confirmed(answer: str | None) -> None:
             if answer is not None:
-                delete = UserData(self.library.workspace).query_log.erase_all_logged_searches
+                delete = UserData(self.library.workspace).query_log.delete_all_logged_searches
                 self.run_in_thread(delete, self._show_deleted_search_count, self._delete_worker)
 
         question = "Delete all logged searches of this workspace? Citations are kept, because they are stored in the conversations."

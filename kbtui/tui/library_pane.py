@@ -18,7 +18,7 @@ from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
 from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
 from kbtui.search.search_request_and_answer import QueryMistake
-from kbtui.text import cut_to_width, one_line
+from kbtui.text import cut_to_width, sanitize_to_one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 
 
-class FilterCondition(NamedTuple):
+class LibraryFilterCondition(NamedTuple):
     """A condition on conversations: at least one of `values` must match, or none if `excluded` is true."""
 
     filter: FilterDefinition
@@ -76,7 +76,7 @@ class LibraryFilter(NamedTuple):
 
     words: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    parts: tuple[FilterCondition, ...] = ()
+    parts: tuple[LibraryFilterCondition, ...] = ()
     errors: tuple[QueryMistake, ...] = ()
 
     def __bool__(self) -> bool:
@@ -108,7 +108,7 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
     If `partial` is true, the user is still typing, so an incomplete last word is not a mistake.
     """
     query = parse_query(text, partial=partial, surface="library")
-    parts: list[FilterCondition] = []
+    parts: list[LibraryFilterCondition] = []
     errors = [_make_filter_mistake(word) for word in query.almost_filters]
     for part in query.filters:
         try:
@@ -132,7 +132,7 @@ def _make_filter_mistake(word: FilterLikeWord) -> QueryMistake:
     return QueryMistake(word.start, word.end, "needs a value", about)
 
 
-def _parse_filter_condition(part: QueryFilter, now: datetime) -> FilterCondition:
+def _parse_filter_condition(part: QueryFilter, now: datetime) -> LibraryFilterCondition:
     row = map_filters_by_key("library")[part.key]
     values: list[Any] = []
     for value in filter(None, part.values):
@@ -146,7 +146,7 @@ def _parse_filter_condition(part: QueryFilter, now: datetime) -> FilterCondition
             values.append(value.casefold())
     if not values:
         raise FilterValueError("needs a value", row.about)
-    return FilterCondition(row, tuple(values), part.excluded)
+    return LibraryFilterCondition(row, tuple(values), part.excluded)
 
 
 ENTRY_MARKS = {
@@ -205,7 +205,7 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
         text = problem.message if problem.key else str(problem)
         row = _make_problem_row(f"kb:{number}", text, whole=str(problem))
         if problem.key:
-            row.below = [[("  ", ""), (one_line(problem.key), "dim")]]
+            row.below = [[("  ", ""), (sanitize_to_one_line(problem.key), "dim")]]
         yield row
     if not contents.listings and not failures and not contents.problems:
         yield _make_note_row("no-topics", "none yet")
@@ -218,8 +218,8 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
 
 def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
     """Return the row of a problem; if the user opens the row, the reader shows `whole` instead of `text`."""
-    place = NavigationTarget(f"problem:{key}", text=whole or one_line(text))
-    spans: Spans = [(f"{indent}! ", "error"), (one_line(text), "error")]
+    place = NavigationTarget(f"problem:{key}", text=whole or sanitize_to_one_line(text))
+    spans: Spans = [(f"{indent}! ", "error"), (sanitize_to_one_line(text), "error")]
     return ListRow(f"problem:{key}", spans, data=place)
 
 
@@ -235,7 +235,10 @@ def _make_topic_rows(
     key = f"topic:{topic.id}"
     is_open = state.is_row_unfolded(key)
     name_role = "" if topic.enable else "dim"
-    name: Spans = [("▾ " if is_open else "▸ ", "dim"), (one_line(topic.name), name_role)]
+    name: Spans = [
+        ("▾ " if is_open else "▸ ", "dim"),
+        (sanitize_to_one_line(topic.name), name_role),
+    ]
     count: Spans = [(f"{len(subjects):,}", "dim")] if topic.enable else [("off", "warning")]
     if listing.problems or (unreadable and any((s.topic, s.slug) in unreadable for s in subjects)):
         count = [("! ", "error"), *count]
@@ -257,7 +260,7 @@ def _make_folder_and_subject_rows(
         else:
             key, folder = make_folder_row_key(topic, path), path[:-1].rpartition("/")[2]
             arrow = ("▾ " if state.is_row_unfolded(key) else "▸ ", "dim")
-            name = (f"{one_line(folder)}/", "")
+            name = (f"{sanitize_to_one_line(folder)}/", "")
             yield ListRow(key, [("  " * path.count("/"), ""), arrow, name])
 
 
@@ -318,10 +321,10 @@ def _make_subject_row(subject: Subject, reason: str | None) -> ListRow:
     ref = make_subject_ref(subject.topic, subject.slug)
     mark = _choose_entry_mark(states, default="  ")
     name, depth = subject.slug.rpartition("/")[2], subject.slug.count("/") + 1
-    spans: Spans = [("  " * depth, ""), mark, (one_line(name), role)]
+    spans: Spans = [("  " * depth, ""), mark, (sanitize_to_one_line(name), role)]
     row = ListRow(str(ref), spans, data=NavigationTarget(str(ref), ref=ref))
     if reason:
-        row.below = [[("  " * (depth + 1), ""), (one_line(reason), "error")]]
+        row.below = [[("  " * (depth + 1), ""), (sanitize_to_one_line(reason), "error")]]
     return row
 
 
@@ -442,9 +445,9 @@ class _ConversationRowMaker:
         }
         mark = _choose_entry_mark(states, default="")
         role = "dim" if info.archived or not info.title else ""
-        left: Spans = [*lead, mark, (one_line(info.name), role)]
+        left: Spans = [*lead, mark, (sanitize_to_one_line(info.name), role)]
         if info.worktree is not None:
-            name = cut_to_width(one_line(info.worktree), WORKTREE_WIDTH)
+            name = cut_to_width(sanitize_to_one_line(info.worktree), WORKTREE_WIDTH)
             left.insert(-1, (f"{name} ", "dim"))
         agent: Spans = []
         if width := self._agent_width:
@@ -452,7 +455,7 @@ class _ConversationRowMaker:
         place = NavigationTarget(info.ref, ref=make_conversation_ref(info.id))
         row = ListRow(info.ref, left, [(label, "dim")], data=place, wide_right=agent)
         if info.problem:
-            row.below = [[("  ", ""), (one_line(info.problem), "error")]]
+            row.below = [[("  ", ""), (sanitize_to_one_line(info.problem), "error")]]
         return row
 
 
@@ -466,7 +469,7 @@ def list_library_filter_completions(
     text: str, cursor: int, contents: LibrarySnapshot
 ) -> list[QueryCompletion]:
     """Return completions of the filter text; values are the agents, labels, tools and models in `contents`."""
-    from kbtui.search.query_completion import list_filter_completions, list_general_filter_values
+    from kbtui.search.query_completion import list_filter_completions, list_fixed_filter_values
 
     def list_values(row: FilterDefinition, _: str) -> list[tuple[str, str]]:
         infos, summaries = contents.conversations, contents.summaries.values()
@@ -477,7 +480,7 @@ def list_library_filter_completions(
             "model": (name for summary in summaries for name in summary.models),
         }
         if row.key not in found:
-            return list_general_filter_values(row)
+            return list_fixed_filter_values(row)
         counts = Counter(found[row.key])
         return [(name, format_counted_noun(n, "conversation")) for name, n in counts.most_common()]
 
@@ -563,7 +566,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._worker.submit_call(
             lambda: make_library_rows(contents, state, present),
             lambda rows: self.list.set_rows(rows, select=select),
-            lambda error: self.list.set_rows([], [(one_line(str(error)), "error")]),
+            lambda error: self.list.set_rows([], [(sanitize_to_one_line(str(error)), "error")]),
         )
 
     def update_age_labels(self) -> None:
@@ -578,13 +581,13 @@ class LibraryPane(BorderOnlyPane, Vertical):
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             wanted = set(list_parent_row_keys(place.ref.topic or "", place.ref.slug))
         elif place.ref and place.ref.conversation:
-            wanted = set(self._list_parents(place.ref.conversation))
+            wanted = set(self._list_parent_ids(place.ref.conversation))
         if not wanted <= self.state.unfolded:
             self.state.unfolded |= wanted
             self.update_library_rows(select=place.key)
         self.list.select_row(place.key)
 
-    def _list_parents(self, conversation: str) -> list[str]:
+    def _list_parent_ids(self, conversation: str) -> list[str]:
         """Return the ids of the conversations that contain a conversation as a part, innermost first."""
         parents: list[str] = []
         while self.contents and (info := self.contents.find_conversation(conversation)):
@@ -620,7 +623,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             return
         topic, _, path = row.key.removeprefix("folder:").partition("/")
         folders = reversed(list_parent_row_keys(topic, path))
-        next(filter(self.list.select_row, chain(folders, self._list_parents(row.key))), None)
+        next(filter(self.list.select_row, chain(folders, self._list_parent_ids(row.key))), None)
 
     def _set_row_unfolded(self, key: str, unfolded: bool) -> None:
         parts = self.contents.parts_by_conversation if self.contents else {}
@@ -658,8 +661,8 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.filter.input.refresh()
         lines: list[Spans] = []
         for error in found.errors:
-            wrong = one_line(text[error.start : error.end])
-            lines.append([(f"{wrong} ", "error strong"), (one_line(str(error)), "")])
+            wrong = sanitize_to_one_line(text[error.start : error.end])
+            lines.append([(f"{wrong} ", "error strong"), (sanitize_to_one_line(str(error)), "")])
         self.error_lines.set_paragraphs(lines)
         if found != self.state.filter:
             self.state.filter = found

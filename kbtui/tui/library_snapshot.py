@@ -93,7 +93,7 @@ class LibrarySnapshot:
         return [info for info in self.conversations if info.id not in parts]
 
     @cached_property
-    def _short_ids(self) -> dict[str, str]:
+    def _short_conversation_ids(self) -> dict[str, str]:
         from kbtui.conversations.shortened_ids import shorten_conversation_ids
 
         return shorten_conversation_ids(info.id for info in self.conversations)
@@ -102,7 +102,7 @@ class LibrarySnapshot:
         """Return a reference with its conversation id cut to the shortest beginning that is unique."""
         from kbtui.conversations.shortened_ids import shorten_reference
 
-        return shorten_reference(reference, self._short_ids)
+        return shorten_reference(reference, self._short_conversation_ids)
 
     def map_titles_of_related_conversations(self, info: ConversationInfo) -> dict[str, str]:
         """Return the titles of a conversation's related conversations, by their ids.

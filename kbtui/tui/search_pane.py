@@ -10,7 +10,11 @@ from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
-from kbtui.text import format_parent_of_title, one_line, sanitize_text_and_move_ranges
+from kbtui.text import (
+    format_parent_title_suffix,
+    sanitize_text_and_move_ranges,
+    sanitize_to_one_line,
+)
 from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings_of_scopes
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
@@ -26,8 +30,12 @@ from kbtui.tui.framework.styled_widget import (
     get_configured_keys,
     make_label_without_markup,
 )
-from kbtui.tui.framework.text_widgets import CompletingInput, TextLine, WrappedParagraphs
-from kbtui.tui.framework.tui_command import make_list_bindings
+from kbtui.tui.framework.text_widgets import (
+    CompletingInput,
+    LeftAndRightTextLine,
+    WrappedParagraphs,
+)
+from kbtui.tui.framework.tui_command import make_list_movement_bindings
 from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
@@ -50,7 +58,7 @@ PLACEHOLDER = 'Search topics and conversations: words, "phrase", tool:, after:'
 class SearchInput(CompletingInput):
     """The search input, whose arrow keys select hits in the results while the input keeps the focus."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*make_list_bindings("move_in_results")]
+    BINDINGS: ClassVar[list[BindingType]] = [*make_list_movement_bindings("move_in_results")]
 
     recalled = ""
     """The earlier query that the user recalled last, or "" if there is none."""
@@ -79,13 +87,13 @@ class SearchBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         """Yield the label of the key that starts a search, the input, and the workspace's name."""
-        sign = TextLine(id="search-sign")
+        sign = LeftAndRightTextLine(id="search-sign")
         sign.left = [(find_key_label_of_command("search", get_configured_keys(self)) or "/", "key")]
         sign.styles.width = 3 + measure_cell_width(sign.left)
         yield sign
         yield SearchInput(id="search", placeholder=PLACEHOLDER, compact=True)
-        name = TextLine(id="workspace")
-        name.left = [(one_line(self._workspace), "strong"), (" kbtui", "dim")]
+        name = LeftAndRightTextLine(id="workspace")
+        name.left = [(sanitize_to_one_line(self._workspace), "strong"), (" kbtui", "dim")]
         name.styles.width = measure_cell_width(name.left) + 2
         yield name
 
@@ -109,7 +117,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         super().__init__(id="results", classes="pane")
         self.border_title = "Results"
         self.list = RowList("results-list")
-        self._summary = TextLine(id="answer")
+        self._summary = LeftAndRightTextLine(id="answer")
         self._notice = WrappedParagraphs(self.list)
         self.answer: SearchAnswer | None = None
         self._is_refining = False
@@ -160,7 +168,11 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     def _request_more_hits_at_end(self) -> None:
         """Post `MoreHitsRequested` if the user is close to the end of the list and the search has more hits."""
-        if self.answer and len(self.answer.hits) < self.answer.total and self.list.is_near_list_end:
+        if (
+            self.answer
+            and len(self.answer.hits) < self.answer.total
+            and self.list.is_scrolled_near_end
+        ):
             self.post_message(self.MoreHitsRequested())
 
     def show_search_wait_reason(self, reason: str) -> None:
@@ -180,11 +192,11 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         if answer.mistakes:
             # The search did not run: show which part of the query is invalid.
             mistake = answer.mistakes[0]
-            spans: Spans = [(one_line(mistake.message), "warning")]
+            spans: Spans = [(sanitize_to_one_line(mistake.message), "warning")]
             if mistake.end > 0 and (wrong := answer.query[max(0, mistake.start) : mistake.end]):
-                spans.insert(0, (f"{one_line(wrong)}  ", "found"))
+                spans.insert(0, (f"{sanitize_to_one_line(wrong)}  ", "found"))
             if mistake.hint:
-                spans.append((f". {one_line(mistake.hint)}", "dim"))
+                spans.append((f". {sanitize_to_one_line(mistake.hint)}", "dim"))
             return spans
         if answer.empty:
             return [(f"{NOTHING_INDEXED.capitalize()}.", "dim")]
@@ -209,20 +221,20 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         others = [notice for notice in answer.notices if notice.code != "meaning_only"]
         if degraded := format_notices(others):
             room = self.list.scrollable_content_region.width - measure_cell_width(left) - 4
-            return left, truncate_spans([(one_line(degraded), "warning")], max(8, room))
+            return left, truncate_spans([(sanitize_to_one_line(degraded), "warning")], max(8, room))
         return left, [(MODES[answer.mode], "dim")]
 
     def _make_hit_row(self, hit: Hit, ref: str) -> ListRow:
         mark = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
-        title: Spans = [mark, (one_line(hit.title), "strong")]
+        title: Spans = [mark, (sanitize_to_one_line(hit.title), "strong")]
         if hit.parent_name:
-            title.append((format_parent_of_title(hit.parent_name), "dim"))
+            title.append((format_parent_title_suffix(hit.parent_name), "dim"))
         if hit.rewound:
             title.append((" rewound", "warning"))
         if hit.freshness == "changed":
             title.append((" changed after indexing", "warning"))
         width = max(20, self.list.scrollable_content_region.width - 4)
-        where = truncate_text_start(one_line(ref), max(18, width * 2 // 5))
+        where = truncate_text_start(sanitize_to_one_line(ref), max(18, width * 2 // 5))
         below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, 2)]
         return ListRow(hit.chunk_id, title, [(where, "dim")], below, data=hit)
 

@@ -21,7 +21,7 @@ from kbtui.tui.framework.styled_widget import (
     StyledScreen,
     make_label_without_markup,
 )
-from kbtui.tui.framework.text_widgets import MessageLine, PaneInput, TextLine
+from kbtui.tui.framework.text_widgets import LeftAndRightTextLine, MessageLine, PaneInput
 from kbtui.tui.framework.tui_command import format_command_hints, format_key_hints
 from kbtui.tui.home_and_help_pages import build_screen_help_document
 from kbtui.tui.reader.document_view import DocumentOverlayScreen, DocumentView
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from kbtui.engine.engine_protocol import ChangedEvent
+    from kbtui.engine.engine_protocol import IndexChangedEvent
     from kbtui.library import Library
     from kbtui.tui.command_table import Scope
     from kbtui.tui.framework.row_list import RowList
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.tui_command import TuiCommand
-    from kbtui.tui.reader.reader_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import ReaderBlock
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 
@@ -91,9 +91,9 @@ class SecondaryScreen(StyledScreen):
         with Horizontal(id="panes"):
             yield from self.compose_panes()
         yield from self.make_widgets_below_panes()
-        yield TextLine(id="totals")
+        yield LeftAndRightTextLine(id="totals")
         yield self.message_line
-        yield TextLine(id="keys")
+        yield LeftAndRightTextLine(id="keys")
 
     def on_mount(self) -> None:
         self.call_after_refresh(self.action_reload)
@@ -125,7 +125,7 @@ class SecondaryScreen(StyledScreen):
     def action_reload(self) -> None:
         """Read everything again."""
 
-    def handle_files_changed(self, event: ChangedEvent) -> None:
+    def handle_files_changed(self, event: IndexChangedEvent) -> None:
         self.action_reload()
 
     @property
@@ -143,7 +143,7 @@ class SecondaryScreen(StyledScreen):
 
     def show_key_hints(self) -> None:
         """Show hints for the keys that work now; while an input has the focus, for its keys."""
-        bar = self.query_one("#keys", TextLine)
+        bar = self.query_one("#keys", LeftAndRightTextLine)
         if isinstance(self.focused, Input):
             bar.set_edge_texts(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))
             return
@@ -154,7 +154,7 @@ class SecondaryScreen(StyledScreen):
     def on_descendant_focus(self) -> None:
         self.show_key_hints()
 
-    def make_help_blocks(self) -> Sequence[DocumentBlock]:
+    def make_help_blocks(self) -> Sequence[ReaderBlock]:
         """Return extra blocks that the help page shows after the keys."""
         return ()
 
@@ -181,7 +181,7 @@ class SecondaryScreen(StyledScreen):
 
     def show_totals_line(self, left: Spans, right: Spans | None = None) -> None:
         """Show totals at the left and right edge of the line below the panes."""
-        self.query_one("#totals", TextLine).set_edge_texts(left, right)
+        self.query_one("#totals", LeftAndRightTextLine).set_edge_texts(left, right)
 
     def format_error_on_one_line(self, error: Exception) -> str:
         """Return an error on one line, with paths relative to the workspace."""
@@ -192,7 +192,7 @@ class SecondaryScreen(StyledScreen):
         self.show_message(self.format_error_on_one_line(error), "error")
 
     @property
-    def cursor_block(self) -> DocumentBlock | None:
+    def cursor_block(self) -> ReaderBlock | None:
         """The block under the cursor, or None if the page is empty."""
         port = self.reader.viewport
         return port.document.blocks[port.cursor.block] if port.document.blocks else None
@@ -205,7 +205,7 @@ class SecondaryScreen(StyledScreen):
             self.reader.show_document(document)
 
     def go_to_next_block(
-        self, step: int, is_wanted: Callable[[DocumentBlock], bool], lead: int | None = None
+        self, step: int, is_wanted: Callable[[ReaderBlock], bool], lead: int | None = None
     ) -> None:
         """Go to the next (`step` 1) or previous (-1) wanted block, and show `lead` lines above this block."""
         port = self.reader.viewport

@@ -24,7 +24,7 @@ from kbtui.sources.source_definitions import (
     suggest_source_name,
 )
 from kbtui.sources.source_scheduler import find_source_due_time
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library
     from kbtui.sources.source_definitions import SourceDefinition, SourceRunProgress
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.reader.reader_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 STATUS_SIGNS = {"ok": ("✓", "inserted"), "partial": ("◐", "warning"), "error": ("!", "error")}
 PROGRESS_CELLS = 10
@@ -117,8 +117,11 @@ def make_source_rows(
     rows = []
     for state in states.sources:
         source = state.source
-        left: Spans = [(source.name, "strong"), (f"  {one_line(source.target_description)}", "dim")]
-        right: Spans = [(f"{source.kind} → {one_line(source.topic)}", "dim")]
+        left: Spans = [
+            (source.name, "strong"),
+            (f"  {sanitize_to_one_line(source.target_description)}", "dim"),
+        ]
+        right: Spans = [(f"{source.kind} → {sanitize_to_one_line(source.topic)}", "dim")]
         if source.name in running:
             below = _format_progress_bar(running[source.name])
         elif state.approved is None:
@@ -128,23 +131,23 @@ def make_source_rows(
         else:
             below = _format_last_source_run(state.run, now)
         if state.due is not None and source.name not in running:
-            is_due = _to_local_time(state.due) <= now
+            is_due = _convert_to_local_time(state.due) <= now
             when = "due now" if is_due else f"next run {_format_unix_time(state.due, now)}"
             below.append((f"  {when}", "key"))
         rows.append(ListRow(source.name, left, right, [[("  ", ""), *below]], data=state))
     for number, problem in enumerate(states.problems):
-        left = [("! ", "error"), (one_line(problem.key or problem.where or "?"), "")]
-        below = [("  ", ""), (one_line(problem.message), "error")]
+        left = [("! ", "error"), (sanitize_to_one_line(problem.key or problem.where or "?"), "")]
+        below = [("  ", ""), (sanitize_to_one_line(problem.message), "error")]
         rows.append(ListRow(f"problem:{number}", left, below=[below], data=problem))
     return rows
 
 
-def _to_local_time(seconds: float) -> datetime:
+def _convert_to_local_time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds).astimezone()
 
 
 def _format_unix_time(seconds: float, now: datetime) -> str:
-    return format_time_with_date(_to_local_time(seconds), now)
+    return format_time_with_date(_convert_to_local_time(seconds), now)
 
 
 def _format_last_source_run(run: SourceRunRecord, now: datetime) -> Spans:
@@ -152,7 +155,7 @@ def _format_last_source_run(run: SourceRunRecord, now: datetime) -> Spans:
     details = (
         f"  {_format_unix_time(run.began, now)}, {format_counted_noun(run.entries, 'document')}"
     )
-    error: Spans = [(f"  {one_line(run.error)}", role)] if run.error else []
+    error: Spans = [(f"  {sanitize_to_one_line(run.error)}", role)] if run.error else []
     return [(f"{sign} {run.status}", role), (details, "dim"), *error]
 
 
@@ -163,17 +166,17 @@ def _format_progress_bar(progress: SourceRunProgress | None) -> Spans:
     return [
         ("█" * filled + "░" * (PROGRESS_CELLS - filled), "key"),
         (f"  {progress.done:,} of {progress.total:,}", ""),
-        (f"  {one_line(progress.now)}", "dim"),
+        (f"  {sanitize_to_one_line(progress.now)}", "dim"),
     ]
 
 
 def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
     """Return the details of a declaration that cannot be read."""
     file = problem.where or SOURCES_FILE
-    hint = f"Correct {one_line(file)} in your editor; this screen cannot change an invalid source."
-    blocks: list[DocumentBlock] = [
+    hint = f"Correct {sanitize_to_one_line(file)} in your editor; this screen cannot change an invalid source."
+    blocks: list[ReaderBlock] = [
         HeadingBlock("head", [("Cannot be read", "h2")]),
-        ParagraphBlock("what", [(one_line(str(problem)), "error")]),
+        ParagraphBlock("what", [(sanitize_to_one_line(str(problem)), "error")]),
         ParagraphBlock("how", [(hint, "dim")], above=1),
     ]
     return ReaderDocument(
@@ -194,12 +197,12 @@ def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
         schedule.append((f"  next run {_format_unix_time(state.due, now)}", "key"))
     facts: list[tuple[str, Spans]] = [
         ("kind", [(source.kind, "")]),
-        ("fetches", [(one_line(source.target_description), "")]),
-        ("into", [(one_line(state.folder), "")]),
+        ("fetches", [(sanitize_to_one_line(source.target_description), "")]),
+        ("into", [(sanitize_to_one_line(state.folder), "")]),
         ("runs", schedule),
         ("approved", approved),
     ]
-    blocks: list[DocumentBlock] = [
+    blocks: list[ReaderBlock] = [
         ParagraphBlock("name", [(source.name, "h1")]),
         FactTableBlock("facts", facts),
         HeadingBlock("run", [("Last run", "h2")], above=1),
@@ -209,7 +212,7 @@ def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
     return ReaderDocument(f"source:{source.name}", source.name, blocks)
 
 
-def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[DocumentBlock]:
+def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[ReaderBlock]:
     if run is None:
         return [ParagraphBlock("none", [("Never run.", "dim")])]
     sign, role = STATUS_SIGNS[run.status]
@@ -220,14 +223,16 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Do
         ("documents", [(f"{run.entries:,}", "")]),
         ("changes", [(run.document_counts_text, "")]),
     ]
-    blocks: list[DocumentBlock] = [FactTableBlock("runs", facts)]
+    blocks: list[ReaderBlock] = [FactTableBlock("runs", facts)]
     for n, problem in enumerate(run.problems):
-        blocks.append(BulletItemBlock(f"problem:{n}", [(one_line(problem), role)], ("! ", role)))
+        blocks.append(
+            BulletItemBlock(f"problem:{n}", [(sanitize_to_one_line(problem), role)], ("! ", role))
+        )
     for n, text in enumerate(run.edited):
-        blocks.append(BulletItemBlock(f"edited:{n}", [(one_line(text), "")]))
+        blocks.append(BulletItemBlock(f"edited:{n}", [(sanitize_to_one_line(text), "")]))
     for n, (reason, skipped) in enumerate(run.skipped_documents_by_reason.items()):
-        names = f" {one_line(' '.join(skipped))}"
-        spans: Spans = [(f"skipped, {one_line(reason)}:", ""), (names, "dim")]
+        names = f" {sanitize_to_one_line(' '.join(skipped))}"
+        spans: Spans = [(f"skipped, {sanitize_to_one_line(reason)}:", ""), (names, "dim")]
         blocks.append(BulletItemBlock(f"skip:{n}", spans))
     if run.skipped > len(run.skips):
         more = f"and {run.skipped - len(run.skips):,} more skipped"
@@ -235,7 +240,7 @@ def _make_last_run_blocks(run: SourceRunRecord | None, now: datetime) -> list[Do
     return blocks
 
 
-def _make_declaration_blocks(state: SourceStatus) -> list[DocumentBlock]:
+def _make_declaration_blocks(state: SourceStatus) -> list[ReaderBlock]:
     heading, file = [("Declaration", "h2")], [(state.file, "dim")]
     toml = format_source_as_toml(state.source)
     return [
@@ -253,7 +258,7 @@ def make_source_approval_details(
         "Once approved, this source will do the following on this computer, with your permissions:"
     )
     answers = f"Press {approve_key} to approve exactly this (any later change needs a new approval), or {back_key} to go back without approving."
-    blocks: list[DocumentBlock] = [
+    blocks: list[ReaderBlock] = [
         ParagraphBlock("ask", [(f"Approve {source.name}?", "h1")]),
         ParagraphBlock("what", [(intro, "")], above=1),
     ]
@@ -271,23 +276,26 @@ def describe_source_actions(state: SourceStatus) -> list[str]:
     source = state.source
     lines: list[str] = []
     if source.kind == "url_crawl":
-        lines.append(f"fetch {one_line(source.url or '')}")
+        lines.append(f"fetch {sanitize_to_one_line(source.url or '')}")
         if source.depth:
             links = "link" if source.depth == 1 else "links"
             inside = CrawlUrlPrefixes(source.url or "", source.prefixes).description
             lines.append(f"fetch pages up to {source.depth} {links} away, but only below {inside}")
-        hosts = map(one_line, source.allow_hosts)
+        hosts = map(sanitize_to_one_line, source.allow_hosts)
         lines += [f"fetch from {host} even if it is in a private network" for host in hosts]
     elif source.kind == "mcp":
         power = "the program can do anything that you can do"
-        lines.append(f"run the program: {one_line(shlex.join(source.server))}")
+        lines.append(f"run the program: {sanitize_to_one_line(shlex.join(source.server))}")
         lines.append(f"run it in the workspace's directory; {power}")
-        lines += [f"pass it your environment variable ${one_line(name)}" for name in source.env]
-        matching = f" that match {one_line(source.pattern)}" if source.pattern else ""
+        lines += [
+            f"pass it your environment variable ${sanitize_to_one_line(name)}"
+            for name in source.env
+        ]
+        matching = f" that match {sanitize_to_one_line(source.pattern)}" if source.pattern else ""
         lines.append(f"read the program's resources{matching}")
     else:
-        lines.append(f"read {one_line(source.file or '')}")
-    lines.append(f"write the results as Markdown files below {one_line(state.folder)}")
+        lines.append(f"read {sanitize_to_one_line(source.file or '')}")
+    lines.append(f"write the results as Markdown files below {sanitize_to_one_line(state.folder)}")
     schedule = f"run automatically on the cron schedule {source.cron} while the engine runs"
     lines.append(schedule if source.cron else "run only manually, without a schedule")
     return lines
@@ -550,7 +558,7 @@ class SourcesScreen(ListDetailScreen):
         del self.runs[name]
         if isinstance(outcome, SourceRunRecord):
             documents = format_counted_noun(outcome.entries, "document")
-            error = f". {one_line(outcome.error)}" if outcome.error else ""
+            error = f". {sanitize_to_one_line(outcome.error)}" if outcome.error else ""
             text = f"{name}: {outcome.status}, {documents} ({outcome.document_counts_text}){error}"
             self.show_message(text, STATUS_SIGNS[outcome.status][1])
         else:

@@ -197,7 +197,7 @@ class QueryLog:
                 return db.execute("DELETE FROM searches WHERE at < ? OR at > ?", times).rowcount
         return 0
 
-    def erase_all_logged_searches(self) -> int:
+    def delete_all_logged_searches(self) -> int:
         """Erase all searches from the disk; return how many there were. Deletes a damaged file."""
         if not self.path.exists():
             return 0

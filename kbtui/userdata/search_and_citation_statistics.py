@@ -225,7 +225,7 @@ class EntryCitationCount(NamedTuple):
 
 
 @dataclass
-class UsageStatistics:
+class SearchAndCitationStatistics:
     """Statistics of the searches and citations of the last `days` days."""
 
     days: int
@@ -277,7 +277,7 @@ class _CatalogEntryColumns:
         )
 
 
-def collect_usage_statistics(
+def collect_search_and_citation_statistics(
     workspace: Workspace,
     userdata: UserData,
     reader: IndexReader,
@@ -288,7 +288,7 @@ def collect_usage_statistics(
     stale_days: int = 180,
     hidden: bool = False,
     now: float | None = None,
-) -> UsageStatistics:
+) -> SearchAndCitationStatistics:
     """Collect the insights of the last `days` days; every list has at most `limit` rows.
 
     Without `prices`, tokens have no cost.
@@ -333,7 +333,7 @@ def collect_usage_statistics(
     short_refs = reader.shorten_references(use.ref for use in cited[:limit])
     most_cited = [use._replace(short_ref=short_refs.get(use.ref, use.ref)) for use in cited[:limit]]
     citations_by_day = {day: recent.by_day.get(day, 0) for day in dates}
-    return UsageStatistics(
+    return SearchAndCitationStatistics(
         days=days,
         stale_days=stale_days,
         searches=userdata.query_log.compute_search_statistics(days, limit, now),
@@ -355,7 +355,9 @@ def draw_bar_of_blocks(value: int, most: int, width: int = BAR_CELLS) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def draw_daily_usage_chart(insights: UsageStatistics, width: int = BAR_CELLS) -> list[str]:
+def draw_daily_activity_chart(
+    insights: SearchAndCitationStatistics, width: int = BAR_CELLS
+) -> list[str]:
     """Draw a header and a line for each day. The longest bar has `width` cells."""
     searches, citations = insights.searches.by_day, insights.citations_by_day
     scales = [max(column.values(), default=0) for column in (searches, citations)]

@@ -178,7 +178,7 @@ def find_workspace_root(start: str) -> str:
     if not os.path.isdir(start):  # noqa: PTH112
         start = os.path.dirname(start)  # noqa: PTH120
     git_root = find_git_root(start)
-    root = _find_at_or_above(start, contains_configuration)
+    root = _find_directory_at_or_above(start, contains_configuration)
     if root is None or (git_root and len(git_root) > len(root) and is_home_without_jp(root)):
         return git_root or start
     return root
@@ -186,7 +186,7 @@ def find_workspace_root(start: str) -> str:
 
 def find_git_root(directory: str) -> str | None:
     """Return the root of the Git repository or worktree around a directory; None if there is none."""
-    return _find_at_or_above(directory, is_git_root)
+    return _find_directory_at_or_above(directory, is_git_root)
 
 
 def is_git_root(directory: str) -> bool:
@@ -200,7 +200,7 @@ def is_home_without_jp(directory: str) -> bool:
     return directory == os.path.realpath(get_user_home()) and not os.path.isdir(jp)  # noqa: PTH112
 
 
-def _find_at_or_above(directory: str, condition: Callable[[str], bool]) -> str | None:
+def _find_directory_at_or_above(directory: str, condition: Callable[[str], bool]) -> str | None:
     below = ""
     while directory != below:
         if condition(directory):

@@ -14,7 +14,7 @@ from support import Builder, asked, said
 
 from kbtui.assistant.assistant_tools import answer_tool_call, list_offered_tools
 from kbtui.errors import EngineUnavailable
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
 from kbtui.workspace import Settings
@@ -144,7 +144,7 @@ def workspace(seen: dict[str, str], rest: dict[str, str], off: dict[str, str]) -
 
 def answers(builder: Builder) -> dict[str, Any]:
     """Return all answers that an assistant can get in this workspace."""
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
     library = Library(builder.workspace, Settings(model="off"))

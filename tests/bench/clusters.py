@@ -11,7 +11,7 @@ import numpy as np
 from kbtui.index.embedding_model import find_embedding_model
 from kbtui.index.embedding_queue import make_vector_row
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.vector_store import (
     LEAN_CANDIDATES,
     VectorStore,
@@ -50,7 +50,7 @@ class Clusters:
         return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
 
 
-def fill(index: WorkspaceIndex, place: Path) -> float:
+def fill(index: WorkspaceIndexWriter, place: Path) -> float:
     """Put a vector of each chunk into the table, and for exact search into `place`; gives seconds."""
     began = time.monotonic()
     wanted = list(index.catalog.iterate_chunks_to_embed())

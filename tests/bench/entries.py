@@ -22,15 +22,15 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     """What the screens of entries and insights ask for, beside the same without citations."""
     from kbtui.index.entry_query import EntryFilter, query_entry_page, serialize_entry_chunks
     from kbtui.index.index_reader import IndexReader
-    from kbtui.index.indexer import WorkspaceIndex
-    from kbtui.userdata.search_and_citation_statistics import collect_usage_statistics
+    from kbtui.index.indexer import WorkspaceIndexWriter
+    from kbtui.userdata.search_and_citation_statistics import collect_search_and_citation_statistics
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Settings, open_workspace_at_root
 
     root = base / "ws"
     workspaces.subjects(root, ENTRIES, 100, words=40)
     workspace = open_workspace_at_root(root)
-    with closing(WorkspaceIndex(workspace, Settings(model="off"))) as index:
+    with closing(WorkspaceIndexWriter(workspace, Settings(model="off"))) as index:
         index.refresh_index()
         folder = index.folder
     bare_dir = base / "bare"
@@ -84,7 +84,7 @@ def entries(base: Path, times: int) -> Iterator[Row]:
     )
     userdata = UserData(workspace)
     ours, plain = side_by_side(
-        lambda: collect_usage_statistics(workspace, userdata, full, now=NOW),
+        lambda: collect_search_and_citation_statistics(workspace, userdata, full, now=NOW),
         lambda: walk(folder),
         max(3, times // 3),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
 from kbtui.workspace import Settings, open_workspace_at_root
 from tests.bench import workspaces
@@ -44,7 +44,7 @@ def refresh(base: Path, times: int) -> Iterator[Row]:
     """Nothing changed in 5,000 subjects and 1,000 conversations; and the first index of them."""
     workspaces.subjects(base, 5_000, 500)
     workspaces.conversations(base, 1000, 50)
-    index = WorkspaceIndex(open_workspace_at_root(base), Settings(model="off"))
+    index = WorkspaceIndexWriter(open_workspace_at_root(base), Settings(model="off"))
     index.refresh_index()
     ours, walk = side_by_side(
         index.refresh_index, lambda: (bare_walk(base / "docs"), bare_walk(base / ".jp")), times
@@ -81,7 +81,7 @@ def _first(base: Path, folder: Path) -> tuple[_Spent, _Spent]:
     an index each."""
     from kbtui.index.keyword_index import KeywordIndexWriter
 
-    index = WorkspaceIndex(
+    index = WorkspaceIndexWriter(
         open_workspace_at_root(base), Settings(model="off"), cache_dir=folder / "ours"
     )
     ours = _spent(index.refresh_index)

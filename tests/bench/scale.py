@@ -26,7 +26,7 @@ from kbtui.index.embedding_model import (
 )
 from kbtui.index.entries_without_vectors import EntriesWithoutVectorsWriter
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, open_workspace_at_root
@@ -74,7 +74,7 @@ def million(base: Path, times: int) -> Iterator[Row]:
 def make(base: Path, made: Path) -> None:
     """The subjects, their index and vectors; at last `made`, with what to ask for."""
     words = write_subjects(base, size // SECTIONS)
-    index = WorkspaceIndex(open_workspace_at_root(base), Settings(model="off"))
+    index = WorkspaceIndexWriter(open_workspace_at_root(base), Settings(model="off"))
     print(f"  keyword index: {timed(index.refresh_index):.0f} s", flush=True)
     print(f"  vectors and their index: {clusters.fill(index, base):.0f} s", flush=True)
     # The engine is told that every chunk has its vector, as it would know had it made them.

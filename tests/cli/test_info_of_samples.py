@@ -14,7 +14,7 @@ from kbtui.cli.main import main
 from kbtui.conversations import conversation_summary
 from kbtui.index.entry_query import open_catalog_snapshot
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
 SAMPLES = Path(__file__).parents[1] / "data/agent_sessions"
@@ -88,7 +88,7 @@ def test_what_a_growing_session_used_is_indexed_as_it_grows(home: Path, root: Pa
     builder = Builder(root)
     for end in (len(lines) // 2, len(lines) - 5, len(lines)):
         path.write_bytes(b"".join(lines[:end]))
-        index = WorkspaceIndex(builder.workspace, Settings(model="off"))
+        index = WorkspaceIndexWriter(builder.workspace, Settings(model="off"))
         index.refresh_index()
         index.close()
     reader = IndexReader(builder.workspace.cache_dir)

@@ -127,7 +127,7 @@ def test_insights_show_gaps_use_and_days_and_forget_on_demand(built: Builder) ->
     userdata.query_log.log_search("aardvark", "hybrid", 7, "cli", is_meaning_only=True)
     text = run(built, "insights").stdout
     assert "aardvark  (0 with these words, 7 by meaning)" in text
-    userdata.query_log.erase_all_logged_searches()
+    userdata.query_log.delete_all_logged_searches()
     userdata.query_log.log_search("unknown beast", "hybrid", 0, "cli")
     userdata.query_log.log_search("aardvark", "hybrid", 2, "dashboard")
     assert "█" in text

@@ -16,7 +16,7 @@ from session_parts import read_in_parts
 from kbtui.conversations.formats.claude_code import (
     ClaudeCodeFormat,
     ClaudeCodeParser,
-    make_project_folder_name,
+    make_project_directory_name,
 )
 from kbtui.conversations.formats.jsonl_format import JsonlRecord, _parse_jsonl_record
 from kbtui.conversations.formats.turn_builder import TurnBuilder
@@ -38,7 +38,7 @@ def read_sample(name: str) -> str:
 def put_session(home: Path, root: Path, session: str, text: str, *, inside: str = "") -> Path:
     """Write a session as if the agent had run in `root`, or in `inside` below it."""
     text = re.sub(r'"cwd":"[^"]*"', lambda _: f'"cwd":{json.dumps(str(root / inside))}', text)
-    folder = home / "projects" / make_project_folder_name(str(root / inside))
+    folder = home / "projects" / make_project_directory_name(str(root / inside))
     path = folder / f"{session}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")

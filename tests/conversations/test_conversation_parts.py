@@ -16,8 +16,8 @@ from kbtui.conversations.formats.jp.conversation_loader import load_conversation
 from kbtui.conversations.models import (
     ConversationEvent,
     ConversationInfo,
+    ReadingResumePoint,
     Turn,
-    TurnResumePoint,
 )
 
 ONE = {"timestamp": "2026-01-01 00:00:00.0"}
@@ -50,10 +50,10 @@ def bare(turns: list[Turn]) -> list[Any]:
 
 def in_parts(
     info: ConversationInfo,
-    mark: TurnResumePoint | None,
+    mark: ReadingResumePoint | None,
     most: int,
     earlier: list[Any] | None = None,
-) -> tuple[list[Any], TurnResumePoint | None]:
+) -> tuple[list[Any], ReadingResumePoint | None]:
     """Return `earlier` with the turns from the mark on, read part by part, and the last mark."""
     found = (earlier or [])[: mark.turns if mark else 0]
     while True:
@@ -159,5 +159,5 @@ def test_a_mark_survives_as_json(workspace_root: Path) -> None:
     turn = [{"type": "turn_start"}, asked("why"), {"type": "tool_call_request"}]
     mark = in_parts(write(builder, turn * 3), None, 1000)[1]
     assert mark is not None
-    kept = TurnResumePoint(*json.loads(json.dumps(astuple(mark))))
+    kept = ReadingResumePoint(*json.loads(json.dumps(astuple(mark))))
     assert load_conversation_part(write(builder, turn * 4), kept, 1000) is not None

@@ -33,14 +33,14 @@ print("\\n".join(block.get_searchable_text() for block in document.blocks))
 _SEARCH = """
 import json
 from pathlib import Path
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.index_reader import IndexReader
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.search.search_pipeline import search_index as answer
 from kbtui.workspace import Settings, open_workspace_at_root
 
 workspace = open_workspace_at_root(Path(sys.argv[1]))
-index = WorkspaceIndex(workspace, Settings())
+index = WorkspaceIndexWriter(workspace, Settings())
 index.refresh_index()
 index.close()
 found = answer(workspace, IndexReader(workspace.cache_dir), SearchRequest(sys.argv[2]))

@@ -15,7 +15,7 @@ from kbtui.conversations.formats import jsonl_format
 from kbtui.conversations.formats.claude_code import ClaudeCodeFormat
 from kbtui.conversations.formats.codex import CodexFormat
 from kbtui.conversations.formats.jsonl_format import JsonlConversationFormat
-from kbtui.conversations.models import ConversationInfo, Turn, TurnResumePoint
+from kbtui.conversations.models import ConversationInfo, ReadingResumePoint, Turn
 from kbtui.dates import parse_timestamp
 
 SAMPLES = Path(__file__).parents[1] / "data/agent_sessions"
@@ -36,14 +36,14 @@ def make_info(path: Path, agent: str = "claude-code") -> ConversationInfo:
     )
 
 
-def keep(mark: TurnResumePoint | None) -> TurnResumePoint | None:
+def keep(mark: ReadingResumePoint | None) -> ReadingResumePoint | None:
     """Return a mark as it comes back from the catalog."""
-    return mark and TurnResumePoint(**json.loads(json.dumps(asdict(mark))))
+    return mark and ReadingResumePoint(**json.loads(json.dumps(asdict(mark))))
 
 
 def check_growth(
     reader: JsonlConversationFormat, path: Path, lines: list[bytes], cuts: list[int], size: int
-) -> TurnResumePoint | None:
+) -> ReadingResumePoint | None:
     """Write the lines up to each cut, and compare what is read further with what is read whole."""
     turns: list[Turn] = []
     mark = None

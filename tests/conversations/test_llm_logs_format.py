@@ -525,5 +525,5 @@ def test_any_parts_are_read(asked: Any, answered: Any, role: Any, value: Any) ->
         turn = ("t", "one", "a", "b", value, value, value, value, value, value, value, value, value)
         database.execute(f"INSERT INTO turns VALUES ({', '.join('?' * 13)})", turn)
         builder = TurnBuilder()
-        llm_logs._LogReader(database, builder).read_conversation("one")
+        llm_logs._LlmConversationReader(database, builder).read_conversation("one")
     assert builder.count == 1

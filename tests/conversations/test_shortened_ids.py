@@ -8,7 +8,7 @@ from support import Builder, asked
 
 from kbtui.conversations.conversation_repository import (
     ConversationNotFound,
-    resolve_conversation_ref,
+    expand_conversation_reference,
 )
 from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.errors import UsageError
@@ -51,9 +51,9 @@ def test_every_short_id_leads_to_its_conversation(home: Path, workspace_root: Pa
     assert len(ids) == 6
     for id_, short in shorten_conversation_ids(ids).items():
         ref = parse_conversation_ref(f"{short}:3.2")
-        assert str(resolve_conversation_ref(builder.workspace, ref)) == f"{id_}:3.2"
+        assert str(expand_conversation_reference(builder.workspace, ref)) == f"{id_}:3.2"
     with pytest.raises(UsageError, match="2 conversations match"):
-        resolve_conversation_ref(
+        expand_conversation_reference(
             builder.workspace, parse_conversation_ref(f"claude-{session_id(1)[:8]}")
         )
 

@@ -36,7 +36,7 @@ def test_calls_and_results_with_values_of_a_wrong_type_are_refused() -> None:
         with pytest.raises(TypeError):
             builder.add_result(call_id, text)  # type: ignore[arg-type]
     assert builder.turns == []
-    assert builder.open_call_ids == ()
+    assert builder.unanswered_call_ids == ()
 
 
 def test_an_unreadable_record_is_shown_and_named_without_hostile_text() -> None:

@@ -14,7 +14,7 @@ import pytest
 from support import Builder, hurt_file
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.vector_store import VECTORS_VERSION
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
@@ -31,7 +31,7 @@ class LetterModel(EngineEmbeddingModel):
     def find_model_key(self) -> str:
         return "letters"
 
-    def get_passage_encoder(self, missing: int) -> Any:
+    def get_passage_embedder(self, missing: int) -> Any:
         return self
 
     def embed_texts(self, texts: Sequence[str]) -> Any:
@@ -65,14 +65,14 @@ def folder(workspace_root: Path) -> Path:
     for number in range(20):
         text = f"# S{number}\n\nOtter {'abcdefghijklmnopqrst'[number] * 9} number {number}.\n"
         builder.subject(f"guide/s{number}.md", text)
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
     # Edited in between, so that there are deletions and more than one fragment.
     held(builder, index.folder)
     for number in range(3):
         builder.subject(f"guide/s{number}.md", f"# S{number}\n\nHeron {number}.\n")
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
     held(builder, index.folder)

@@ -22,7 +22,7 @@ from kbtui.cli.main import main
 from kbtui.engine import EngineClient, connect_or_start_engine
 from kbtui.engine.engine_launcher import get_engine_socket_path, read_engine_lock_file
 from kbtui.errors import EngineUnavailable
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, load_settings
@@ -181,7 +181,9 @@ def test_killed_at_any_moment_the_next_engine_repairs(
     until(lambda: lib.connect_engine().send_request("refresh", wait=10)["done"])
     assert lib.connect_engine().pid != engine.pid
     end_engine(built)
-    index = WorkspaceIndex(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
+    index = WorkspaceIndexWriter(
+        built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh"
+    )
     index.refresh_index()
     index.close()
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")

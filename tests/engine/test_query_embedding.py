@@ -10,7 +10,7 @@ import pytest
 from support import Builder
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.notices import make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
@@ -30,7 +30,7 @@ class CountingModel(EngineEmbeddingModel):
     def find_model_key(self) -> str:
         return "counting"
 
-    def get_passage_encoder(self, missing: int) -> Any:
+    def get_passage_embedder(self, missing: int) -> Any:
         return self
 
     def embed_texts(self, texts: Sequence[str]) -> Any:
@@ -56,7 +56,7 @@ def worker(workspace_root: Path, model: CountingModel) -> Iterator[EmbeddingWork
     builder = Builder(workspace_root)
     builder.topics(guide={})
     builder.subject("guide/one.md", "# One\n\nOtters swim.\n")
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
     found = EmbeddingWorker(

@@ -18,7 +18,7 @@ from kbtui.cli.main import main
 from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.index.embedding_model import (
     CHECKSUMS,
-    EmbeddingModel,
+    EmbeddingModelSource,
     EmbeddingModelUnavailable,
     OnnxEmbedder,
     TorchEmbedder,
@@ -319,14 +319,14 @@ def test_a_model_with_other_bytes_is_refused(tmp_path: Path) -> None:
     for name in CHECKSUMS:
         (tmp_path / name).write_bytes(b"something else")
     with pytest.raises(EmbeddingModelUnavailable, match="is damaged or was changed"):
-        TorchEmbedder(EmbeddingModel("x", str(tmp_path), packaged=True))
+        TorchEmbedder(EmbeddingModelSource("x", str(tmp_path), packaged=True))
 
 
 def test_a_missing_model_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(EmbeddingModelUnavailable, match="no such model directory"):
         find_embedding_model(str(tmp_path / "none"))
     with pytest.raises(EmbeddingModelUnavailable, match="cannot be read"):
-        verify_packaged_model(EmbeddingModel("x", str(tmp_path), packaged=True))
+        verify_packaged_model(EmbeddingModelSource("x", str(tmp_path), packaged=True))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from support import Builder
 
 from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
 
@@ -28,7 +28,7 @@ class SlowModel(EngineEmbeddingModel):
     def find_model_key(self) -> str:
         return "slow"
 
-    def get_passage_encoder(self, missing: int) -> Any:
+    def get_passage_embedder(self, missing: int) -> Any:
         return self
 
     def embed_texts(self, texts: Sequence[str]) -> Any:
@@ -45,7 +45,7 @@ def test_the_batch_at_hand_is_not_waited_for_and_is_the_last(
     builder.topics(guide={})
     for number in range(40):
         builder.subject(f"guide/s{number}.md", f"# S{number}\n\nOtter {number} swims.\n")
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
     logged: list[str] = []

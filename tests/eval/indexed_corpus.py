@@ -17,7 +17,7 @@ from kbtui.index.embedding_model import TorchEmbedder, find_embedding_model
 from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.vector_store import (
     LEAN_CANDIDATES,
     VectorStore,
@@ -112,7 +112,7 @@ def index_corpus(root: Path, vectors: Vectors, settings: Settings | None = None)
     workspace = open_workspace_at_root(root)
     cache = cache_folder() / f"{root.name}-index"
     shutil.rmtree(cache, ignore_errors=True)
-    index = WorkspaceIndex(workspace, settings or Settings(), cache_dir=cache)
+    index = WorkspaceIndexWriter(workspace, settings or Settings(), cache_dir=cache)
     index.refresh_index()
     index.close()
     reader = IndexReader(cache)

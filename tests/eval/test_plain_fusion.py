@@ -7,7 +7,7 @@ from support import Builder
 
 from eval.__main__ import PlainFusion
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import SemanticRanker, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import SearchRequest, SemanticRanking
 from kbtui.workspace import Settings
@@ -18,7 +18,7 @@ def test_the_baseline_adds_one_over_sixty_plus_rank_of_each_leg(workspace_root: 
     builder.topics(guide={})
     builder.subject("guide/heron.md", "# Heron\n\nThe heron fishes.\n")
     builder.subject("guide/crane.md", "# Crane\n\nAnother bird.\n")
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
     reader = IndexReader(builder.workspace.cache_dir)

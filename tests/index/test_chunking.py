@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kbtui.conversations.models import ConversationEvent, format_event_text
 from kbtui.index.chunk_splitter import (
     MAX_CHUNK_SIZE,
-    measure_text_size,
+    count_weighted_characters,
     set_chunk_ids,
     split_subject_into_chunks,
     split_text_into_chunks,
@@ -62,7 +62,7 @@ def test_every_piece_fits_and_stands_in_its_lines(text: str, most: int) -> None:
     before = 1
     for piece in split_text_into_chunks(text, most):
         assert piece.text.strip()
-        assert measure_text_size(piece.text) <= most
+        assert count_weighted_characters(piece.text) <= most
         assert before <= piece.first <= piece.last <= len(lines)
         before = piece.first
         assert bare(piece.text) in bare("\n".join(lines[piece.first - 1 : piece.last]))

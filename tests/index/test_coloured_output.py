@@ -7,7 +7,7 @@ from support import Builder, asked, called
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.index.chunk_splitter import split_conversation_into_chunks
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.workspace import Settings
 
@@ -28,7 +28,7 @@ def test_a_hit_in_coloured_output_is_served_after_the_conversation_went_on(
     builder = Builder(workspace_root)
     turns = [[asked("Run it"), *called("a", "cargo", "all \x1b[32mgre\x1b[0men, wombats too")]]
     builder.conversation(1, turns, title="Colours")
-    index = WorkspaceIndex(builder.workspace, Settings(model="off"))
+    index = WorkspaceIndexWriter(builder.workspace, Settings(model="off"))
     index.refresh_index()
     entry = index.catalog.get_entries_by_id(["jp-c17800000001"])["jp-c17800000001"]
     chunk = next(c for c in index.catalog.list_entry_chunks(entry.id) if "wombats" in c.text)

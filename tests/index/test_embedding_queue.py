@@ -14,7 +14,7 @@ from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import ChunksWithoutVector, EmbeddingQueue
 from kbtui.index.entries_without_vectors import is_index_fully_embedded
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.vector_store import VectorStore
 from kbtui.workspace import Settings
 
@@ -42,7 +42,7 @@ class Bed:
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        self.index = WorkspaceIndex(builder.workspace, Settings(model="off"))
+        self.index = WorkspaceIndexWriter(builder.workspace, Settings(model="off"))
         self.index.refresh_index()
         self.catalog = CatalogDatabase(self.index.folder / "catalog.sqlite")
         self.store = VectorStore(self.index.folder / "vectors", "m", 4)

@@ -25,7 +25,7 @@ from kbtui.index import indexer as writing
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_generations import find_index_damage
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import IndexRefreshChanges, WorkspaceIndex
+from kbtui.index.indexer import IndexRefreshChanges, WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
 WORDS = ["otter", "heron", "alder", "river", "stone", "egret", "same"]
@@ -44,7 +44,7 @@ def short_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refresh(builder: Builder, **options: Any) -> IndexRefreshChanges:
-    index = WorkspaceIndex(builder.workspace, Settings(), **options)
+    index = WorkspaceIndexWriter(builder.workspace, Settings(), **options)
     try:
         return index.refresh_index()
     finally:
@@ -220,7 +220,7 @@ def test_an_edited_subject_does_not_wait_for_a_long_conversation(
             return True
         return False
 
-    index = WorkspaceIndex(builder.workspace, Settings(), should_yield=saving)
+    index = WorkspaceIndexWriter(builder.workspace, Settings(), should_yield=saving)
     assert index.refresh_index().is_unfinished
     reader = IndexReader(builder.workspace.cache_dir)
     part = len(reader.list_entry_chunks("jp-c17800000001"))
@@ -268,7 +268,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kbtui.conversations.formats.jp import conversation_loader as parts
-from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import catalog_database; from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index import keyword_index as lexical; from kbtui.index import entry_extraction as pieces; from kbtui.index import catalog_database; from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings, open_workspace_at_root
 
 parts.MIN_BYTES_FOR_PARTS, parts.BLOCK_BYTES, pieces.BATCH_BYTES, pieces.WHOLE_BYTES_MAX = 0, 16, 1500, 3000
@@ -292,7 +292,7 @@ catalog_database.CatalogDatabase.commit_transaction = dying("commit", catalog_da
 catalog_database.CatalogDatabase.replace_turn_rows = dying("cite", catalog_database.CatalogDatabase.replace_turn_rows)
 lexical.KeywordIndexWriter.commit_with_watermark = dying("lexical", lexical.KeywordIndexWriter.commit_with_watermark)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("update", lexical.KeywordIndexWriter.update_chunk_documents)
-WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()
+WorkspaceIndexWriter(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()
 """
 
 BOUNDARIES = [

@@ -20,7 +20,7 @@ from kbtui.index import entry_extraction, index_generations
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entries_and_chunks import Chunk
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import IndexRefreshChanges, WorkspaceIndex
+from kbtui.index.indexer import IndexRefreshChanges, WorkspaceIndexWriter
 from kbtui.knowledge.front_matter import FrontMatterAndBody
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -54,7 +54,7 @@ def built(workspace_root: Path) -> Builder:
 
 
 def refresh(builder: Builder, **options: object) -> IndexRefreshChanges:
-    index = WorkspaceIndex(builder.workspace, Settings(), **options)  # type: ignore[arg-type]
+    index = WorkspaceIndexWriter(builder.workspace, Settings(), **options)  # type: ignore[arg-type]
     try:
         return index.refresh_index()
     finally:
@@ -101,10 +101,10 @@ def test_a_subject_that_cannot_be_read_leaves_the_others(
 def test_nobody_waits_for_a_refresh_that_failed(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: WorkspaceIndex, **options: bool) -> IndexRefreshChanges:
+    def fail(self: WorkspaceIndexWriter, **options: bool) -> IndexRefreshChanges:
         raise TypeError("unexpected")
 
-    monkeypatch.setattr(WorkspaceIndex, "refresh_index", fail)
+    monkeypatch.setattr(WorkspaceIndexWriter, "refresh_index", fail)
     log: list[str] = []
     worker = IndexWorker(
         built.workspace, Settings(), lambda progress: None, lambda changes: None, log.append
@@ -259,7 +259,7 @@ def test_an_unreadable_subject_is_an_entry_with_an_error(built: Builder) -> None
 def test_another_language_makes_another_generation_that_takes_over(built: Builder) -> None:
     refresh(built)
     old = index_generations.find_current_index_generation(built.workspace.cache_dir)
-    index = WorkspaceIndex(built.workspace, Settings(language="german"))
+    index = WorkspaceIndexWriter(built.workspace, Settings(language="german"))
     assert index_generations.find_current_index_generation(built.workspace.cache_dir) == old
     index.refresh_index()
     index.close()
@@ -272,7 +272,7 @@ def test_another_language_makes_another_generation_that_takes_over(built: Builde
 def test_a_rebuild_serves_the_old_generation_until_it_is_complete(built: Builder) -> None:
     refresh(built)
     reader = IndexReader(built.workspace.cache_dir)
-    index = WorkspaceIndex(built.workspace, Settings(), rebuild=True)
+    index = WorkspaceIndexWriter(built.workspace, Settings(), rebuild=True)
     assert not reader.is_generation_replaced()
     index.refresh_index()
     assert reader.is_generation_replaced()
@@ -313,7 +313,7 @@ def test_a_damaged_index_is_made_anew(built: Builder, damage: str, tmp_path: Pat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index import keyword_index as lexical; from kbtui.index import catalog_database
 from kbtui.workspace import Settings, open_workspace_at_root
 
@@ -339,7 +339,7 @@ catalog_database.CatalogDatabase.write_entry_and_chunks = dying("put", catalog_d
 lexical.KeywordIndexWriter.commit_with_watermark = dying("lexical", lexical.KeywordIndexWriter.commit_with_watermark)
 lexical.KeywordIndexWriter.replace_entry_documents = dying("replace", lexical.KeywordIndexWriter.replace_entry_documents)
 lexical.KeywordIndexWriter.update_chunk_documents = dying("replace", lexical.KeywordIndexWriter.update_chunk_documents)
-WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()
+WorkspaceIndexWriter(open_workspace_at_root(Path(sys.argv[1])), Settings()).refresh_index()
 print("survived")
 """
 
@@ -448,7 +448,7 @@ def test_a_second_writer_is_told_that_there_is_one(built: Builder) -> None:
     from kbtui.errors import IndexUnavailable
     from kbtui.index.keyword_index import KeywordIndexWriter
 
-    index = WorkspaceIndex(built.workspace, Settings())
+    index = WorkspaceIndexWriter(built.workspace, Settings())
     with pytest.raises(IndexUnavailable, match="another process"):
         KeywordIndexWriter(index.folder / "lexical", "english")
     index.close()

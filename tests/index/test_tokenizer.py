@@ -10,7 +10,7 @@ from kbtui.index.keyword_tokenizer import (
     extract_cjk_character_pairs,
     extract_code_words,
     get_code_word_forms,
-    normalize_text,
+    normalize_unicode,
 )
 
 
@@ -56,9 +56,9 @@ def test_scripts_without_spaces_become_pairs() -> None:
 
 
 def test_letters_have_one_form() -> None:
-    assert normalize_text("cafe\u0301") == normalize_text("caf\u00e9")
-    assert normalize_text("ＡＰＩ ｶﾅ") == "API カナ"
-    normalize_text("\ud800").encode()
+    assert normalize_unicode("cafe\u0301") == normalize_unicode("caf\u00e9")
+    assert normalize_unicode("ＡＰＩ ｶﾅ") == "API カナ"
+    normalize_unicode("\ud800").encode()
 
 
 @given(st.text(max_size=300))

@@ -8,7 +8,7 @@ from support import Builder
 
 from kbtui.index import indexer
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
@@ -23,15 +23,15 @@ def built(workspace_root: Path) -> Builder:
 
 
 @pytest.fixture
-def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkspaceIndex]:
+def index(built: Builder, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkspaceIndexWriter]:
     monkeypatch.setattr(indexer, "MAX_LAG", 3)
-    held = WorkspaceIndex(built.workspace, Settings(model="off"))
+    held = WorkspaceIndexWriter(built.workspace, Settings(model="off"))
     held.refresh_index()
     yield held
     held.close()
 
 
-def save(builder: Builder, index: WorkspaceIndex, number: int) -> int:
+def save(builder: Builder, index: WorkspaceIndexWriter, number: int) -> int:
     """Save a visible subject; return the watermark of the index of hidden ones."""
     builder.subject(f"guide/s{number}.md", f"# S{number}\n\nThe zebra {number} grazes.\n")
     index.refresh_index()
@@ -47,7 +47,7 @@ def found(builder: Builder) -> int:
 
 
 def test_a_save_is_written_to_one_of_them_until_the_other_is_far_behind(
-    built: Builder, index: WorkspaceIndex
+    built: Builder, index: WorkspaceIndexWriter
 ) -> None:
     marks = [save(built, index, number) for number in range(5)]
     assert len(set(marks[:2])) == 1, "nothing was written to it"
@@ -56,12 +56,12 @@ def test_a_save_is_written_to_one_of_them_until_the_other_is_far_behind(
 
 
 def test_opened_again_one_that_is_behind_catches_up_and_has_all_it_had(
-    built: Builder, index: WorkspaceIndex
+    built: Builder, index: WorkspaceIndexWriter
 ) -> None:
     mark = save(built, index, 1)
     assert mark < index.catalog.get_last_transaction_number()
     index.close()
-    index.storage = indexer.IndexStorage(built.workspace.cache_dir, Settings(model="off"))
+    index.storage = indexer.IndexGenerationWriter(built.workspace.cache_dir, Settings(model="off"))
     index.catalog = index.storage.catalog
     assert (
         index.storage.writers[True].read_catalog_watermark()

@@ -15,8 +15,8 @@ from kbtui.knowledge.models import PreloadOrDisableMark, Topic
 from kbtui.knowledge.toml_config_editor import (
     TomlFileChange,
     apply_toml_change,
-    propose_preload_or_disable_marks,
-    propose_topic_declaration,
+    plan_toml_change_for_marks,
+    plan_toml_change_for_topic,
     undo_toml_change,
 )
 from kbtui.workspace import Workspace
@@ -56,7 +56,7 @@ def test_a_file_with_a_byte_order_mark_is_edited(knowledge: KnowledgeBase) -> No
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(b"\xef\xbb\xbf" + WRITTEN.encode())
     apply_toml_change(
-        propose_preload_or_disable_marks(
+        plan_toml_change_for_marks(
             knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
         )
     )
@@ -65,7 +65,7 @@ def test_a_file_with_a_byte_order_mark_is_edited(knowledge: KnowledgeBase) -> No
 
 
 def test_a_change_is_shown_as_a_diff_before_anything_is_written(knowledge: KnowledgeBase) -> None:
-    change = propose_preload_or_disable_marks(
+    change = plan_toml_change_for_marks(
         knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
     )
     assert text(knowledge) == WRITTEN
@@ -91,7 +91,7 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
         PreloadOrDisableMark("project", "internal-notes", "learned"),
         PreloadOrDisableMark("skills", None, "off"),
     ]
-    change = propose_preload_or_disable_marks(knowledge, marks)
+    change = plan_toml_change_for_marks(knowledge, marks)
     apply_toml_change(change)
     assert text(knowledge) == (
         "# My topics. Keep this comment.\n"
@@ -116,7 +116,7 @@ def test_applying_writes_only_what_was_marked_and_undoing_takes_it_back(
         "kept = 2026-01-01\n"
     )
     again = load_knowledge(knowledge.workspace)
-    assert again.topics == knowledge.copy_with_marks(marks).topics
+    assert again.topics == knowledge.copy_with_preload_marks(marks).topics
     assert not again.topics["skills"].enable
     undo_toml_change(change)
     assert text(knowledge) == WRITTEN
@@ -128,7 +128,7 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
     write(
         workspace.root, {"docs/a.md": "a", ".jp/config.toml": '[kb.topic.d]\nsubjects = "docs"\n'}
     )
-    change = propose_preload_or_disable_marks(build(), [PreloadOrDisableMark("d", "a", "learned")])
+    change = plan_toml_change_for_marks(build(), [PreloadOrDisableMark("d", "a", "learned")])
     assert change.old is None
     assert "--- /dev/null\n+++ .jp/kb.toml\n" in change.diff
     apply_toml_change(change)
@@ -141,7 +141,7 @@ def test_without_a_file_one_is_made_and_undoing_removes_it(
 
 def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> None:
     knowledge = build(files={"docs/a.md": "a"})
-    change = propose_topic_declaration(
+    change = plan_toml_change_for_topic(
         knowledge, Topic("docs", "docs", title='The "docs"', learned=("a",))
     )
     apply_toml_change(change)
@@ -153,7 +153,7 @@ def test_a_first_topic_can_be_declared(build: Build, workspace: Workspace) -> No
         origin=workspace.jp_directory / "kb.toml",
     )
     with pytest.raises(UsageError, match="the topic already exists"):
-        propose_topic_declaration(knowledge, Topic("docs", "docs"))
+        plan_toml_change_for_topic(knowledge, Topic("docs", "docs"))
 
 
 def test_marks_that_change_nothing_write_nothing(knowledge: KnowledgeBase) -> None:
@@ -163,7 +163,7 @@ def test_marks_that_change_nothing_write_nothing(knowledge: KnowledgeBase) -> No
         PreloadOrDisableMark("skills", "ast-grep", "plain"),
         PreloadOrDisableMark("skills", None, "on"),
     ]
-    change = propose_preload_or_disable_marks(knowledge, marks)
+    change = plan_toml_change_for_marks(knowledge, marks)
     assert change.has_no_changes
     assert change.diff == ""
     before = (knowledge.workspace.jp_directory / "kb.toml").stat().st_mtime_ns
@@ -176,7 +176,7 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: KnowledgeBase) -
         PreloadOrDisableMark("skills", "ast-grep", "learned"),
         PreloadOrDisableMark("project", "code-quality", "plain"),
     ]
-    preview = knowledge.copy_with_marks(marks)
+    preview = knowledge.copy_with_preload_marks(marks)
     prompt = preview.format_prompt_section() or ""
     assert '<subject "ast-grep">' in prompt
     assert '<subject "code-quality">' not in prompt
@@ -187,16 +187,16 @@ def test_the_preview_shows_the_prompt_as_it_would_be(knowledge: KnowledgeBase) -
     assert '<subject "ast-grep">' not in (knowledge.format_prompt_section() or ""), (
         "the original is as it was"
     )
-    apply_toml_change(propose_preload_or_disable_marks(knowledge, marks))
+    apply_toml_change(plan_toml_change_for_marks(knowledge, marks))
     assert load_knowledge(knowledge.workspace).format_prompt_section() == prompt
 
 
 def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: KnowledgeBase) -> None:
     with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `learned`"):
-        propose_preload_or_disable_marks(
+        plan_toml_change_for_marks(
             knowledge, [PreloadOrDisableMark("project", "maintainers/jean", "plain")]
         )
-    change = propose_preload_or_disable_marks(
+    change = plan_toml_change_for_marks(
         knowledge, [PreloadOrDisableMark("project", "maintainers/jean", "disabled")]
     )
     apply_toml_change(change)
@@ -206,28 +206,24 @@ def test_a_glob_that_says_otherwise_is_the_persons_to_change(knowledge: Knowledg
     write(knowledge.workspace.root, {".jp/kb.toml": WRITTEN.replace("learned", "disabled")})
     for state in ("plain", "learned"):
         with pytest.raises(UsageError, match=r"matches the pattern 'maintainers/\*' in `disabled`"):
-            propose_preload_or_disable_marks(
+            plan_toml_change_for_marks(
                 knowledge, [PreloadOrDisableMark("project", "maintainers/jean", state)]
             )  # type: ignore[arg-type]
 
 
 def test_marks_of_unknown_things_are_refused(knowledge: KnowledgeBase) -> None:
     with pytest.raises(NothingFound, match="unknown subject"):
-        propose_preload_or_disable_marks(
-            knowledge, [PreloadOrDisableMark("project", "nope", "learned")]
-        )
+        plan_toml_change_for_marks(knowledge, [PreloadOrDisableMark("project", "nope", "learned")])
     with pytest.raises(NothingFound, match="unknown topic 'nope'"):
-        propose_preload_or_disable_marks(knowledge, [PreloadOrDisableMark("nope", None, "off")])
+        plan_toml_change_for_marks(knowledge, [PreloadOrDisableMark("nope", None, "off")])
     with pytest.raises(UsageError, match="cannot be marked"):
-        propose_preload_or_disable_marks(
-            knowledge, [PreloadOrDisableMark("project", None, "learned")]
-        )
+        plan_toml_change_for_marks(knowledge, [PreloadOrDisableMark("project", None, "learned")])
 
 
 def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> None:
     two_topics()
     knowledge = build(WRITTEN, knowledge=["skills/*"])
-    change = propose_preload_or_disable_marks(
+    change = plan_toml_change_for_marks(
         knowledge, [PreloadOrDisableMark("project", "internal-notes", "disabled")]
     )
     assert "skills" not in "".join(
@@ -236,7 +232,7 @@ def test_what_flags_added_is_not_written(two_topics: Build, build: Build) -> Non
 
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: KnowledgeBase) -> None:
-    change = propose_preload_or_disable_marks(
+    change = plan_toml_change_for_marks(
         knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
     )
     path = knowledge.workspace.jp_directory / "kb.toml"
@@ -254,7 +250,7 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(knowledge: KnowledgeBa
 def test_a_failing_write_leaves_the_file_and_no_litter(
     knowledge: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change = propose_preload_or_disable_marks(
+    change = plan_toml_change_for_marks(
         knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
     )
 
@@ -272,24 +268,24 @@ def test_mode_is_kept_and_links_are_refused(knowledge: KnowledgeBase, tmp_path: 
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.chmod(0o640)
     marks = [PreloadOrDisableMark("skills", "ast-grep", "learned")]
-    apply_toml_change(propose_preload_or_disable_marks(knowledge, marks))
+    apply_toml_change(plan_toml_change_for_marks(knowledge, marks))
     assert path.stat().st_mode & 0o777 == 0o640
     path.rename(tmp_path / "elsewhere.toml")
     path.symlink_to(tmp_path / "elsewhere.toml")
     with pytest.raises(ConfigError, match="is a symbolic link"):
-        propose_preload_or_disable_marks(knowledge, marks)
+        plan_toml_change_for_marks(knowledge, marks)
 
 
 def test_a_file_that_is_no_toml_is_not_touched(knowledge: KnowledgeBase) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": "[kb\n"})
     with pytest.raises(ConfigError, match="not valid TOML"):
-        propose_preload_or_disable_marks(
+        plan_toml_change_for_marks(
             knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
         )
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="not UTF-8"):
-        propose_preload_or_disable_marks(
+        plan_toml_change_for_marks(
             knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
         )
 
@@ -298,7 +294,7 @@ def test_a_misshapen_table_is_not_touched(knowledge: KnowledgeBase) -> None:
     for kb in ("kb = 1\n", "[kb]\ntopic = []\n"):
         write(knowledge.workspace.root, {".jp/config.toml": WRITTEN, ".jp/kb.toml": kb})
         with pytest.raises(ConfigError, match="cannot be edited safely"):
-            propose_preload_or_disable_marks(
+            plan_toml_change_for_marks(
                 knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
             )
 
@@ -307,7 +303,7 @@ def test_dos_line_ends_stay(knowledge: KnowledgeBase) -> None:
     path = knowledge.workspace.jp_directory / "kb.toml"
     path.write_bytes(WRITTEN.replace("\n", "\r\n").encode())
     apply_toml_change(
-        propose_preload_or_disable_marks(
+        plan_toml_change_for_marks(
             knowledge, [PreloadOrDisableMark("skills", "ast-grep", "learned")]
         )
     )
@@ -368,12 +364,12 @@ def test_no_comment_and_no_value_is_ever_lost(
     base = load_knowledge(knowledge.workspace)
     assert base.problems == []
     try:
-        change = propose_preload_or_disable_marks(base, wanted)
+        change = plan_toml_change_for_marks(base, wanted)
     except UsageError:
         return  # a glob says otherwise
     apply_toml_change(change)
     after = load_knowledge(knowledge.workspace)
-    assert after.topics == base.copy_with_marks(wanted).topics
+    assert after.topics == base.copy_with_preload_marks(wanted).topics
     for number in range(1, 6):
         assert (f"# c{number}" in path.read_text()) == (f"# c{number}" in shape)
     old, new = tomllib.loads(shape), tomllib.loads(path.read_text())

@@ -16,7 +16,7 @@ from support import Builder, kill_engine
 
 from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.errors import Cancelled, EngineUnavailable, KbtuiError
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import CallCancellation, Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
@@ -131,13 +131,13 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
     no_engine: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on = threading.Event()
-    refresh = WorkspaceIndex.refresh_index
+    refresh = WorkspaceIndexWriter.refresh_index
 
-    def slowly(self: WorkspaceIndex, **more: Any) -> Any:
+    def slowly(self: WorkspaceIndexWriter, **more: Any) -> Any:
         may_go_on.wait(60)
         return refresh(self, **more)
 
-    monkeypatch.setattr(WorkspaceIndex, "refresh_index", slowly)
+    monkeypatch.setattr(WorkspaceIndexWriter, "refresh_index", slowly)
     library = Library(no_engine.workspace, load_settings())
     call = Call(lambda: library.search(QUESTION))
     until(lambda: library.is_index_unfinished)
@@ -156,13 +156,13 @@ def test_a_private_index_is_made_behind_and_says_what_it_is(
 def test_nobody_is_answered_from_the_beginning_of_a_private_index(
     no_engine: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refresh = WorkspaceIndex.refresh_index
+    refresh = WorkspaceIndexWriter.refresh_index
 
-    def slowly(self: WorkspaceIndex, **more: Any) -> Any:
+    def slowly(self: WorkspaceIndexWriter, **more: Any) -> Any:
         time.sleep(0.5)
         return refresh(self, **more)
 
-    monkeypatch.setattr(WorkspaceIndex, "refresh_index", slowly)
+    monkeypatch.setattr(WorkspaceIndexWriter, "refresh_index", slowly)
     library = Library(no_engine.workspace, load_settings())
     first = Call(lambda: library.search_by_keywords(QUESTION))
     until(lambda: library.is_index_unfinished)
@@ -188,16 +188,16 @@ def test_a_private_index_follows_the_files(no_engine: Builder) -> None:
 def test_a_private_index_goes_on_when_its_files_were_taken_away_while_it_was_written(
     no_engine: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refresh, swept = WorkspaceIndex.refresh_index, threading.Event()
+    refresh, swept = WorkspaceIndexWriter.refresh_index, threading.Event()
 
-    def and_swept(self: WorkspaceIndex, **more: Any) -> Any:
+    def and_swept(self: WorkspaceIndexWriter, **more: Any) -> Any:
         # As by what keeps the directory for temporary files tidy.
         if not swept.is_set():
             swept.set()
             shutil.rmtree(self.folder / "lexical")
         return refresh(self, **more)
 
-    monkeypatch.setattr(WorkspaceIndex, "refresh_index", and_swept)
+    monkeypatch.setattr(WorkspaceIndexWriter, "refresh_index", and_swept)
     library = Library(no_engine.workspace, load_settings())
     until(lambda: not isinstance(Call(lambda: library.search(QUESTION)).end(), KbtuiError))
     assert swept.is_set()
@@ -212,7 +212,9 @@ def test_making_a_private_index_can_be_given_up_and_closed(
     no_engine: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(WorkspaceIndex, "refresh_index", lambda self, **more: self._stop.wait(60))
+    monkeypatch.setattr(
+        WorkspaceIndexWriter, "refresh_index", lambda self, **more: self._stop.wait(60)
+    )
     library = Library(no_engine.workspace, load_settings())
     given_up = CallCancellation()
 

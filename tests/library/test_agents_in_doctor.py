@@ -70,11 +70,11 @@ def test_a_format_that_cannot_be_loaded_is_named(
     point = EntryPoint("parrot", "no.such.module:Parrot", "kbtui.conversation_formats")
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [point])
     monkeypatch.setattr(conversation_repository, "unusable_formats", {})
-    conversation_repository.list_formats.cache_clear()
+    conversation_repository.list_conversation_formats.cache_clear()
     try:
         [*_, last] = findings(root)
     finally:
-        conversation_repository.list_formats.cache_clear()
+        conversation_repository.list_conversation_formats.cache_clear()
     assert last[0] == "wrong"
     assert "'parrot', which an installed package provides, cannot be loaded: Module" in last[1]
 

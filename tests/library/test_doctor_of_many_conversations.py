@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from claude_sessions import result, session_id, typed, write_session
 
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import diagnostics, open_workspace
 from kbtui.workspace import Settings
 
@@ -30,7 +30,7 @@ def test_damage_is_named_whether_it_is_read_or_indexed(
     root: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
     library = open_workspace(root, Settings())
-    index = WorkspaceIndex(library.workspace, Settings())
+    index = WorkspaceIndexWriter(library.workspace, Settings())
     index.refresh_index()
     index.close()
     monkeypatch.setattr(diagnostics, "READING_SECONDS", seconds)
@@ -47,7 +47,7 @@ def test_conversations_that_nobody_has_read_are_counted(
 ) -> None:
     assert findings(root)[1:] == [DAMAGED]
     library = open_workspace(root, Settings())
-    index = WorkspaceIndex(library.workspace, Settings())
+    index = WorkspaceIndexWriter(library.workspace, Settings())
     index.refresh_index()
     index.close()
     write_session(home, root, session_id(2), [typed("Hello"), typed("again")])

@@ -80,11 +80,11 @@ def test_lines_past_the_end_are_refused_with_one_count_everywhere(built: Builder
 
 def test_references_name_subjects_and_never_disabled_ones(built: Builder) -> None:
     lib = open_workspace(built.root / "docs" / "guide")
-    assert lib.find_subject(lib.parse_typed_reference("guide/start")).slug == "start"
+    assert lib.find_subject(lib.parse_entered_reference("guide/start")).slug == "start"
     with pytest.raises(NothingFound):
-        lib.find_subject(lib.parse_typed_reference("guide/gone"))
-    assert lib.parse_typed_reference("guide/start:2-3").lines == (2, 3)
-    assert str(lib.parse_typed_reference("jp-c17800000001:1")) == "jp-c17800000001:1"
+        lib.find_subject(lib.parse_entered_reference("guide/gone"))
+    assert lib.parse_entered_reference("guide/start:2-3").lines == (2, 3)
+    assert str(lib.parse_entered_reference("jp-c17800000001:1")) == "jp-c17800000001:1"
 
 
 def test_a_file_named_like_a_workspace_is_none(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from support import Builder, asked, kill_engine, said
 
 from kbtui.assistant.assistant_tools import answer_tool_call
 from kbtui.index import index_generations
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import Library
 from kbtui.workspace import Settings
 
@@ -117,7 +117,7 @@ def test_no_command_shows_what_lies_outside(built: Builder, step: int) -> None:
 
 
 def test_no_assistant_is_given_it_and_no_index_has_it(built: Builder) -> None:
-    index = WorkspaceIndex(built.workspace, Settings())
+    index = WorkspaceIndexWriter(built.workspace, Settings())
     index.refresh_index()
     index.close()
     folder = index_generations.find_current_index_generation(built.workspace.cache_dir)

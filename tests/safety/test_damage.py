@@ -20,7 +20,7 @@ from kbtui.engine import connect_or_start_engine
 from kbtui.errors import EngineUnavailable
 from kbtui.index import index_generations
 from kbtui.index.index_generations import find_index_damage
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
 SEED = int(os.environ.get("KBTUI_SEED") or 8)
@@ -42,7 +42,9 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
 
 
 def refresh(builder: Builder, cache: Path | None = None) -> None:
-    index = WorkspaceIndex(builder.workspace, Settings(), **({"cache_dir": cache} if cache else {}))
+    index = WorkspaceIndexWriter(
+        builder.workspace, Settings(), **({"cache_dir": cache} if cache else {})
+    )
     index.refresh_index()
     index.close()
 
@@ -184,13 +186,13 @@ def test_a_cache_that_is_half_deleted_while_running_is_whole_again(
 FULL = """
 import errno, os, resource, signal, sys
 from pathlib import Path
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings, open_workspace_at_root
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 try:
-    index = WorkspaceIndex(open_workspace_at_root(Path(sys.argv[1])), Settings())
+    index = WorkspaceIndexWriter(open_workspace_at_root(Path(sys.argv[1])), Settings())
     index.refresh_index()
     print("survived")
 except Exception as error:

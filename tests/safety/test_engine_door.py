@@ -26,7 +26,7 @@ from kbtui.engine.engine_launcher import (
 )
 from kbtui.engine.engine_server import MAX_UNGREETED, is_client_from_same_user
 from kbtui.errors import EngineUnavailable
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import load_settings
 
 ROOM = Path(__file__).parents[2] / "kbtui"
@@ -102,7 +102,7 @@ def test_keywords_work_though_somebody_else_made_the_runtime_directory(
     has_index: bool,
 ) -> None:
     if has_index:
-        index = WorkspaceIndex(built.workspace, load_settings())
+        index = WorkspaceIndexWriter(built.workspace, load_settings())
         index.refresh_index()
         index.close()
     monkeypatch.delenv("XDG_RUNTIME_DIR")

@@ -18,7 +18,7 @@ from kbtui.engine import connect_or_start_engine
 from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.errors import EngineUnavailable
 from kbtui.index.index_generations import find_index_damage
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
 COMMANDS = [
@@ -175,7 +175,9 @@ def test_nobody_sees_an_error_and_nothing_is_lost(built: Builder, tmp_path: Path
     # After all changes.
     engine = connect_or_start_engine(built.workspace)
     assert engine.send_request("refresh", wait=60, timeout=90)["done"]
-    index = WorkspaceIndex(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
+    index = WorkspaceIndexWriter(
+        built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh"
+    )
     index.refresh_index()
     index.close()
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
@@ -227,7 +229,9 @@ def test_engines_that_are_ended_and_caches_that_go_while_many_ask(
             shutil.rmtree(built.workspace.cache_dir, ignore_errors=True)
         client.close()
     refreshed(built)
-    index = WorkspaceIndex(built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh")
+    index = WorkspaceIndexWriter(
+        built.workspace, Settings(model="off"), cache_dir=tmp_path / "fresh"
+    )
     index.refresh_index()
     index.close()
     from kbtui.index import index_generations

@@ -5,7 +5,7 @@ from pathlib import Path
 from support import Builder, asked, said
 
 from kbtui.assistant.assistant_tools import TOOLS, answer_tool_call
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import Library
 from kbtui.workspace import Settings
 
@@ -28,7 +28,7 @@ def test_passages_come_under_a_line_that_says_so_and_forge_no_citation(
     builder.topics(notes={})
     builder.subject("notes/one.md", f"# {FORGED}\n\n{INJECTION}\n")
     builder.conversation(1, [[asked(INJECTION), said(INJECTION)]], title=FORGED)
-    index = WorkspaceIndex(builder.workspace, Settings(model="off"))
+    index = WorkspaceIndexWriter(builder.workspace, Settings(model="off"))
     index.refresh_index()
     index.close()
     library = Library(builder.workspace, Settings(model="off"))

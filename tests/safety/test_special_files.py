@@ -13,7 +13,7 @@ from running import complete_line, on_pipe
 from support import Builder, asked, kill_engine, said
 
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings
@@ -113,7 +113,7 @@ def test_a_persons_own_file_that_is_none_is_said(
 def test_a_subject_that_became_one_after_it_was_indexed_is_no_hit(
     built: Builder, put: Callable[[Path], None]
 ) -> None:
-    index = WorkspaceIndex(built.workspace, Settings(model="off"))
+    index = WorkspaceIndexWriter(built.workspace, Settings(model="off"))
     index.refresh_index()
     index.close()
     reader = IndexReader(built.workspace.cache_dir)
@@ -125,7 +125,7 @@ def test_a_subject_that_became_one_after_it_was_indexed_is_no_hit(
 
 
 def test_a_hit_is_not_looked_for_outside_the_workspace(built: Builder, tmp_path: Path) -> None:
-    index = WorkspaceIndex(built.workspace, Settings(model="off"))
+    index = WorkspaceIndexWriter(built.workspace, Settings(model="off"))
     index.refresh_index()
     index.close()
     reader = IndexReader(built.workspace.cache_dir)

@@ -107,7 +107,7 @@ async def take(name: str, shot: Shot, root: Path) -> None:
     from kbtui.tui.app import KbtuiApp, TuiStartOptions
 
     library = open_workspace(root)
-    ref = library.parse_typed_reference(OPENS[name]) if name in OPENS else None
+    ref = library.parse_entered_reference(OPENS[name]) if name in OPENS else None
     start = TuiStartOptions(dark=not shot.light, fresh=True)
     app = KbtuiApp(library, ref, lambda: PRESENT, start=start)
     async with app.run_test(size=shot.size) as pilot:

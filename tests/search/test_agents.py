@@ -13,7 +13,7 @@ from kbtui.assistant.assistant_tools import answer_tool_call
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.conversations.models import ConversationToolsAndModels
-from kbtui.engine.embedding_worker import make_request_filter_sql
+from kbtui.engine.embedding_worker import make_vector_filter_of_request
 from kbtui.library import open_workspace
 from kbtui.search.query_completion import list_query_completions
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -157,7 +157,7 @@ def test_the_names_of_agents_are_completed(built: Builder) -> None:
 
 def test_the_vectors_are_filtered_by_agent() -> None:
     request = SearchRequest("x", agents=("claude-code",))
-    assert "agent IN ('claude-code')" in make_request_filter_sql(request)
+    assert "agent IN ('claude-code')" in make_vector_filter_of_request(request)
 
 
 def test_notices_are_a_role(built: Builder, capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from support import Builder
 
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search import keyword_search
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -23,7 +23,7 @@ def built(workspace_root: Path) -> Builder:
     for number in range(SUBJECTS):
         rare = "A walrus sleeps." if number in (7, 9) else "Nobody sleeps."
         builder.subject(f"notes/s{number:02}.md", f"# S{number}\n\nThe harbour. {rare}\n")
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
     return builder

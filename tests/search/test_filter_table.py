@@ -16,7 +16,7 @@ from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.conversations.models import ConversationToolsAndModels
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
 from kbtui.search import filter_definitions, query_completion
 from kbtui.search.filter_definitions import FilterDefinition
@@ -52,7 +52,7 @@ def built(tmp_path: Path) -> Builder:
 
 @pytest.fixture
 def reader(built: Builder, tmp_path: Path) -> Iterator[IndexReader]:
-    index = WorkspaceIndex(built.workspace, Settings(), cache_dir=tmp_path / "index")
+    index = WorkspaceIndexWriter(built.workspace, Settings(), cache_dir=tmp_path / "index")
     index.refresh_index()
     index.close()
     with closing(IndexReader(tmp_path / "index")) as reader:

@@ -9,7 +9,7 @@ from support import Builder, asked, end_engine, said
 
 from kbtui import Library, SearchRequest, open_workspace
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SemanticRanking
 from kbtui.userdata.user_data_store import UserData
@@ -97,7 +97,7 @@ def test_a_query_with_a_mistake_is_not_logged(library: Library) -> None:
 def test_a_hit_that_is_alike_fits_without_the_words(
     built: Builder, similarity: float, is_gap: bool
 ) -> None:
-    index = WorkspaceIndex(built.workspace, Settings(model="off"))
+    index = WorkspaceIndexWriter(built.workspace, Settings(model="off"))
     index.refresh_index()
     index.close()
     reader = IndexReader(built.workspace.cache_dir)

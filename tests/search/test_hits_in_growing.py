@@ -7,7 +7,7 @@ import pytest
 from support import Builder, asked, called, said
 
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
 from kbtui.workspace import Settings
@@ -23,7 +23,7 @@ TURNS = [
 def built(workspace_root: Path) -> Builder:
     builder = Builder(workspace_root)
     builder.conversation(1, TURNS, title="Sleep")
-    index = WorkspaceIndex(builder.workspace, Settings(model="off"))
+    index = WorkspaceIndexWriter(builder.workspace, Settings(model="off"))
     index.refresh_index()
     index.close()
     return builder

@@ -10,7 +10,7 @@ from kbtui.cli.search import format_hits_with_explanations, format_search_messag
 from kbtui.engine.search_service import answer_search_request
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.notices import Notice
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import (
@@ -26,7 +26,7 @@ def test_nothing_found_is_said_once_and_briefly(workspace_root: Path) -> None:
     builder = Builder(workspace_root)
     builder.topics(notes={})
     builder.subject("notes/one.md", "# One\n\nAn otter.\n")
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
     reader = IndexReader(builder.workspace.cache_dir)
@@ -50,7 +50,7 @@ def test_an_answer_says_that_its_hits_were_found_by_meaning_alone(workspace_root
     builder = Builder(workspace_root)
     builder.topics(notes={})
     builder.subject("notes/one.md", "# One\n\nAn otter.\n")
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:
@@ -82,7 +82,7 @@ def test_an_explanation_names_only_the_legs_of_the_mode(workspace_root: Path) ->
     builder = Builder(workspace_root)
     builder.topics(notes={})
     builder.subject("notes/one.md", "# One\n\nAn otter.\n")
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
     with closing(IndexReader(builder.workspace.cache_dir)) as reader:

@@ -14,12 +14,12 @@ import pytest
 from support import Builder, asked, content_of, end_engine, said
 
 from kbtui.engine import index_worker
-from kbtui.engine.embedding_worker import make_request_filter_sql
+from kbtui.engine.embedding_worker import make_vector_filter_of_request
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.embedding_cache import EmbeddingCache
 from kbtui.index.embedding_queue import EmbeddingQueue
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.index.vector_store import VectorStore, move_vector_towards
 from kbtui.library import Library
 from kbtui.search.search_pipeline import search_index
@@ -65,7 +65,9 @@ class Bed:
 
     def __init__(self, builder: Builder, cache: Path) -> None:
         self._builder, self._cache = builder, cache
-        self._index = WorkspaceIndex(builder.workspace, Settings(model="off"), cache_dir=cache)
+        self._index = WorkspaceIndexWriter(
+            builder.workspace, Settings(model="off"), cache_dir=cache
+        )
         self.refresh()
 
     def refresh(self) -> None:
@@ -109,7 +111,7 @@ class Bed:
             towards = move_vector_towards(
                 vector, self._store.get_first_chunk_vector(question.worded[:3])
             )
-            where = make_request_filter_sql(question)
+            where = make_vector_filter_of_request(question)
             return SemanticRanking(
                 self._store.search_nearest_chunks(
                     towards, where, question.depth, question.per_entry
@@ -202,7 +204,7 @@ def test_an_index_that_followed_answers_as_one_that_is_new(
 def test_compacting_that_makes_way_loses_nothing(history: History, tmp_path: Path) -> None:
     somebody_waits = False
     cache = tmp_path / "cache"
-    index = WorkspaceIndex(
+    index = WorkspaceIndexWriter(
         history.builder.workspace,
         Settings(model="off"),
         cache_dir=cache,
@@ -251,7 +253,7 @@ def test_a_large_index_is_compacted_when_nothing_changes_for_a_while(
             history.happen()
         assert held.request_index_refresh().wait(60)
         with closing(
-            WorkspaceIndex(history.builder.workspace, Settings(), cache_dir=tmp_path)
+            WorkspaceIndexWriter(history.builder.workspace, Settings(), cache_dir=tmp_path)
         ) as new:
             new.refresh_index()
         end = time.monotonic() + 60

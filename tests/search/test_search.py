@@ -13,7 +13,7 @@ from support import Builder, asked, said
 
 from kbtui.cli.search import format_search_messages
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.notices import NOTHING_INDEXED
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
@@ -43,7 +43,7 @@ def built(workspace_root: Path) -> Builder:
 
 
 def refresh(builder: Builder) -> None:
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
 
@@ -216,7 +216,7 @@ def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
     for number in range(9):
         padding = "the river bends " * 20
         builder.subject(f"guide/s{number}.md", f"# S{number}\n\nAn otter. {padding}\n")
-    index = WorkspaceIndex(builder.workspace, Settings())
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
     index.refresh_index()
     index.close()
     reader = IndexReader(builder.workspace.cache_dir)

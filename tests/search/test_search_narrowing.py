@@ -9,7 +9,7 @@ import pytest
 from support import Builder, asked, called, said
 
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.knowledge import load_knowledge
 from kbtui.notices import Notice, format_notice
 from kbtui.refs import parse_ref
@@ -50,7 +50,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Builder, In
         ],
         title="Keeping fragments low",
     )
-    index = WorkspaceIndex(builder.workspace, Settings(), cache_dir=base / "cache")
+    index = WorkspaceIndexWriter(builder.workspace, Settings(), cache_dir=base / "cache")
     index.refresh_index()
     index.close()
     reader = IndexReader(base / "cache")
@@ -354,7 +354,7 @@ def test_scores_do_not_move_when_hidden_subjects_say_the_same(tmp_path: Path) ->
     builder.subject("guide/one.md", "# One\n\nA merger of twe complny parts.\n")
 
     def scores() -> list[tuple[str, float]]:
-        index = WorkspaceIndex(builder.workspace, Settings(), cache_dir=tmp_path / "cache")
+        index = WorkspaceIndexWriter(builder.workspace, Settings(), cache_dir=tmp_path / "cache")
         index.refresh_index()
         index.close()
         reader = IndexReader(tmp_path / "cache")

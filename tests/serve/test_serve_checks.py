@@ -26,7 +26,7 @@ from kbtui.cli.main import main
 from kbtui.errors import UsageError
 from kbtui.serve.browser_tab_process import limit_terminal_size
 from kbtui.serve.web_access_control import AllowedHostHeaders, choose_listen_address
-from kbtui.serve.web_server import BrowserServer
+from kbtui.serve.web_server import TuiWebServer
 
 TOKEN = "the-token"
 
@@ -78,7 +78,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     runner = web.AppRunner(
-        BrowserServer(builder.root, "127.0.0.1", port, TOKEN).make_web_application(),
+        TuiWebServer(builder.root, "127.0.0.1", port, TOKEN).make_web_application(),
         shutdown_timeout=0.2,
     )
     await runner.setup()

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from web_support import FAST, Site, SourceWorkspace, page_with_links
 
-from kbtui.sources.http_fetcher import SourceLimits
+from kbtui.sources.http_fetcher import SourceRunLimits
 from kbtui.userdata.user_data_store import UserData
 
 
@@ -309,10 +309,10 @@ def test_pages_and_time_are_limited_and_it_is_said(project: SourceWorkspace, sit
         **{name: page_with_links(name) for name in names},
     }
     project.crawl(site.url())
-    run = project.run(limits=SourceLimits(pages=4, delay=0.0))
+    run = project.run(limits=SourceRunLimits(pages=4, delay=0.0))
     assert (run.status, run.entries) == ("partial", 4)
     assert "stopped after 4 pages" in (run.error or "")
-    run = project.run(limits=SourceLimits(run_seconds=0.0, delay=0.0))
+    run = project.run(limits=SourceRunLimits(run_seconds=0.0, delay=0.0))
     assert len(project.documents()) == 4, "what was not met is not gone"
 
 
@@ -338,7 +338,7 @@ def test_a_host_is_not_asked_faster_than_it_wants(project: SourceWorkspace, site
         "/b": page("B"),  # type: ignore[dict-item]
     }
     project.crawl(site.url())
-    project.run(limits=SourceLimits(delay=0.0, max_delay=1.0))
+    project.run(limits=SourceRunLimits(delay=0.0, max_delay=1.0))
     assert len(times) == 3
     assert all(later - earlier >= 0.15 for earlier, later in pairwise(times))
 

@@ -12,12 +12,12 @@ import pytest
 from web_support import FAST, Site, SourceWorkspace, page_with_links, serving
 
 from kbtui.sources import url_policy
-from kbtui.sources.http_fetcher import FetchError, HttpFetcher, SourceLimits
+from kbtui.sources.http_fetcher import FetchError, HttpFetcher, SourceRunLimits
 
 Answer = Callable[[Any], None]
 
 
-def fetch(url: str, *, limits: SourceLimits = FAST, resolve: Any = None, **options: Any) -> Any:
+def fetch(url: str, *, limits: SourceRunLimits = FAST, resolve: Any = None, **options: Any) -> Any:
     async def go() -> Any:
         extra = {"resolve": resolve} if resolve else {}
         async with HttpFetcher(limits, ("127.0.0.1",), **extra) as fetcher:
@@ -158,7 +158,7 @@ def test_a_name_that_does_not_resolve_or_takes_forever_is_said(site: Site) -> No
 
     with pytest.raises(FetchError, match="cannot be resolved"):
         fetch("http://nowhere.example/", resolve=unknown)
-    quick = SourceLimits(connect_seconds=0.2, seconds=60.0)
+    quick = SourceRunLimits(connect_seconds=0.2, seconds=60.0)
     with pytest.raises(FetchError, match="cannot be resolved"):
         fetch("http://slow.example/", resolve=hanging, limits=quick)
 
@@ -225,7 +225,7 @@ def test_an_endless_body_is_cut_off(site: Site) -> None:
 
     site.pages["/"] = endless
     with pytest.raises(FetchError, match="than the limit of 100,000 bytes"):
-        fetch(site.url(), limits=SourceLimits(bytes=100_000, seconds=60.0))
+        fetch(site.url(), limits=SourceRunLimits(bytes=100_000, seconds=60.0))
 
 
 def test_endless_chunks_are_cut_off(site: Site) -> None:
@@ -236,7 +236,7 @@ def test_endless_chunks_are_cut_off(site: Site) -> None:
 
     site.pages["/"] = endless
     with pytest.raises(FetchError, match="than the limit of 100,000 bytes"):
-        fetch(site.url(), limits=SourceLimits(bytes=100_000, seconds=60.0))
+        fetch(site.url(), limits=SourceRunLimits(bytes=100_000, seconds=60.0))
 
 
 def test_a_declared_size_over_the_limit_is_not_even_read(site: Site) -> None:
@@ -299,7 +299,7 @@ def test_a_slow_drip_ends_at_the_deadline(site: Site, head: bytes) -> None:
 
     site.pages["/"] = drip
     with pytest.raises(FetchError, match=r"no complete answer after 0\.5 s"):
-        fetch(site.url(), limits=SourceLimits(seconds=0.5))
+        fetch(site.url(), limits=SourceRunLimits(seconds=0.5))
 
 
 def test_a_server_that_says_nothing_ends_at_the_deadline(site: Site) -> None:
@@ -308,7 +308,7 @@ def test_a_server_that_says_nothing_ends_at_the_deadline(site: Site) -> None:
     held = threading.Event()
     site.pages["/"] = lambda handler: held.wait(10.0)  # type: ignore[assignment, return-value]
     with pytest.raises(FetchError, match="no complete answer after"):
-        fetch(site.url(), limits=SourceLimits(seconds=0.3))
+        fetch(site.url(), limits=SourceRunLimits(seconds=0.3))
     held.set()
 
 

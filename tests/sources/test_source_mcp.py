@@ -12,7 +12,7 @@ import psutil
 import pytest
 from web_support import SourceWorkspace
 
-from kbtui.sources.http_fetcher import SourceLimits
+from kbtui.sources.http_fetcher import SourceRunLimits
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 NOTES = {
@@ -91,7 +91,7 @@ def test_one_resource_that_fails_leaves_the_others(project: SourceWorkspace) -> 
 @pytest.mark.slow
 def test_a_server_that_hangs_is_ended(project: SourceWorkspace, mode: str) -> None:
     configure(project, NOTES, mode)
-    run = project.run(limits=SourceLimits(seconds=2.0, connect_seconds=2.0))
+    run = project.run(limits=SourceRunLimits(seconds=2.0, connect_seconds=2.0))
     assert run.status == "error"
     assert "in time" in (run.error or "")
     assert is_server_gone(project)
@@ -115,7 +115,7 @@ def test_a_server_that_hangs_half_way_loses_nothing(project: SourceWorkspace) ->
         workspace, "docs", {"server": project.source().block["server"] + " hang-read"}
     )
     approve_source(workspace, UserData(workspace), slower)
-    run = project.run(limits=SourceLimits(seconds=2.0))
+    run = project.run(limits=SourceRunLimits(seconds=2.0))
     assert run.status == "partial", run.problems
     assert run.problems[0].startswith("a://slow")
     assert project.documents() == before
@@ -132,14 +132,14 @@ def test_a_server_that_dies_is_an_error_with_its_last_words(project: SourceWorks
 @pytest.mark.parametrize("command", ["/does/not/exist --x", f"{sys.executable} -c pass"])
 def test_a_command_that_is_no_server_is_an_error(project: SourceWorkspace, command: str) -> None:
     project.add(kind="mcp", server=command)
-    run = project.run(limits=SourceLimits(seconds=5.0))
+    run = project.run(limits=SourceRunLimits(seconds=5.0))
     assert run.status == "error"
     assert "MCP server" in (run.error or "")
 
 
 def test_a_server_that_writes_garbage_is_an_error(project: SourceWorkspace) -> None:
     configure(project, NOTES, "garbage")
-    run = project.run(limits=SourceLimits(seconds=5.0))
+    run = project.run(limits=SourceRunLimits(seconds=5.0))
     assert run.status == "error"
     assert project.documents() == {}
 

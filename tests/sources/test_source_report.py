@@ -11,7 +11,7 @@ import pytest
 from running import run_command
 from web_support import FAST, Site, SourceWorkspace, page_with_links
 
-from kbtui.sources.http_fetcher import SourceLimits
+from kbtui.sources.http_fetcher import SourceRunLimits
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace.settings import get_settings_path
 
@@ -153,7 +153,7 @@ def test_too_many_files_are_taken_up_to_the_limit(project: SourceWorkspace) -> N
         (project.root / f"inbox/{number}.md").write_text(f"# {number}\n\ntext\n")
     project.add(kind="file_upload", file="inbox")
     assert project.run().added == 4
-    run = project.run(limits=SourceLimits(files=3))
+    run = project.run(limits=SourceRunLimits(files=3))
     assert (run.status, run.entries, run.removed) == ("partial", 4, 0)
     assert "source_files" in (run.error or "")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from support import Builder
 
-from kbtui.sources.http_fetcher import SourceLimits
+from kbtui.sources.http_fetcher import SourceRunLimits
 from kbtui.sources.source_definitions import add_source, approve_source, load_source_definitions
 from kbtui.sources.source_runner import run_source
 from kbtui.userdata.user_data_store import SourceRunRecord, UserData
@@ -18,7 +18,7 @@ from kbtui.userdata.user_data_store import SourceRunRecord, UserData
 Handler = BaseHTTPRequestHandler
 Page = str | bytes | tuple[int, dict[str, str], bytes] | Callable[[Handler], None]
 
-FAST = SourceLimits(delay=0.0, max_delay=0.2, seconds=30.0, connect_seconds=20.0)
+FAST = SourceRunLimits(delay=0.0, max_delay=0.2, seconds=30.0, connect_seconds=20.0)
 
 
 class Site:

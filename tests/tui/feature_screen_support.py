@@ -11,7 +11,7 @@ import pytest
 from support import Builder
 from tui_support import Tui, WithoutEngine, clock, running
 
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.tui.app import KbtuiApp
 from kbtui.workspace import Settings, open_workspace_at_root
 
@@ -23,7 +23,7 @@ class Indexed(WithoutEngine):
 
     def __init__(self, root: Path) -> None:
         super().__init__(open_workspace_at_root(root), Settings(model="off"))
-        self._index = WorkspaceIndex(self.workspace, self.settings)
+        self._index = WorkspaceIndexWriter(self.workspace, self.settings)
         self.refresh()
 
     def refresh(self) -> None:

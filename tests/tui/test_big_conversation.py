@@ -101,7 +101,7 @@ async def test_a_closed_document_is_freed_without_the_collector(big: Path) -> No
 def place(tui: Tui, ref: str):  # type: ignore[no-untyped-def]
     from kbtui.tui.navigation_target import make_navigation_target
 
-    return make_navigation_target(tui.app.library.parse_typed_reference(ref))
+    return make_navigation_target(tui.app.library.parse_entered_reference(ref))
 
 
 @pytest.mark.slow

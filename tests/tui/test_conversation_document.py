@@ -17,9 +17,9 @@ from kbtui.tui.reader.document_view import DocumentViewport
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
+    format_characters_and_tokens,
     format_counted_noun,
     format_size,
-    format_token_cost,
 )
 
 
@@ -265,7 +265,7 @@ def test_sizes_are_short_and_costs_exact() -> None:
     assert [format_size(n) for n in (0, 999, 1000, 12_345, 99_949, 99_950, 999_499, 1_200_000)] == [
         "0", "999", "1.0k", "12.3k", "99.9k", "100k", "999k", "1.2M",
     ]  # fmt: skip
-    assert format_token_cost(4000) == "4,000 characters ≈ 1,000 tokens"
+    assert format_characters_and_tokens(4000) == "4,000 characters ≈ 1,000 tokens"
     assert [format_counted_noun(n, "turn") for n in (0, 1, 2)] == ["0 turns", "1 turn", "2 turns"]
 
 

@@ -207,7 +207,7 @@ async def test_jps_own_link_can_be_copied_and_leads_back(book: Builder) -> None:
         await tui.until("JP link")
         await tui.press("j")
         await tui.until(lambda: tui.app.clipboard == f"jp://{TALK}?select=*:2")
-        assert str(tui.app.library.parse_typed_reference(tui.app.clipboard)) == f"{TALK}:2"
+        assert str(tui.app.library.parse_entered_reference(tui.app.clipboard)) == f"{TALK}:2"
 
 
 async def test_a_key_shows_and_hides_the_details(book: Builder) -> None:

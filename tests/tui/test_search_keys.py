@@ -117,7 +117,7 @@ async def test_earlier_searches_come_back_newest_first(book: Builder) -> None:
         await tui.type("s")
         await tui.press("up")
         assert asked(tui) == "second things"
-    userdata.query_log.erase_all_logged_searches()
+    userdata.query_log.delete_all_logged_searches()
     assert userdata.query_log.list_recent_queries() == []
 
 

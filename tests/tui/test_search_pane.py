@@ -327,16 +327,16 @@ async def test_hits_come_by_themselves_when_a_private_index_is_complete(
 
     from tui_support import WithoutEngine
 
-    from kbtui.index.indexer import WorkspaceIndex
+    from kbtui.index.indexer import WorkspaceIndexWriter
     from kbtui.workspace import load_settings
 
-    released, refresh = Event(), WorkspaceIndex.refresh_index
+    released, refresh = Event(), WorkspaceIndexWriter.refresh_index
 
-    def slowly(self: WorkspaceIndex, **more: Any) -> Any:
+    def slowly(self: WorkspaceIndexWriter, **more: Any) -> Any:
         released.wait(30)
         return refresh(self, **more)
 
-    monkeypatch.setattr(WorkspaceIndex, "refresh_index", slowly)
+    monkeypatch.setattr(WorkspaceIndexWriter, "refresh_index", slowly)
     monkeypatch.setattr("kbtui.library.index_and_engine_access.PATIENCE_SECONDS", 0.0)
     library = WithoutEngine(book.workspace, load_settings())
     async with running(book.root, library=library) as tui:

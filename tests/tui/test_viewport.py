@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from kbtui.tui.reader.document_view import DocumentViewport, LinePosition
 from kbtui.tui.reader.reader_blocks import (
-    DocumentBlock,
     FoldHeadingBlock,
     HeadingBlock,
     MarkdownBlock,
+    ReaderBlock,
     SourceTextBlock,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, compile_search_pattern
@@ -18,7 +18,7 @@ from kbtui.tui.reader.reader_document import ReaderDocument, compile_search_patt
 
 def document(sizes: list[int], folds: bool = False, prefix: str = "w") -> ReaderDocument:
     """Return a document with one block of each size in words; with `folds` every third one is folded."""
-    blocks: list[DocumentBlock] = []
+    blocks: list[ReaderBlock] = []
     for number, size in enumerate(sizes):
         text = " ".join(f"{prefix}{number}x{n}" for n in range(size))
         if folds and number % 3 == 2:

@@ -11,14 +11,14 @@ from kbtui.knowledge import KnowledgeBase, load_knowledge
 from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.tui.library_pane import make_folder_row_key
 from kbtui.tui.prompt_workshop.planned_prompt import (
-    FolderCostSums,
+    FolderSizeSums,
     PendingPreloadMarks,
-    PromptCost,
-    SubjectCosts,
+    PromptSize,
+    SubjectSizes,
     apply_preload_marks,
     find_subject_or_topic_state,
-    format_cost_growth,
-    measure_text_cost,
+    format_prompt_size_change,
+    measure_prompt_size,
     read_planned_prompt,
 )
 from kbtui.tui.prompt_workshop.prompt_workshop_screen import escape_glob
@@ -40,45 +40,47 @@ slugs = st.lists(
 def test_the_sum_below_any_beginning_is_that_of_its_subjects(
     found: list[str], data: st.DataObject
 ) -> None:
-    costs = [PromptCost(len(slug), n, is_estimate=n % 3 == 0) for n, slug in enumerate(found)]
-    sums = FolderCostSums(found, list(costs))
+    costs = [PromptSize(len(slug), n, is_estimate=n % 3 == 0) for n, slug in enumerate(found)]
+    sums = FolderSizeSums(found, list(costs))
     prefix = data.draw(st.sampled_from(["", *(slug[: len(slug) // 2] for slug in found)]))
     own = [cost for slug, cost in zip(found, costs, strict=True) if slug.startswith(prefix)]
-    wanted = PromptCost(
+    wanted = PromptSize(
         sum(c.characters for c in own), sum(c.tokens for c in own), any(c.is_estimate for c in own)
     )
-    assert sums.sum_costs_in_folder(prefix) == (len(own), wanted)
+    assert sums.sum_sizes_in_folder(prefix) == (len(own), wanted)
 
 
 def test_growth_has_one_sign_unless_letters_and_tokens_differ() -> None:
     assert (
-        format_cost_growth(PromptCost(10, 3), PromptCost(3130, 783))
+        format_prompt_size_change(PromptSize(10, 3), PromptSize(3130, 783))
         == "+3,120 characters ≈ 780 tokens"
     )
     assert (
-        format_cost_growth(PromptCost(3130, 783), PromptCost(10, 3))
+        format_prompt_size_change(PromptSize(3130, 783), PromptSize(10, 3))
         == "−3,120 characters ≈ 780 tokens"
     )
-    assert format_cost_growth(PromptCost(8, 2), PromptCost(6, 5)) == "−2 characters ≈ +3 tokens"
-    assert format_cost_growth(PromptCost(8, 2), PromptCost(8, 2)) == ""
-    assert format_cost_growth(PromptCost(0, 0), PromptCost(8, 2), units=False) == "+8 ≈ 2"
+    assert (
+        format_prompt_size_change(PromptSize(8, 2), PromptSize(6, 5)) == "−2 characters ≈ +3 tokens"
+    )
+    assert format_prompt_size_change(PromptSize(8, 2), PromptSize(8, 2)) == ""
+    assert format_prompt_size_change(PromptSize(0, 0), PromptSize(8, 2), units=False) == "+8 ≈ 2"
 
 
 def test_counting_is_exact_and_reads_again_only_what_changed(book: Builder) -> None:
     knowledge = load_knowledge(open_workspace_at_root(book.root))
-    costs = SubjectCosts()
-    todo = next(iter(costs.measure_subject_costs(knowledge, lambda: True)))
+    costs = SubjectSizes()
+    todo = next(iter(costs.measure_subject_sizes(knowledge, lambda: True)))
     assert todo == 6
-    assert list(costs.measure_subject_costs(knowledge, lambda: True))[-1] == 0
+    assert list(costs.measure_subject_sizes(knowledge, lambda: True))[-1] == 0
     for topic, slug in (("project", "start"), ("snippets", "retry")):
-        assert costs.get_subject_cost(topic, slug) == measure_text_cost(
+        assert costs.get_subject_size(topic, slug) == measure_prompt_size(
             knowledge.learn(topic, slug).text
         )
     book.subject("project/start.md", "shorter\n")
     again = load_knowledge(open_workspace_at_root(book.root))
-    assert next(iter(costs.measure_subject_costs(again, lambda: True))) == 1
-    assert list(costs.measure_subject_costs(again, lambda: True))
-    assert costs.get_subject_cost("project", "start") == PromptCost(8, 2)
+    assert next(iter(costs.measure_subject_sizes(again, lambda: True))) == 1
+    assert list(costs.measure_subject_sizes(again, lambda: True))
+    assert costs.get_subject_size("project", "start") == PromptSize(8, 2)
 
 
 @FILES
@@ -100,7 +102,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         def load_knowledge(self) -> KnowledgeBase:
             return load_knowledge(open_workspace_at_root(book.root))
 
-    planned_prompt = read_planned_prompt(Files(), SubjectCosts())  # type: ignore[arg-type]
+    planned_prompt = read_planned_prompt(Files(), SubjectSizes())  # type: ignore[arg-type]
     parts = [slug.split("/") for slug in found]
     opened = {"topic:t"} | {
         make_folder_row_key("t", "/".join(part[:depth]) + "/")
@@ -144,22 +146,22 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
         def load_knowledge(self) -> KnowledgeBase:
             return knowledge
 
-    planned_prompt = read_planned_prompt(Files(), SubjectCosts())  # type: ignore[arg-type]
+    planned_prompt = read_planned_prompt(Files(), SubjectSizes())  # type: ignore[arg-type]
     for slug, state in presses:
         now = marks.find_marked_state(knowledge, "project", slug)
         marks.toggle_mark(PreloadOrDisableMark("project", slug, state), knowledge)  # type: ignore[arg-type]
-        planned_prompt = apply_preload_marks(planned_prompt, SubjectCosts(), marks.unwritten_marks)
+        planned_prompt = apply_preload_marks(planned_prompt, SubjectSizes(), marks.unwritten_marks)
         assert not planned_prompt.refusals
         # Pressed once it is so; pressed again it is not.
         after = find_subject_or_topic_state(planned_prompt.knowledge, "project", slug)
         assert (after == state) == (now != state)
     assert (
         planned_prompt.prompt
-        == knowledge.copy_with_marks(marks.unwritten_marks).format_prompt_section()
+        == knowledge.copy_with_preload_marks(marks.unwritten_marks).format_prompt_section()
     )
-    assert planned_prompt.cost == measure_text_cost(planned_prompt.prompt)
+    assert planned_prompt.cost == measure_prompt_size(planned_prompt.prompt)
     for topic in knowledge.topics:
-        assert planned_prompt.preloads[topic] == measure_text_cost(
+        assert planned_prompt.preloads[topic] == measure_prompt_size(
             planned_prompt.knowledge.format_preloaded_subjects(topic)
         )
 
@@ -180,7 +182,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
 )  # fmt: skip
 def test_whatever_one_types_is_understood_or_pointed_at(book: Builder, typed: str) -> None:
     knowledge = load_knowledge(open_workspace_at_root(book.root))
-    trial = find_subject_pattern_matches(typed, knowledge, SubjectCosts(), "project")
+    trial = find_subject_pattern_matches(typed, knowledge, SubjectSizes(), "project")
     if trial.problem is not None:
         assert 0 <= trial.problem.at <= max(0, len(typed) - 1)
     if trial.preloads:
@@ -213,6 +215,6 @@ def test_what_is_typed_is_the_command_that_gives_the_same(
 ) -> None:
     knowledge = load_knowledge(open_workspace_at_root(book.root))
     assert (
-        find_subject_pattern_matches(typed, knowledge, SubjectCosts(), "project").shell_arguments
+        find_subject_pattern_matches(typed, knowledge, SubjectSizes(), "project").shell_arguments
         == call
     )

@@ -122,7 +122,7 @@ async def test_marks_are_previewed_counted_and_change_no_file(book: Builder, kb:
         PreloadOrDisableMark("project", "start", "learned"),
         PreloadOrDisableMark("project", "people/ada", "disabled"),
     ]
-    wanted = knowledge_of(book.root).copy_with_marks(marks)
+    wanted = knowledge_of(book.root).copy_with_preload_marks(marks)
     grown = len(wanted.format_prompt_section() or "") - len(
         knowledge_of(book.root).format_prompt_section() or ""
     )
@@ -622,7 +622,7 @@ async def test_slow_work_is_done_in_threads_and_only_rows_in_sight_are_made(
         "make_subject_tree_rows",
         "find_subject_pattern_matches",
         "make_workshop_preview",
-        "make_folder_cost_sums",
+        "make_folder_size_sums",
     )
     called: dict[str, set[bool]] = {name: set() for name in names}
     main = threading.get_ident()

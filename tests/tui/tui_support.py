@@ -94,7 +94,7 @@ class Tui:
         """Open a reference as the palette does, and wait until it is shown."""
         from kbtui.tui.navigation_target import make_navigation_target
 
-        place = make_navigation_target(self.app.library.parse_typed_reference(ref))
+        place = make_navigation_target(self.app.library.parse_entered_reference(ref))
         self.main.open_target_in_reader(place)
         await self.until(lambda: self.main.navigator.shown == place)
         await self.until(lambda: self.main.reader_pane.document_view.document.key == place.key)

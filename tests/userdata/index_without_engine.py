@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from support import Builder
 
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import WorkspaceIndex
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
 
 
 @contextmanager
 def indexed(builder: Builder) -> Iterator[IndexReader]:
     """Refresh the index and yield a reader of it."""
-    index = WorkspaceIndex(builder.workspace, Settings(model="off"))
+    index = WorkspaceIndexWriter(builder.workspace, Settings(model="off"))
     try:
         index.refresh_index()
         reader = IndexReader(builder.workspace.cache_dir)

@@ -9,10 +9,10 @@ from index_without_engine import indexed
 from support import Builder, called
 
 from kbtui.userdata.search_and_citation_statistics import (
-    UsageStatistics,
-    collect_usage_statistics,
+    SearchAndCitationStatistics,
+    collect_search_and_citation_statistics,
     draw_bar_of_blocks,
-    draw_daily_usage_chart,
+    draw_daily_activity_chart,
 )
 from kbtui.userdata.user_data_store import UserData
 
@@ -30,7 +30,7 @@ def created(ago: float) -> int:
 
 
 @pytest.fixture
-def found(workspace_root: Path) -> UsageStatistics:
+def found(workspace_root: Path) -> SearchAndCitationStatistics:
     builder = Builder(workspace_root)
     builder.topics(guide={})
     for name in ("used", "old", "never", ".hidden", "gone"):
@@ -49,10 +49,12 @@ def found(workspace_root: Path) -> UsageStatistics:
     userdata = UserData(builder.workspace)
     userdata.query_log.log_search("nothing like it", "hybrid", 0, "cli", at=NOON)
     with indexed(builder) as reader:
-        return collect_usage_statistics(builder.workspace, userdata, reader, days=30, now=NOON)
+        return collect_search_and_citation_statistics(
+            builder.workspace, userdata, reader, days=30, now=NOON
+        )
 
 
-def test_most_cited_counts_what_exists_in_the_span(found: UsageStatistics) -> None:
+def test_most_cited_counts_what_exists_in_the_span(found: SearchAndCitationStatistics) -> None:
     assert [(use.ref, use.cites) for use in found.most_cited] == [
         ("guide/used", 2),
         ("guide/old", 1),
@@ -61,16 +63,18 @@ def test_most_cited_counts_what_exists_in_the_span(found: UsageStatistics) -> No
     assert found.citations == 3
 
 
-def test_never_cited_are_subjects_alone_and_no_hidden_ones(found: UsageStatistics) -> None:
+def test_never_cited_are_subjects_alone_and_no_hidden_ones(
+    found: SearchAndCitationStatistics,
+) -> None:
     assert [use.ref for use in found.never_cited] == ["guide/never"]
     assert found.never_cited_total == 1
 
 
-def test_stale_is_what_is_cited_and_long_unchanged(found: UsageStatistics) -> None:
+def test_stale_is_what_is_cited_and_long_unchanged(found: SearchAndCitationStatistics) -> None:
     assert [use.ref for use in found.stale] == ["guide/old"]
 
 
-def test_every_day_of_the_span_is_there_and_adds_up(found: UsageStatistics) -> None:
+def test_every_day_of_the_span_is_there_and_adds_up(found: SearchAndCitationStatistics) -> None:
     assert len(found.citations_by_day) == 30
     assert list(found.citations_by_day) == sorted(found.searches.by_day)
     assert sum(found.citations_by_day.values()) == found.citations
@@ -80,8 +84,8 @@ def test_every_day_of_the_span_is_there_and_adds_up(found: UsageStatistics) -> N
     assert [gap["query"] for gap in shape["zero_result_queries"]] == ["nothing like it"]
 
 
-def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: UsageStatistics) -> None:
-    lines = draw_daily_usage_chart(found, width=8)
+def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: SearchAndCitationStatistics) -> None:
+    lines = draw_daily_activity_chart(found, width=8)
     assert len(lines) == 31
     days = {line[:10]: line for line in lines[1:]}
     assert days[day(3)].endswith("2 ████████")

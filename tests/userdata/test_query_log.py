@@ -146,7 +146,7 @@ def test_an_empty_journal_has_empty_insights_and_makes_no_file(userdata: UserDat
     found = userdata.query_log.compute_search_statistics(7)
     assert (found.total, found.top, found.gaps) == (0, [], [])
     assert list(found.by_day.values()) == [0] * 7
-    assert userdata.query_log.erase_all_logged_searches() == 0
+    assert userdata.query_log.delete_all_logged_searches() == 0
     assert userdata.query_log.remove_old_logged_searches(90) == 0
     assert not userdata.directory.exists()
 
@@ -164,7 +164,7 @@ def test_what_is_old_is_swept_and_what_a_wrong_clock_wrote(tmp_path: Path) -> No
 def test_erasing_leaves_no_byte_of_a_query(userdata: UserData) -> None:
     for number in range(200):
         userdata.query_log.log_search(f"tell-nobody-{number}", "hybrid", 0, "cli")
-    assert userdata.query_log.erase_all_logged_searches() == 200
+    assert userdata.query_log.delete_all_logged_searches() == 200
     left = b"".join(path.read_bytes() for path in userdata.directory.iterdir())
     assert b"tell-nobody" not in left
     assert userdata.query_log.compute_search_statistics().total == 0
@@ -176,7 +176,7 @@ def test_a_damaged_file_stops_no_search_and_can_be_erased(userdata: UserData) ->
     userdata.query_log.log_search("retry", "hybrid", 1, "cli")
     with pytest.raises(WorkspaceError, match="insights erase"):
         userdata.query_log.compute_search_statistics()
-    userdata.query_log.erase_all_logged_searches()
+    userdata.query_log.delete_all_logged_searches()
     userdata.query_log.log_search("retry", "hybrid", 1, "cli")
     assert userdata.query_log.compute_search_statistics().total == 1
 

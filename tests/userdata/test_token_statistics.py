@@ -10,7 +10,10 @@ from support import Builder, asked
 
 from kbtui.cli.insights import format_insights_report
 from kbtui.conversations.model_prices import ModelPrices
-from kbtui.userdata.search_and_citation_statistics import UsageStatistics, collect_usage_statistics
+from kbtui.userdata.search_and_citation_statistics import (
+    SearchAndCitationStatistics,
+    collect_search_and_citation_statistics,
+)
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings
 
@@ -18,10 +21,10 @@ NOW = datetime(2026, 5, 30, 12, tzinfo=UTC)
 PRICES = {"claude-opus-*": {"input": 5, "output": 25, "cache_read": 0.5, "cache_write": 6}}
 
 
-def statistics(builder: Builder, **prices: object) -> UsageStatistics:
+def statistics(builder: Builder, **prices: object) -> SearchAndCitationStatistics:
     settings = Settings(prices=prices or PRICES)
     with indexed(builder) as reader:
-        return collect_usage_statistics(
+        return collect_search_and_citation_statistics(
             builder.workspace,
             UserData(builder.workspace),
             reader,

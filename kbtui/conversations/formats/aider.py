@@ -62,7 +62,7 @@ class AiderFormat(ConversationFormat):
     id_prefix = "aider-"
 
     def __init__(self) -> None:
-        self._histories: dict[str, _ChatHistory] = {}
+        self._histories: dict[str, _HistoryFileSessions] = {}
         self._starts: dict[tuple[str, str], int] = {}
 
     def find_stored_conversations(
@@ -76,7 +76,7 @@ class AiderFormat(ConversationFormat):
             if not os.path.lexists(path):
                 continue
             try:
-                history = self._read_history(path)
+                history = self._find_sessions_of_file(path)
             except WorkspaceError as error:
                 problems.append(UnusableConversationDirectory(Path(path), error.message, True))
                 continue
@@ -99,7 +99,7 @@ class AiderFormat(ConversationFormat):
                     )
         return found, problems
 
-    def _read_history(self, path: str) -> _ChatHistory:
+    def _find_sessions_of_file(self, path: str) -> _HistoryFileSessions:
         """Find the sessions of a file; if the file has only grown, read only its new end."""
         with open_regular_file(path) as (file, _):
             state = os.fstat(file)
@@ -141,7 +141,7 @@ class AiderFormat(ConversationFormat):
     def _read_session(self, info: ConversationInfo, size: int) -> str:
         """Read the text of a session without its first line; raises `WorkspaceError`."""
         path = str(info.events_path)
-        history = self._read_history(path)
+        history = self._find_sessions_of_file(path)
         started, number = _parse_conversation_id(info.id)
         sessions = [one for one in history.sessions if one.started == started]
         start = self._starts.get((path, info.id))
@@ -153,7 +153,7 @@ class AiderFormat(ConversationFormat):
         raise WorkspaceError("the session is no longer in this file", where=path)
 
 
-class _Session(NamedTuple):
+class _AiderSession(NamedTuple):
     """The position and the start time of a session in a history file.
 
     `start` and `end` are byte offsets, without white space at the end. `started` is the time in the
@@ -168,14 +168,14 @@ class _Session(NamedTuple):
     has_content: bool
 
 
-class _ChatHistory(NamedTuple):
+class _HistoryFileSessions(NamedTuple):
     """The state and the sessions of a history file.
 
     `tail` is the last bytes of the file; they show later whether the file has only grown.
     """
 
     state: tuple[int, int, int]
-    sessions: list[_Session]
+    sessions: list[_AiderSession]
     tail: bytes
     is_text: bool
 
@@ -212,13 +212,13 @@ def _get_file_state(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _find_sessions(
-    file: int, path: str, status: os.stat_result, known: _ChatHistory | None
-) -> _ChatHistory:
+    file: int, path: str, status: os.stat_result, known: _HistoryFileSessions | None
+) -> _HistoryFileSessions:
     """Find the sessions of an open file; `known` is the result of an earlier call."""
     state = _get_file_state(status)
-    sessions: list[_Session] = []
+    sessions: list[_AiderSession] = []
     start = 0
-    if known is not None and known.sessions and _has_grown(file, state, known):
+    if known is not None and known.sessions and _has_only_grown(file, state, known):
         # The last session may have grown, so it is found again.
         sessions = known.sessions[:-1]
         start = known.sessions[-1].start
@@ -227,12 +227,12 @@ def _find_sessions(
         is_text = True
         if started is not None:
             signature = _make_session_signature(file, path, begin, end)
-            sessions.append(_Session(begin, end, started, signature, has_content))
+            sessions.append(_AiderSession(begin, end, started, signature, has_content))
     size = min(_EDGE_BYTES, state[1])
-    return _ChatHistory(state, sessions, os.pread(file, size, state[1] - size), is_text)
+    return _HistoryFileSessions(state, sessions, os.pread(file, size, state[1] - size), is_text)
 
 
-def _has_grown(file: int, state: tuple[int, int, int], known: _ChatHistory) -> bool:
+def _has_only_grown(file: int, state: tuple[int, int, int], known: _HistoryFileSessions) -> bool:
     """Return whether a file has only been appended to since `known` was read."""
     inode, size, _ = known.state
     at = size - len(known.tail)
@@ -280,8 +280,8 @@ def _make_stored_session(
     conversation_id: str,
     path: str,
     project: ProjectDirectory,
-    session: _Session,
-    history: _ChatHistory,
+    session: _AiderSession,
+    history: _HistoryFileSessions,
     created: datetime | None,
 ) -> StoredSession:
     modified = datetime.fromtimestamp(history.state[2] / 1e9, UTC)
@@ -295,7 +295,7 @@ def _make_stored_session(
         session.signature,
         created,
         last_at or created,
-        partial(_read_facts, path, session, last_at),
+        partial(_read_aider_session_facts, path, session, last_at),
         working_directory=os.path.dirname(path),  # noqa: PTH120
         worktree=project.worktree,
     )
@@ -309,7 +309,9 @@ def _parse_local_time(started: str) -> datetime | None:
         return None
 
 
-def _read_facts(path: str, session: _Session, last_at: datetime | None) -> ConversationFacts:
+def _read_aider_session_facts(
+    path: str, session: _AiderSession, last_at: datetime | None
+) -> ConversationFacts:
     """Read the title and the size of a session; `last_at` is the time of its last event."""
     builder = TurnBuilder()
     parse_session(_read_session_text(path, session, _TITLE_BYTES), builder, None)
@@ -335,7 +337,7 @@ def _choose_title(requests: list[str]) -> str | None:
     return make_title_from_request(requests[0]) if requests else None
 
 
-def _read_session_text(path: str, session: _Session, size: int) -> str:
+def _read_session_text(path: str, session: _AiderSession, size: int) -> str:
     """Return the text of a session after its first line; raises `WorkspaceError`."""
     with open_regular_file(path) as (file, _):
         length = min(session.end - session.start, size)
@@ -354,7 +356,7 @@ def _read_session_text(path: str, session: _Session, size: int) -> str:
 # parsing a session
 
 
-class _Block(NamedTuple):
+class _HistoryBlock(NamedTuple):
     """Consecutive lines of one kind: `request`, `aider` or `reply`."""
 
     kind: str
@@ -363,33 +365,33 @@ class _Block(NamedTuple):
 
 def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> None:
     """Parse the text of a session after its first line into turns. Never raises."""
-    opening: list[_Block] = []
+    opening: list[_HistoryBlock] = []
     for block in _split_into_blocks(text):
         if block.kind == "request":
             builder.start_turn(None if builder.turns else started)
             builder.add_event("chat_request", "\n".join(block.lines))
             builder.count += 1
             # aider's messages at the start of a session go into the first turn, after its request.
-            _add_blocks(builder, opening)
+            _add_blocks_as_events(builder, opening)
             opening = []
         elif block.kind == "aider" and not builder.turns:
             opening.append(block)
         else:
             if not builder.turns:
                 builder.start_turn(started)
-                _add_blocks(builder, opening)
+                _add_blocks_as_events(builder, opening)
                 opening = []
-            _add_blocks(builder, [block])
+            _add_blocks_as_events(builder, [block])
     if opening:
         builder.start_turn(started)
-        _add_blocks(builder, opening)
+        _add_blocks_as_events(builder, opening)
 
 
-def _split_into_blocks(text: str) -> list[_Block]:
+def _split_into_blocks(text: str) -> list[_HistoryBlock]:
     lines = text.split("\n")
     # An editor may have removed the spaces at the ends of all lines. Then they are not required.
     is_marked = re.search(r"^(?:####|>).*  \r?$", text, re.MULTILINE) is not None
-    blocks: list[_Block] = []
+    blocks: list[_HistoryBlock] = []
     is_after_blank = True
     for number, line in enumerate(lines):
         line = line.removesuffix("\r")
@@ -408,12 +410,12 @@ def _split_into_blocks(text: str) -> list[_Block]:
         elif kind == "reply" and not content.strip():
             pass
         else:
-            blocks.append(_Block(kind, [content]))
+            blocks.append(_HistoryBlock(kind, [content]))
         is_after_blank = not line.strip()
     return blocks
 
 
-def _add_blocks(builder: TurnBuilder, blocks: list[_Block]) -> None:
+def _add_blocks_as_events(builder: TurnBuilder, blocks: list[_HistoryBlock]) -> None:
     for block in blocks:
         if block.kind == "reply":
             builder.add_event("message", "\n".join(block.lines).strip("\n"))
@@ -426,15 +428,15 @@ def _add_blocks(builder: TurnBuilder, blocks: list[_Block]) -> None:
             if match := _MODEL.match(line):
                 builder.set_model(match[1])
             if question := _QUESTION.fullmatch(line):
-                _add_output(builder, pending)
+                _add_aider_output(builder, pending)
                 pending = []
-                _add_question(builder, question[1], question[2])
+                _add_question_and_answer(builder, question[1], question[2])
             else:
                 pending.append(line)
-        _add_output(builder, pending)
+        _add_aider_output(builder, pending)
 
 
-def _add_output(builder: TurnBuilder, lines: list[str]) -> None:
+def _add_aider_output(builder: TurnBuilder, lines: list[str]) -> None:
     """Add aider's messages about its own work, as a tool result without a call."""
     if any(line.strip() for line in lines):
         builder.add_event(
@@ -443,7 +445,7 @@ def _add_output(builder: TurnBuilder, lines: list[str]) -> None:
         builder.count += 1
 
 
-def _add_question(builder: TurnBuilder, question: str, answer: str) -> None:
+def _add_question_and_answer(builder: TurnBuilder, question: str, answer: str) -> None:
     request = builder.add_event("inquiry_request", question, name="aider")
     builder.count += 1
     response = builder.add_event("inquiry_response", answer, name="aider")
@@ -456,7 +458,7 @@ def sum_reported_tokens(text: str) -> ConversationUsage | None:
     return _sum_tokens_of_blocks(_split_into_blocks(text))
 
 
-def _sum_tokens_of_blocks(blocks: Iterable[_Block]) -> ConversationUsage | None:
+def _sum_tokens_of_blocks(blocks: Iterable[_HistoryBlock]) -> ConversationUsage | None:
     totals: dict[str, int] = {}
     for block in blocks:
         if block.kind != "aider":

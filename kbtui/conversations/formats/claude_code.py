@@ -20,13 +20,13 @@ from kbtui.conversations.formats.jp.json_reader import read_file_head, read_file
 from kbtui.conversations.formats.jsonl_format import (
     JsonlConversationFormat,
     JsonlConversationParser,
-    get_last_items,
+    get_last_added_items,
 )
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
     find_last_time,
-    iterate_head_records,
-    iterate_line_records,
+    iterate_json_objects_in_lines,
+    iterate_records_at_start,
     list_directory,
     make_session_of_file,
     make_title_from_request,
@@ -123,7 +123,7 @@ _USAGE_KEYS = (
 """The keys of a message's token counts, in the order of the fields of `ConversationUsage`."""
 
 
-class _FileWithoutDirectory(NamedTuple):
+class _FileWithoutWorkingDirectory(NamedTuple):
     """A file whose records do not say in which directory the session was held.
 
     `name` is the session's id without its prefix, None if the file does not say it.
@@ -164,10 +164,10 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         projects = ProjectDirectories(workspace)
         found: list[StoredSession] = []
         unusable: list[UnusableConversationDirectory] = []
-        own = {make_project_folder_name(one.path): one for one in projects.directories}
-        for folder in _list_project_folders(projects, unusable):
+        own = {make_project_directory_name(one.path): one for one in projects.directories}
+        for folder in _list_project_directories(projects, unusable):
             names = [entry.name for entry in list_directory(folder, unusable)]
-            count, without = len(found), list[_FileWithoutDirectory]()
+            count, without = len(found), list[_FileWithoutWorkingDirectory]()
             subagents_of = [name for name in names if "." not in name]
             for name in names:
                 stem, end = os.path.splitext(name)  # noqa: PTH122
@@ -186,14 +186,14 @@ class ClaudeCodeFormat(JsonlConversationFormat):
             project = own.get(os.path.basename(folder))  # noqa: PTH119
             # A folder without sessions of this project may belong to a project with the same folder name.
             if only is None and (len(found) > count or project):
-                unusable += _describe_files_without_directory(
-                    [one for one in without if not (project and self._has_turn(one))]
+                unusable += _describe_files_without_working_directory(
+                    [one for one in without if not (project and self._contains_request(one))]
                 )
             if project:
                 # If no record names a directory, the name of the folder decides.
                 for one in without:
-                    if one.name is not None and self._has_turn(one):
-                        self._append_session(found, one, project, project.path)
+                    if one.name is not None and self._contains_request(one):
+                        self._append_session_file(found, one, project, project.path)
         if only is not None:
             found = [one for one in found if one.id == only]
         return _keep_newest_of_each_id(found, unusable), unusable
@@ -201,7 +201,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
     def _add_session(
         self,
         found: list[StoredSession],
-        without: list[_FileWithoutDirectory],
+        without: list[_FileWithoutWorkingDirectory],
         projects: ProjectDirectories,
         path: str,
         name: str,
@@ -212,16 +212,16 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         if status is None:
             return
         directory = self._read_working_directory(path, status)
-        file = _FileWithoutDirectory(path, status, name, parent)
+        file = _FileWithoutWorkingDirectory(path, status, name, parent)
         if directory is None:
             without.append(file)
         elif project := projects.find_directory_of(directory):
-            self._append_session(found, file, project, directory)
+            self._append_session_file(found, file, project, directory)
 
-    def _append_session(
+    def _append_session_file(
         self,
         found: list[StoredSession],
-        file: _FileWithoutDirectory,
+        file: _FileWithoutWorkingDirectory,
         project: ProjectDirectory,
         directory: str,
     ) -> None:
@@ -238,20 +238,20 @@ class ClaudeCodeFormat(JsonlConversationFormat):
             )
         )
 
-    def _has_turn(self, file: _FileWithoutDirectory) -> bool:
+    def _contains_request(self, file: _FileWithoutWorkingDirectory) -> bool:
         """Return whether a file that names no directory contains a request."""
         state = (file.path, file.status.st_ino, file.status.st_size, file.status.st_mtime_ns)
         if state not in self._with_turn:
             self._with_turn[state] = file.name is not None and any(
                 _is_request(record) or (record.get("isSidechain") and record.get("type") == "user")
-                for record in iterate_head_records(file.path, _LONG_HEAD_BYTES)
+                for record in iterate_records_at_start(file.path, _LONG_HEAD_BYTES)
             )
         return self._with_turn[state]
 
     def _add_subagent(
         self,
         found: list[StoredSession],
-        without: list[_FileWithoutDirectory],
+        without: list[_FileWithoutWorkingDirectory],
         projects: ProjectDirectories,
         path: str,
         agent: str,
@@ -263,11 +263,13 @@ class ClaudeCodeFormat(JsonlConversationFormat):
             parent = f"{self.id_prefix}{session}"
             self._add_session(found, without, projects, path, f"{session}~{agent}", parent)
         elif status := stat_session_file(path):
-            without.append(_FileWithoutDirectory(path, status))
+            without.append(_FileWithoutWorkingDirectory(path, status))
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
         """Return the folders that may contain sessions of the project."""
-        return [Path(folder) for folder in _list_project_folders(ProjectDirectories(workspace), [])]
+        return [
+            Path(folder) for folder in _list_project_directories(ProjectDirectories(workspace), [])
+        ]
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
         """Return the directory with the folders of all projects."""
@@ -305,7 +307,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
             state = (status.st_size, status.st_mtime_ns)
             if self._without_directory.get(key) == state:
                 return None
-            directory = _read_head_text(path, status.st_size, "cwd")
+            directory = _read_first_text_value(path, status.st_size, "cwd")
             if directory is None or not directory.startswith("/"):
                 self._without_directory[key] = state
                 return None
@@ -318,25 +320,25 @@ def get_claude_directory() -> str:
     return os.environ.get("CLAUDE_CONFIG_DIR") or f"{paths.get_user_home()}/.claude"
 
 
-def make_project_folder_name(directory: str) -> str:
+def make_project_directory_name(directory: str) -> str:
     """Return the name of the folder with the sessions of a directory."""
     return re.sub(r"[^0-9A-Za-z]", "-", directory)
 
 
-def _list_project_folders(
+def _list_project_directories(
     projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
 ) -> list[str]:
     """Return the folders that may have sessions of a project."""
     root = f"{get_claude_directory()}/projects"
-    names = [make_project_folder_name(one.path) for one in projects.directories]
+    names = [make_project_directory_name(one.path) for one in projects.directories]
     return [
         entry.path
         for entry in list_directory(root, unusable)
-        if any(_is_name_or_below(entry.name, name) for name in names)
+        if any(_is_directory_of_project(entry.name, name) for name in names)
     ]
 
 
-def _is_name_or_below(folder: str, name: str) -> bool:
+def _is_directory_of_project(folder: str, name: str) -> bool:
     if len(name) > _FOLDER_CHARACTERS:
         return folder.startswith(name[:_FOLDER_CHARACTERS])
     # The folder name of `/` is a dash, and the folder names of its subdirectories begin with it.
@@ -356,8 +358,8 @@ def _keep_newest_of_each_id(
     return [one for one in found if kept[one.id] is one]
 
 
-def _describe_files_without_directory(
-    files: list[_FileWithoutDirectory],
+def _describe_files_without_working_directory(
+    files: list[_FileWithoutWorkingDirectory],
 ) -> Iterator[UnusableConversationDirectory]:
     """Yield each file with the reason why no session is read from it."""
     for path, status, _, _ in files:
@@ -367,7 +369,7 @@ def _describe_files_without_directory(
             yield UnusableConversationDirectory(Path(path), error.message, True)
             continue
         reason: str | None
-        kinds = {record.get("type") for record in iterate_head_records(path, _HEAD_BYTES)}
+        kinds = {record.get("type") for record in iterate_records_at_start(path, _HEAD_BYTES)}
         if not head:
             reason = "it is empty"
         elif head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -398,12 +400,12 @@ def _iterate_subagent_files(directory: str) -> Iterator[tuple[str, str]]:
 def _read_session_id(path: str) -> str | None:
     """Return the session id that is in the records of a subagent."""
     status = stat_session_file(path)
-    return _read_head_text(path, status.st_size, "sessionId") if status is not None else None
+    return _read_first_text_value(path, status.st_size, "sessionId") if status is not None else None
 
 
-def _read_head_text(path: str, size: int, key: str) -> str | None:
+def _read_first_text_value(path: str, size: int, key: str) -> str | None:
     """Return the first text that a record has under `key`, reading as little as possible."""
-    text = next(_iterate_texts(path, _HEAD_BYTES, key), None)
+    text = next(_iterate_text_values(path, _HEAD_BYTES, key), None)
     if text is not None or size <= _HEAD_BYTES:
         return text
     with suppress(WorkspaceError):
@@ -411,11 +413,11 @@ def _read_head_text(path: str, size: int, key: str) -> str | None:
         if match := re.match(_LEADING_VALUE % key.encode(), cut, re.DOTALL):
             with suppress(ValueError):
                 return str(orjson.loads(match[1]))
-    return next(_iterate_texts(path, _LONG_HEAD_BYTES, key), None)
+    return next(_iterate_text_values(path, _LONG_HEAD_BYTES, key), None)
 
 
-def _iterate_texts(path: str, length: int, key: str) -> Iterator[str]:
-    for record in iterate_head_records(path, length, key):
+def _iterate_text_values(path: str, length: int, key: str) -> Iterator[str]:
+    for record in iterate_records_at_start(path, length, key):
         if type(text := record[key]) is str and text:
             yield text
 
@@ -425,12 +427,12 @@ def _read_session_facts(path: str) -> ConversationFacts:
     facts: ConversationFacts = {}
     request: str | None = None
     titles: dict[str, str] = {}
-    for record in iterate_head_records(path, _LONG_HEAD_BYTES):
+    for record in iterate_records_at_start(path, _LONG_HEAD_BYTES):
         if "created_at" not in facts and (time := parse_timestamp(record.get("timestamp"))):
             facts["created_at"] = time
         _collect_title(record, titles)
         if _is_request(record):
-            content = _get_content(record)
+            content = _get_message_content(record)
             request = make_title_from_request(
                 format_request_text(_join_text_blocks(content))
             ) or make_title_from_request(format_request_text(content))
@@ -438,7 +440,7 @@ def _read_session_facts(path: str) -> ConversationFacts:
             break
     tail = read_file_tail(path, _TAIL_BYTES).split(b"\n")
     may_have_title = (line for line in tail if b'Title"' in line or b'"summary"' in line)
-    for record in iterate_line_records(may_have_title):
+    for record in iterate_json_objects_in_lines(may_have_title):
         _collect_title(record, titles)
     if time := find_last_time(tail):
         facts["last_event_at"] = time
@@ -458,7 +460,7 @@ def _collect_title(record: dict[str, Any], titles: dict[str, str]) -> None:
             titles[key] = title.strip()
 
 
-def _get_content(record: dict[str, Any]) -> Any:
+def _get_message_content(record: dict[str, Any]) -> Any:
     message = record.get("message")
     return message.get("content") if type(message) is dict else None
 
@@ -467,7 +469,7 @@ def _is_request(record: dict[str, Any]) -> bool:
     """Return whether a record is a request that a person typed for the model."""
     if record.get("type") != "user" or record.get("isMeta") or record.get("isCompactSummary"):
         return False
-    content = _get_content(record)
+    content = _get_message_content(record)
     if type(content) is list:
         kinds = {block.get("type") for block in content if type(block) is dict}
         if "tool_result" in kinds or not kinds:
@@ -551,7 +553,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         }
         """The token counts of each message, by message id. Each record of a message has the counts so far."""
 
-    def make_state(self) -> ClaudeCodeState:
+    def make_parser_state(self) -> ClaudeCodeState:
         """Return the state from which another parser can resume: the model, the last records and messages.
 
         Older records are not needed, because the next record usually replies to a recent one or
@@ -559,12 +561,12 @@ class ClaudeCodeParser(JsonlConversationParser):
         """
         return {
             "model": self.builder.model,
-            "turn_of_record": get_last_items(self._turn_of_record),
-            "written": list(get_last_items(self._written)),
-            "usage": {key: {**used} for key, used in get_last_items(self._usage).items()},
+            "turn_of_record": get_last_added_items(self._turn_of_record),
+            "written": list(get_last_added_items(self._written)),
+            "usage": {key: {**used} for key, used in get_last_added_items(self._usage).items()},
         }
 
-    def can_resume_in_turn(self) -> bool:
+    def can_resume_reading_in_turn(self) -> bool:
         """Return true, because records change no earlier events, except that a result completes its call."""
         return True
 
@@ -580,7 +582,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         kind = record.get("type")
         uuid = record.get("uuid")
         if type(uuid) is str:
-            content = format_json([kind, _get_content(record)])
+            content = format_json([kind, _get_message_content(record)])
             written = (uuid, crc32(content.encode("utf-8", "surrogatepass")))
             if written in self._written:
                 return  # the agent wrote the record a second time
@@ -599,7 +601,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             self._turn_of_record[uuid] = self.builder.turn_count
 
     def _parse_user_record(self, record: dict[str, Any], time: datetime | None) -> None:
-        content = _get_content(record)
+        content = _get_message_content(record)
         if record.get("isCompactSummary"):
             text = _format_content(content)
             turns = max(1, self.builder.turn_count)

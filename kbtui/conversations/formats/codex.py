@@ -25,7 +25,7 @@ from kbtui.conversations.formats.jsonl_format import (
     RECORDS_KEPT,
     JsonlConversationFormat,
     JsonlConversationParser,
-    get_last_items,
+    get_last_added_items,
     iterate_jsonl_records,
 )
 from kbtui.conversations.formats.stored_session import (
@@ -164,7 +164,7 @@ class CodexFormat(JsonlConversationFormat):
     id_prefix = ID_PREFIX
 
     def __init__(self) -> None:
-        self._heads: dict[str, tuple[int, _SessionHead]] = {}
+        self._heads: dict[str, tuple[int, _CodexSessionHead]] = {}
         self._names: tuple[tuple[str, int, int, int], dict[str, str]] | None = None
 
     def find_stored_conversations(
@@ -254,7 +254,7 @@ class CodexFormat(JsonlConversationFormat):
                 status,
                 project,
                 head.working_directory,
-                partial(_read_facts, path, head, title),
+                partial(_read_codex_session_facts, path, head, title),
                 is_archived=is_archived,
                 parent=f"{ID_PREFIX}{head.parent}" if head.parent else None,
             )
@@ -262,7 +262,7 @@ class CodexFormat(JsonlConversationFormat):
                 session.signature = make_signature(session.signature, title)
             found[conversation_id] = session
 
-    def _read_session_head(self, path: str, status: os.stat_result) -> _SessionHead:
+    def _read_session_head(self, path: str, status: os.stat_result) -> _CodexSessionHead:
         """Return the facts in the first record of a file, and cache them: this record never changes."""
         known = self._heads.get(path)
         if known is not None and known[0] == status.st_ino:
@@ -294,7 +294,7 @@ class CodexFormat(JsonlConversationFormat):
         return names
 
 
-class _SessionHead(NamedTuple):
+class _CodexSessionHead(NamedTuple):
     """The facts about a session that are in the first record of its file."""
 
     id: str
@@ -313,7 +313,9 @@ def find_codex_directory() -> str:
     return os.environ.get("CODEX_HOME") or f"{get_user_home()}/.codex"
 
 
-def _read_facts(path: str, head: _SessionHead, title: str | None) -> ConversationFacts:
+def _read_codex_session_facts(
+    path: str, head: _CodexSessionHead, title: str | None
+) -> ConversationFacts:
     """Return the title, the creation time and the origin of a session."""
     facts: ConversationFacts = {}
     if head.created_at is not None:
@@ -349,7 +351,7 @@ def _iterate_session_files(
             unusable.append(UnusableConversationDirectory(Path(home, name), reason))
 
 
-def _read_session_head(path: str) -> _SessionHead:
+def _read_session_head(path: str) -> _CodexSessionHead:
     """Read the id, the working directory and the origin; raises `WorkspaceError` or `ValueError`."""
     with open_regular_file(path) as (file, size):
         if not size:
@@ -364,7 +366,9 @@ def _read_session_head(path: str) -> _SessionHead:
         is_wrapped = type(record.get("payload")) is dict
         meta = record["payload"] if is_wrapped else record
         name = _UUID.search(os.path.basename(path))  # noqa: PTH119
-        uuid = next((one for one in (meta.get("id"), meta.get("session_id")) if _is_id(one)), None)
+        uuid = next(
+            (one for one in (meta.get("id"), meta.get("session_id")) if _is_session_id(one)), None
+        )
         if uuid is None and name is not None:
             uuid = name[0]
         if uuid is None:
@@ -373,13 +377,13 @@ def _read_session_head(path: str) -> _SessionHead:
         if directory is None:
             directory = _find_working_directory(file, min(size, HEAD_BYTES))
     forked_from = meta.get("forked_from_id")
-    parent, is_summarizer = _find_parent(meta)
-    return _SessionHead(
+    parent, is_summarizer = _find_parent_session_id(meta)
+    return _CodexSessionHead(
         uuid,
         directory,
         parse_timestamp(meta.get("timestamp")) or parse_timestamp(record.get("timestamp")),
         parent,
-        forked_from if _is_id(forked_from) else None,
+        forked_from if _is_session_id(forked_from) else None,
         is_summarizer,
     )
 
@@ -398,13 +402,13 @@ def _find_working_directory(file: int, end: int) -> str | None:
         message = record.value
         if type(message) is dict and message.get("role") == "user":
             with suppress(*READ_ERRORS):
-                text, _ = _read_content(message.get("content"))
+                text, _ = _read_text_and_images(message.get("content"))
                 if match := _WORKING_DIRECTORY.search(text):
                     return (match[1] or match[2]).strip()
     return None
 
 
-def _find_parent(meta: dict[str, Any]) -> tuple[str | None, bool]:
+def _find_parent_session_id(meta: dict[str, Any]) -> tuple[str | None, bool]:
     """Return the id of a session's parent (or None), and whether the session exists only to summarize."""
     source = meta.get("source")
     parent = meta.get("parent_thread_id")
@@ -415,7 +419,7 @@ def _find_parent(meta: dict[str, Any]) -> tuple[str | None, bool]:
         spawn = agent.get("thread_spawn") if type(agent) is dict else None
         if type(spawn) is dict:
             parent = spawn.get("parent_thread_id") or parent
-    return (parent if _is_id(parent) else None), kind in _SUMMARIZERS
+    return (parent if _is_session_id(parent) else None), kind in _SUMMARIZERS
 
 
 def _read_first_request(path: str) -> str:
@@ -435,7 +439,7 @@ def _read_first_request(path: str) -> str:
     return ""
 
 
-class _UnclearMessage(NamedTuple):
+class _UnattributedMessage(NamedTuple):
     """A message in the name of the user that a person or Codex may have written."""
 
     text: str
@@ -451,7 +455,7 @@ class CodexParser(JsonlConversationParser):
         super().__init__(builder)
         state = state or {}
         self._has_user_events: bool = state.get("has_user_events", False)
-        self._unclear = [_UnclearMessage(*one) for one in state.get("unclear", ())]
+        self._unclear = [_UnattributedMessage(*one) for one in state.get("unclear", ())]
         self._echo: str | None = state.get("echo")
         self._seen: Counter[tuple[str, str, str]] = Counter(
             {(kind, text, source): count for kind, text, source, count in state.get("seen", ())}
@@ -469,19 +473,19 @@ class CodexParser(JsonlConversationParser):
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
         """Return whether a record is a request, with which a turn starts."""
-        kind, payload = _open_envelope(record)
+        kind, payload = _unwrap_record(record)
         if kind == "event_msg":
-            return payload.get("type") == "user_message" and _is_typed(payload)
+            return payload.get("type") == "user_message" and _is_typed_by_person(payload)
         if "payload" in record or payload.get("type") != "message" or payload["role"] != "user":
             return False
-        return _is_request(_read_content(payload.get("content"))[0])
+        return _is_request_text(_read_text_and_images(payload.get("content"))[0])
 
-    def make_state(self) -> CodexState:
+    def make_parser_state(self) -> CodexState:
         """Return the state from which another parser can resume, as JSON.
 
         The state has the last texts and calls, so that the parser recognizes their repetitions.
         """
-        self._take_back_unclear_messages()
+        self._remove_unattributed_messages()
         return {
             "model": self.builder.model,
             "counters": self._counters,
@@ -490,14 +494,14 @@ class CodexParser(JsonlConversationParser):
             "has_meta": self._has_meta,
             "forked_at": self._forked_at.isoformat() if self._forked_at else None,
             "echo": self._echo,
-            "seen": [[*text, count] for text, count in get_last_items(self._seen).items()],
-            "call_ids": list(get_last_items(self._call_ids)),
+            "seen": [[*text, count] for text, count in get_last_added_items(self._seen).items()],
+            "call_ids": list(get_last_added_items(self._call_ids)),
             "replies": self._replies[-RECORDS_KEPT:],
             "has_answer": self._has_answer,
             "compaction_event_expected": self._compaction_event_expected,
         }
 
-    def can_resume_in_turn(self) -> bool:
+    def can_resume_reading_in_turn(self) -> bool:
         """Return whether it is known who wrote each message so far: a person or Codex."""
         return not self._unclear
 
@@ -508,44 +512,44 @@ class CodexParser(JsonlConversationParser):
 
     def parse_record(self, record: dict[str, Any]) -> None:
         """Parse the next record; a value of the wrong type may raise any error."""
-        kind, payload = _open_envelope(record)
+        kind, payload = _unwrap_record(record)
         time = parse_timestamp(record.get("timestamp"))
         if kind == "event_msg":
-            self._parse_event(payload, record, time)
+            self._parse_event_message(payload, record, time)
         elif kind == "response_item":
-            self._parse_item(payload, record, time)
+            self._parse_response_item(payload, record, time)
         elif kind == "turn_context":
             self._set_model(payload.get("model"))
         elif kind == "compacted":
             self._add_compaction(get_text(payload.get("message")), time)
             self._compaction_event_expected = True
         elif kind == "session_meta":
-            self._note_fork(payload, time)
+            self._record_fork_time(payload, time)
         elif kind not in {"world_state", "state"}:
             self.builder.add_unknown_event(kind, record, time)
 
     # Events of the screen.
 
-    def _parse_event(
+    def _parse_event_message(
         self, payload: dict[str, Any], record: dict[str, Any], time: datetime | None
     ) -> None:
         kind = payload.get("type")
         if kind == "user_message":
-            if _is_typed(payload):
+            if _is_typed_by_person(payload):
                 self._add_request(payload, time)
         elif kind == "agent_message":
             self._add_reply(payload["message"], "event", time)
         elif kind in {"agent_reasoning", "agent_reasoning_raw_content"}:
             self._add_reasoning(payload["text"], "event", time)
         elif kind == "token_count":
-            self._count_tokens(payload.get("info"), self._is_copied(time))
+            self._add_tokens_of_call(payload.get("info"), self._is_copied_from_original(time))
         elif kind == "context_compacted":
             if not self._compaction_event_expected:
                 self._add_compaction(None, time)
             self._compaction_event_expected = False
         elif kind == "thread_rolled_back":
             self._rewind_turns(payload["num_turns"])
-        elif kind == "item_completed" and _is_plan(payload.get("item")):
+        elif kind == "item_completed" and _is_plan_item(payload.get("item")):
             plan = payload["item"]["text"]
             if not any(plan.strip() in reply for reply in self._replies):
                 self._add_answer_event("message", plan, time)
@@ -562,13 +566,15 @@ class CodexParser(JsonlConversationParser):
     def _add_request(self, payload: dict[str, Any], time: datetime | None) -> None:
         text = payload["message"]
         images = [
-            *map(_describe_image, _list_of_texts(payload.get("images"))),
-            *map(_describe_image, _list_of_texts(payload.get("local_images"))),
+            *map(_format_image_placeholder, _list_text_values(payload.get("images"))),
+            *map(_format_image_placeholder, _list_text_values(payload.get("local_images"))),
         ]
         self._has_user_events = True
-        self._take_back_unclear_messages()
+        self._remove_unattributed_messages()
         unclear, self._unclear = self._unclear, []
-        echo = next((one for one in reversed(unclear) if _is_echo(one.text, text)), None)
+        echo = next(
+            (one for one in reversed(unclear) if _contains_request_text(one.text, text)), None
+        )
         if echo is not None:
             unclear = [one for one in unclear if one is not echo]
             images = images or echo.images
@@ -607,13 +613,13 @@ class CodexParser(JsonlConversationParser):
             if summary is not None:
                 self.builder.add_compaction_summary(summary, time)
 
-    def _note_fork(self, meta: dict[str, Any], time: datetime | None) -> None:
+    def _record_fork_time(self, meta: dict[str, Any], time: datetime | None) -> None:
         # A fork begins with a copy of the other session, including the first record of that session.
-        if not self._has_meta and _is_id(meta.get("forked_from_id")):
+        if not self._has_meta and _is_session_id(meta.get("forked_from_id")):
             self._forked_at = time
         self._has_meta = True
 
-    def _is_copied(self, time: datetime | None) -> bool:
+    def _is_copied_from_original(self, time: datetime | None) -> bool:
         """Return whether a record with this time was copied from the session that was forked.
 
         A record counts as copied if its time is less than `COPY_SECONDS` after the start of the fork.
@@ -623,7 +629,7 @@ class CodexParser(JsonlConversationParser):
             return False
         return (time - self._forked_at).total_seconds() < COPY_SECONDS
 
-    def _count_tokens(self, info: Any, is_copied: bool) -> None:
+    def _add_tokens_of_call(self, info: Any, is_copied: bool) -> None:
         """Add the tokens used since the last count. Codex counts from 0 again when it resumes a session.
 
         The tokens of copied records count only in the session from which they were copied.
@@ -632,12 +638,12 @@ class CodexParser(JsonlConversationParser):
             return
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
         if type(total) is dict:
-            before, self._counters = self._counters, _keep_counts(total)
+            before, self._counters = self._counters, _keep_integer_values(total)
             used = Counter(self._counters)
             if used["total_tokens"] >= before.get("total_tokens", 0):
                 used.subtract(before)
         elif type(last) is dict:
-            used = Counter(_keep_counts(last))
+            used = Counter(_keep_integer_values(last))
         else:
             return
         if not is_copied:
@@ -647,12 +653,12 @@ class CodexParser(JsonlConversationParser):
 
     # Items of the model's history.
 
-    def _parse_item(
+    def _parse_response_item(
         self, payload: dict[str, Any], record: dict[str, Any], time: datetime | None
     ) -> None:
         kind = payload.get("type")
         if kind in _MODEL_OUTPUT or (kind == "message" and payload.get("role") == "assistant"):
-            self._settle_unclear_messages()
+            self._attribute_unattributed_messages()
         if kind == "message":
             self._add_message(payload, record, time)
         elif kind == "reasoning":
@@ -684,7 +690,7 @@ class CodexParser(JsonlConversationParser):
         self, payload: dict[str, Any], record: dict[str, Any], time: datetime | None
     ) -> None:
         role = payload.get("role")
-        text, images = _read_content(payload["content"])
+        text, images = _read_text_and_images(payload["content"])
         if role == "assistant":
             self._add_reply("\n".join([text, *images]) if images else text, "item", time)
         elif role == "user":
@@ -702,13 +708,13 @@ class CodexParser(JsonlConversationParser):
         elif is_bare:
             # The oldest versions write no events.
             self._start_turn(text, images, [], time)
-        elif self._echo is not None and _is_echo(text, self._echo):
+        elif self._echo is not None and _contains_request_text(text, self._echo):
             self._echo = None
         else:
             event = self.builder.add_unknown_event("user message", {"text": text}, time)
-            self._unclear.append(_UnclearMessage(text, images, event, time))
+            self._unclear.append(_UnattributedMessage(text, images, event, time))
 
-    def _take_back_unclear_messages(self) -> None:
+    def _remove_unattributed_messages(self) -> None:
         """Remove the unclear messages from the turns."""
         builder = self.builder
         events = builder.turns[-1].events if builder.turns else builder.leading
@@ -716,14 +722,14 @@ class CodexParser(JsonlConversationParser):
         events[:] = [event for event in events if id(event) not in taken]
         self._unclear = [one._replace(event=None) for one in self._unclear]
 
-    def _settle_unclear_messages(self) -> None:
+    def _attribute_unattributed_messages(self) -> None:
         """Decide, when the model answers, whether the unclear messages are requests.
 
         They are requests if the file has no request as an event. Otherwise they remain unknown events.
         """
         unclear = self._unclear
         if unclear and not self._has_user_events:
-            self._take_back_unclear_messages()
+            self._remove_unattributed_messages()
             for one in unclear:
                 self._start_turn(one.text, one.images, [], one.time)
         self._unclear = []
@@ -739,15 +745,15 @@ class CodexParser(JsonlConversationParser):
 
     def _add_reply(self, text: str, source: str, time: datetime | None) -> None:
         shown = _HIDDEN_MARKUP.sub("", text).strip()
-        if not self._is_second("message", shown, source) and text.strip():
+        if not self._is_repeated_text("message", shown, source) and text.strip():
             self._replies.append(text)
             self._add_answer_event("message", text, time)
 
     def _add_reasoning(self, text: str, source: str, time: datetime | None) -> None:
-        if not self._is_second("reasoning", text.strip(), source) and text.strip():
+        if not self._is_repeated_text("reasoning", text.strip(), source) and text.strip():
             self._add_answer_event("reasoning", text, time)
 
-    def _is_second(self, kind: str, text: str, source: str) -> bool:
+    def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
         """Return whether a text repeats one that was read from the other source; if not, remember it."""
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
@@ -774,7 +780,7 @@ class CodexParser(JsonlConversationParser):
     def _add_web_search(self, payload: dict[str, Any], source: str, time: datetime | None) -> None:
         action = payload.get("action")
         query = action.get("query") if type(action) is dict else payload.get("query")
-        if not self._is_second("web_search", str(query or ""), source):
+        if not self._is_repeated_text("web_search", str(query or ""), source):
             arguments = action if type(action) is dict else {"query": query}
             self._has_answer = True
             # Codex does not store the results of web searches, so no result follows.
@@ -810,7 +816,7 @@ def read_tool_output(output: Any) -> tuple[str, bool]:
         is_error = output.get("success") is False
         output = output.get("content_items") or output.get("content")
     if type(output) is list:
-        text, images = _read_content(output)
+        text, images = _read_text_and_images(output)
         output = "\n".join([*([text] if text else []), *images]) if text or images else output
     if type(output) is not str:
         if output is None:
@@ -830,7 +836,7 @@ def read_tool_output(output: Any) -> tuple[str, bool]:
     return output, is_error or output.startswith(_FAILURES)
 
 
-def _open_envelope(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _unwrap_record(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the kind of a record and its content; the oldest versions write no envelope."""
     kind = record.get("type")
     if "payload" in record:
@@ -846,7 +852,7 @@ def _open_envelope(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return str(kind), record
 
 
-def _is_typed(payload: dict[str, Any]) -> bool:
+def _is_typed_by_person(payload: dict[str, Any]) -> bool:
     """Return whether a person typed the text of a `user_message` event."""
     if type(payload["message"]) is not str:
         raise TypeError("the message is not text")
@@ -854,16 +860,16 @@ def _is_typed(payload: dict[str, Any]) -> bool:
     return payload.get("kind") not in ("environment_context", "user_instructions")
 
 
-def _is_request(text: str) -> bool:
+def _is_request_text(text: str) -> bool:
     return not _INSTRUCTIONS.match(text) and not _INJECTED.match(text)
 
 
-def _is_echo(text: str, typed: str) -> bool:
+def _contains_request_text(text: str, typed: str) -> bool:
     # The history has tags around images and may have the text of files that the request names.
     return typed.strip() in text
 
 
-def _read_content(content: Any) -> tuple[str, list[str]]:
+def _read_text_and_images(content: Any) -> tuple[str, list[str]]:
     """Return the text of a message's parts, and a line for each image."""
     if type(content) is str:
         return content, []
@@ -874,13 +880,13 @@ def _read_content(content: Any) -> tuple[str, list[str]]:
                 texts.append(part["text"])
         elif part.get("type") == "input_image":
             url = part["image_url"]
-            images.append(_describe_image(url["url"] if type(url) is dict else url))
+            images.append(_format_image_placeholder(url["url"] if type(url) is dict else url))
         else:
             texts.append(format_json(part))
     return "\n".join(texts), images
 
 
-def _describe_image(source: str) -> str:
+def _format_image_placeholder(source: str) -> str:
     """Return the line that stands for an image, which is a data URL, a URL or a path."""
     if source.startswith("data:"):
         head, _, data = source.partition(",")
@@ -902,7 +908,7 @@ def _parse_arguments(arguments: Any) -> Any:
     return arguments
 
 
-def _keep_counts(usage: dict[str, Any]) -> dict[str, int]:
+def _keep_integer_values(usage: dict[str, Any]) -> dict[str, int]:
     return {name: value for name, value in usage.items() if type(value) is int}
 
 
@@ -916,15 +922,15 @@ def _make_usage(counts: Counter[str]) -> ConversationUsage:
     )
 
 
-def _is_plan(item: Any) -> bool:
+def _is_plan_item(item: Any) -> bool:
     return type(item) is dict and str(item.get("type")).lower() == "plan"
 
 
-def _is_id(value: Any) -> bool:
+def _is_session_id(value: Any) -> bool:
     return type(value) is str and _ID.fullmatch(value) is not None
 
 
-def _list_of_texts(value: Any) -> list[str]:
+def _list_text_values(value: Any) -> list[str]:
     return [one for one in value if type(one) is str] if type(value) is list else []
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
         ConversationPart,
         ConversationToolsAndModels,
         ConversationUsage,
+        ReadingResumePoint,
         ResumeCommand,
         Turn,
-        TurnResumePoint,
     )
     from kbtui.workspace import Workspace
 
@@ -140,7 +140,7 @@ class ConversationFormat(ABC):
         return False
 
     def load_conversation_part(
-        self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
+        self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
     ) -> ConversationPart | None:
         """Load the turns that follow `mark`: about `size` bytes, but at least one turn.
 
@@ -160,7 +160,7 @@ class ConversationFormat(ABC):
         """Return the tools and models used in a conversation. Never raises."""
         from kbtui.conversations.models import (
             ConversationToolsAndModels,
-            count_current_turns,
+            count_unrewound_turns,
         )
 
         found = self.decode_turns(info)
@@ -168,7 +168,7 @@ class ConversationFormat(ABC):
         tools = {event.name for event in events if event.kind == "tool_call_request" and event.name}
         models = {turn.model for turn in found.turns if turn.model}
         return ConversationToolsAndModels(
-            frozenset(tools), frozenset(models), count_current_turns(found.turns), found.problem
+            frozenset(tools), frozenset(models), count_unrewound_turns(found.turns), found.problem
         )
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:

@@ -27,7 +27,10 @@ from kbtui.conversations.formats.jp.json_reader import (
     open_regular_file,
     read_file,
 )
-from kbtui.conversations.formats.jsonl_format import iterate_jsonl_records, parse_agent_json
+from kbtui.conversations.formats.jsonl_format import (
+    iterate_jsonl_records,
+    parse_json_with_bad_encoding,
+)
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
     describe_error,
@@ -40,7 +43,7 @@ from kbtui.conversations.formats.turn_builder import (
     READ_ERRORS,
     TurnBuilder,
     count_base64_bytes,
-    describe_media,
+    format_media_placeholder,
     get_text,
 )
 from kbtui.conversations.models import (
@@ -96,7 +99,7 @@ class GeminiCliFormat(ConversationFormat):
     id_prefix = ID_PREFIX
 
     def __init__(self) -> None:
-        self._heads: dict[str, tuple[int, _SessionHead]] = {}
+        self._heads: dict[str, tuple[int, _GeminiSessionHead]] = {}
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -154,7 +157,7 @@ class GeminiCliFormat(ConversationFormat):
 
     def _collect_sessions(
         self,
-        files: list[_FoundFile],
+        files: list[_FoundSessionFile],
         only: str | None,
         unusable: list[UnusableConversationDirectory],
     ) -> dict[str, StoredSession]:
@@ -172,7 +175,7 @@ class GeminiCliFormat(ConversationFormat):
                     unusable.append(UnusableConversationDirectory(Path(path), reason))
                 continue
             owner = project or directory.get(head.project_hash)
-            conversation_id = _make_id(head.id)
+            conversation_id = _make_gemini_conversation_id(head.id)
             if owner is None or (only is not None and conversation_id != only):
                 continue
             session = make_session_of_file(
@@ -182,12 +185,12 @@ class GeminiCliFormat(ConversationFormat):
                 status,
                 owner.project,
                 owner.path,
-                partial(_read_facts, path),
-                parent=_make_id(parent) if parent else None,
+                partial(_read_gemini_session_facts, path),
+                parent=_make_gemini_conversation_id(parent) if parent else None,
             )
             other = found.get(conversation_id)
             if other is not None:
-                newer, older = sorted((session, other), key=_get_age_key, reverse=True)
+                newer, older = sorted((session, other), key=_get_session_sort_key, reverse=True)
                 session = newer
                 # Gemini CLI itself copies a `.json` to a `.jsonl` when it resumes a session.
                 if older.path.endswith(".jsonl") or newer.path != f"{older.path}l":
@@ -196,7 +199,7 @@ class GeminiCliFormat(ConversationFormat):
             found[conversation_id] = session
         return found
 
-    def _read_session_head(self, path: str, status: os.stat_result) -> _SessionHead:
+    def _read_session_head(self, path: str, status: os.stat_result) -> _GeminiSessionHead:
         """Return which session a file contains, and cache the result, because it never changes."""
         known = self._heads.get(path)
         if known is not None and known[0] == status.st_ino:
@@ -207,34 +210,34 @@ class GeminiCliFormat(ConversationFormat):
         return head
 
 
-class _SessionHead(NamedTuple):
+class _GeminiSessionHead(NamedTuple):
     """The facts about a session that are at the beginning of its file."""
 
     id: str
     project_hash: str
 
 
-class _Owner(NamedTuple):
+class _ProjectOfDirectory(NamedTuple):
     """A directory in which Gemini CLI ran, and the project to which it belongs."""
 
     path: str
     project: ProjectDirectory
 
 
-class _FoundFile(NamedTuple):
+class _FoundSessionFile(NamedTuple):
     """A file of a session.
 
     If `owner` is None, `owners` maps the project's hash, which is in the file, to the owner.
     """
 
     path: str
-    owner: _Owner | None
-    owners: dict[str, _Owner]
+    owner: _ProjectOfDirectory | None
+    owners: dict[str, _ProjectOfDirectory]
     parent: str | None
 
 
 @dataclass(slots=True, eq=False)
-class _Message:
+class _GeminiMessage:
     """An element of a session; `kind` says whether it is a message, an unknown record or a compaction.
 
     A compaction replaces all messages up to `last`. `is_undone` says that Gemini CLI removed the
@@ -245,7 +248,7 @@ class _Message:
     record: dict[str, Any]
     is_rewound: bool = False
     is_undone: bool = False
-    last: _Message | None = None
+    last: _GeminiMessage | None = None
 
 
 def find_gemini_directory() -> str:
@@ -261,13 +264,13 @@ def hash_project_path(path: str) -> str:
 
 def _iterate_session_files(
     projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
-) -> Iterator[_FoundFile]:
+) -> Iterator[_FoundSessionFile]:
     home = find_gemini_directory()
-    owners: dict[str, _Owner] = {}
+    owners: dict[str, _ProjectOfDirectory] = {}
     for project in projects.directories:
         # Gemini CLI follows links before it hashes a path.
         for path in (project.path, os.path.realpath(project.path)):
-            owners.setdefault(hash_project_path(path), _Owner(project.path, project))
+            owners.setdefault(hash_project_path(path), _ProjectOfDirectory(project.path, project))
     paths_by_name = _read_project_registry(f"{home}/projects.json")
     for directory in list_directory(f"{home}/tmp", unusable):
         name = directory.name
@@ -276,17 +279,17 @@ def _iterate_session_files(
             root = _read_project_root(directory.path) or paths_by_name.get(name)
             found = projects.find_directory_of(root) if root else None
             if root and found:
-                owner = _Owner(root, found)
+                owner = _ProjectOfDirectory(root, found)
             elif root or _HASH.fullmatch(name):
                 continue
         for entry in list_directory(f"{directory.path}/chats", unusable):
             if entry.name.endswith((".json", ".jsonl")):
-                yield _FoundFile(entry.path, owner, owners, None)
+                yield _FoundSessionFile(entry.path, owner, owners, None)
             elif entry.is_dir():
                 # A subagent's session is in a directory with the id of the session that started it.
                 for one in list_directory(entry.path, unusable):
                     if one.name.endswith(".jsonl"):
-                        yield _FoundFile(one.path, owner, owners, entry.name)
+                        yield _FoundSessionFile(one.path, owner, owners, entry.name)
 
 
 def _read_project_root(directory: str) -> str | None:
@@ -311,7 +314,7 @@ def _read_project_registry(path: str) -> dict[str, str]:
         return {}
 
 
-def _read_session_head(path: str) -> _SessionHead:
+def _read_session_head(path: str) -> _GeminiSessionHead:
     """Return which session a file contains; raises `WorkspaceError` or `ValueError`."""
     with open_regular_file(path) as (file, size):
         if not size:
@@ -322,26 +325,26 @@ def _read_session_head(path: str) -> _SessionHead:
     head = data.partition(b'"messages"')[0]
     match, project = _SESSION_ID.search(head), _PROJECT_HASH.search(head)
     if match is not None:
-        return _SessionHead(
+        return _GeminiSessionHead(
             match[1].decode("utf-8", "replace"), project[1].decode() if project else ""
         )
-    metadata = _replay_path(path).metadata
+    metadata = _replay_readable_records(path).metadata
     if type(metadata.get("sessionId")) is not str or not metadata["sessionId"]:
         raise ValueError("it does not say which session it is")
-    return _SessionHead(metadata["sessionId"], str(metadata.get("projectHash")))
+    return _GeminiSessionHead(metadata["sessionId"], str(metadata.get("projectHash")))
 
 
-def _make_id(session_id: str) -> str:
+def _make_gemini_conversation_id(session_id: str) -> str:
     return ID_PREFIX + re.sub(r"[^0-9A-Za-z._-]", "_", session_id)[:100]
 
 
-def _get_age_key(session: StoredSession) -> tuple[bool, datetime, str]:
+def _get_session_sort_key(session: StoredSession) -> tuple[bool, datetime, str]:
     return session.path.endswith(".jsonl"), session.updated_at, session.path
 
 
-def _read_facts(path: str) -> ConversationFacts:
+def _read_gemini_session_facts(path: str) -> ConversationFacts:
     """Return the title and the creation time of a session."""
-    replay = _replay_path(path)
+    replay = _replay_readable_records(path)
     facts: ConversationFacts = {}
     if replay.problems:
         facts["problem"] = replay.problems[0]
@@ -361,11 +364,11 @@ def _read_facts(path: str) -> ConversationFacts:
     return facts
 
 
-def _find_first_request(replay: _Replay) -> str:
+def _find_first_request(replay: _ReplayedSession) -> str:
     for message in replay.messages:
         if message.record.get("type") == "user":
             try:
-                text = _read_request(message.record)[0]
+                text = _split_typed_and_sent_request(message.record)[0]
             except READ_ERRORS:
                 continue
             if text.strip() and not _INSTRUCTIONS.match(text) and not _SUMMARY.match(text):
@@ -373,14 +376,14 @@ def _find_first_request(replay: _Replay) -> str:
     return ""
 
 
-class _Replay:
+class _ReplayedSession:
     """The state of a session after the records that have been applied so far."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
-        self.messages: list[_Message] = []
+        self.messages: list[_GeminiMessage] = []
         self.problems: list[str] = []
-        self._by_id: dict[str, _Message] = {}
+        self._by_id: dict[str, _GeminiMessage] = {}
 
     def add_problem(self, problem: str) -> None:
         """Add the description of something that cannot be read."""
@@ -391,20 +394,20 @@ class _Replay:
         if type(record) is not dict:
             self.add_problem("a record is not an object")
         elif type(record.get("$rewindTo")) is str:
-            self._rewind(record["$rewindTo"])
+            self._mark_messages_rewound(record["$rewindTo"])
         elif type(record.get("id")) is str:
             self._add_message(record, len(self.messages))
         elif type(record.get("$set")) is dict:
-            self._set_metadata(record["$set"])
+            self._update_metadata_and_messages(record["$set"])
         elif "sessionId" in record:
-            self._set_metadata(record)
+            self._update_metadata_and_messages(record)
         else:
-            self.messages.append(_Message("unknown", record))
+            self.messages.append(_GeminiMessage("unknown", record))
 
-    def _set_metadata(self, values: dict[str, Any]) -> None:
+    def _update_metadata_and_messages(self, values: dict[str, Any]) -> None:
         self.metadata |= {name: value for name, value in values.items() if name != "messages"}
         if type(values.get("messages")) is list:
-            self._set_history(values["messages"], values.get("lastUpdated"))
+            self._replace_messages(values["messages"], values.get("lastUpdated"))
 
     def _add_message(self, record: dict[str, Any], position: int) -> None:
         """Add a message, or replace the message that has the same id."""
@@ -412,10 +415,10 @@ class _Replay:
         if known is not None and not known.is_rewound:
             known.record, known.is_undone = record, False
         else:
-            self._by_id[record["id"]] = message = _Message("message", record)
+            self._by_id[record["id"]] = message = _GeminiMessage("message", record)
             self.messages.insert(position, message)
 
-    def _rewind(self, message_id: str) -> None:
+    def _mark_messages_rewound(self, message_id: str) -> None:
         """Mark the message with this id and all later ones as rewound; if none has the id, mark all."""
         target = self._by_id.get(message_id)
         found = target is None
@@ -423,7 +426,7 @@ class _Replay:
             found = found or message is target
             message.is_rewound = message.is_rewound or found
 
-    def _set_history(self, records: list[Any], time: Any) -> None:
+    def _replace_messages(self, records: list[Any], time: Any) -> None:
         """Replace the history, after Gemini CLI compressed it, undid a request or shortened outputs.
 
         Known messages keep their content, because `records` may have shortened outputs.
@@ -441,50 +444,50 @@ class _Replay:
         position = len(self.messages)
         for record in reversed(records):
             if type(record) is not dict or type(record.get("id")) is not str:
-                self.messages.insert(position, _Message("unknown", {"message": record}))
+                self.messages.insert(position, _GeminiMessage("unknown", {"message": record}))
                 continue
             kept.add(record["id"])
             known = self._by_id.get(record["id"])
             if known is not None and not known.is_rewound:
                 position = positions.get(id(known), position)
                 known.is_undone = False
-            elif (text := _find_summary(record)) is not None:
+            elif (text := _find_compression_summary(record)) is not None:
                 summary = text
             else:
                 self._add_message(record, position)
         hidden = [one for one in seen if one.record["id"] not in kept]
         if summary is not None and hidden:
             record = {"timestamp": time, "text": summary}
-            self.messages.append(_Message("compaction", record, last=hidden[-1]))
+            self.messages.append(_GeminiMessage("compaction", record, last=hidden[-1]))
         elif summary is None and hidden and hidden == seen[-len(hidden) :]:
             for message in hidden:
                 message.is_undone = True
 
 
-def _find_summary(record: dict[str, Any]) -> str | None:
+def _find_compression_summary(record: dict[str, Any]) -> str | None:
     """Return the summary that a message of the user contains, None if it contains none."""
     if record.get("type") != "user":
         return None
     try:
-        text = _read_parts(record.get("content")).text
+        text = _read_message_parts(record.get("content")).text
     except READ_ERRORS:
         return None
     return text if _SUMMARY.match(text) else None
 
 
-def _replay_file(info: ConversationInfo) -> _Replay:
+def _replay_file(info: ConversationInfo) -> _ReplayedSession:
     """Read the file of a conversation. Never raises; errors are in `problems` of the result."""
     try:
-        return _replay_path(str(info.events_path))
+        return _replay_readable_records(str(info.events_path))
     except WorkspaceError as error:
-        replay = _Replay()
+        replay = _ReplayedSession()
         replay.add_problem(error.message)
         return replay
 
 
-def _replay_path(path: str) -> _Replay:
+def _replay_readable_records(path: str) -> _ReplayedSession:
     """Read everything in a file that can be read; raises `WorkspaceError`."""
-    replay = _Replay()
+    replay = _ReplayedSession()
     if path.endswith(".jsonl"):
         with open_regular_file(path) as (file, _):
             number = 0
@@ -497,7 +500,7 @@ def _replay_path(path: str) -> _Replay:
         return replay
     data = read_file(path, MAX_EVENTS_BYTES)
     try:
-        value = parse_agent_json(data)
+        value = parse_json_with_bad_encoding(data)
     except ValueError as error:
         replay.add_problem(f"it is not JSON: {error}")
         value = _recover_session(data.decode("utf-8", "replace"))
@@ -513,7 +516,7 @@ def _replay_path(path: str) -> _Replay:
         if type(message) is dict and type(message.get("id")) is str:
             replay.apply_record(message)
         else:
-            replay.messages.append(_Message("unknown", {"message": message}))
+            replay.messages.append(_GeminiMessage("unknown", {"message": message}))
     return replay
 
 
@@ -537,7 +540,7 @@ def _recover_session(text: str) -> dict[str, Any]:
         try:
             message, position = decoder.raw_decode(text, position - 1)
             # This also replaces unpaired surrogates.
-            messages.append(parse_agent_json(dumps(message).encode()))
+            messages.append(parse_json_with_bad_encoding(dumps(message).encode()))
         except (ValueError, RecursionError):
             pass
         start = _FIRST_MESSAGE.match(text, position)
@@ -546,7 +549,7 @@ def _recover_session(text: str) -> dict[str, Any]:
     return value
 
 
-def _build_turns(replay: _Replay) -> tuple[TurnBuilder, list[ConversationCompaction]]:
+def _build_turns(replay: _ReplayedSession) -> tuple[TurnBuilder, list[ConversationCompaction]]:
     builder = TurnBuilder()
     compactions = []
     turns: dict[int, int] = {}
@@ -596,7 +599,7 @@ class GeminiMessageParser:
         self._counted_ids: set[Any] = set()
         """The ids of the messages whose tokens are counted; a message can be recorded again."""
 
-    def parse_message(self, message: _Message) -> None:
+    def parse_message(self, message: _GeminiMessage) -> None:
         """Parse the next message; a value of the wrong type may raise any error."""
         record = message.record
         kind = record.get("type")
@@ -606,25 +609,25 @@ class GeminiMessageParser:
         elif kind == "gemini":
             self._parse_model_message(record, time)
         elif kind in _NOTICES:
-            text = _read_parts(record.get("content")).text
+            text = _read_message_parts(record.get("content")).text
             self.builder.add_event("notice", f"[{kind}: {text}]", time)
         else:
             self.builder.add_unknown_event(str(kind), record, time)
 
-    def _parse_user_message(self, message: _Message, time: datetime | None) -> None:
+    def _parse_user_message(self, message: _GeminiMessage, time: datetime | None) -> None:
         record = message.record
-        parts = _read_parts(record.get("content"))
+        parts = _read_message_parts(record.get("content"))
         if parts.responses and not parts.text:
             # The history repeats results that the calls already have.
             for response in parts.responses:
-                if response.get("id") in self.builder.open_call_ids:
+                if response.get("id") in self.builder.unanswered_call_ids:
                     self._add_result(response["id"], [{"functionResponse": response}], None, time)
                 elif response.get("id") not in self._call_ids:
                     self.builder.add_unknown_event("functionResponse", response, time)
             return
         if _INSTRUCTIONS.match(parts.text) or _SUMMARY.match(parts.text):
             return
-        text, context = _read_request(record)
+        text, context = _split_typed_and_sent_request(record)
         turn = self.builder.start_turn(time)
         turn.is_rewound = message.is_rewound or message.is_undone
         self._has_answer = False
@@ -632,7 +635,7 @@ class GeminiMessageParser:
         self.builder.add_event("chat_request", text, time, metadata=metadata)
 
     def _parse_model_message(self, record: dict[str, Any], time: datetime | None) -> None:
-        parts = _read_parts(record.get("content"))
+        parts = _read_message_parts(record.get("content"))
         if parts.text in _ACKNOWLEDGEMENTS and not record.get("toolCalls"):
             return
         model = record.get("model")
@@ -688,7 +691,7 @@ class GeminiMessageParser:
         )
 
 
-class _Parts(NamedTuple):
+class _MessageContent(NamedTuple):
     """The parts of a message, by kind.
 
     `text` joins the texts, and has a line for each attached file. `thoughts` are texts with reasoning.
@@ -701,11 +704,11 @@ class _Parts(NamedTuple):
     responses: list[dict[str, Any]]
 
 
-def _read_parts(content: Any) -> _Parts:
+def _read_message_parts(content: Any) -> _MessageContent:
     parts = content if type(content) is list else [] if content is None else [content]
     texts: list[str] = []
     files: list[str] = []
-    found = _Parts("", [], [], [])
+    found = _MessageContent("", [], [], [])
     for part in parts:
         if type(part) is str:
             texts.append(part)
@@ -716,7 +719,7 @@ def _read_parts(content: Any) -> _Parts:
         elif type(part.get("functionResponse")) is dict:
             found.responses.append(part["functionResponse"])
         elif type(part.get("inlineData")) is dict or type(part.get("fileData")) is dict:
-            files.append(_describe_file(part.get("inlineData") or part["fileData"]))
+            files.append(_format_file_placeholder(part.get("inlineData") or part["fileData"]))
         elif part.keys() - {"thoughtSignature", "thought"}:
             files.append(format_json(part))
     # The parts are pieces of one text, so no line breaks are added between them.
@@ -724,19 +727,21 @@ def _read_parts(content: Any) -> _Parts:
     return found._replace(text="\n".join([*([text] if text else []), *files]))
 
 
-def _read_request(record: dict[str, Any]) -> tuple[str, str | None]:
+def _split_typed_and_sent_request(record: dict[str, Any]) -> tuple[str, str | None]:
     """Return the text that a person typed, and the text sent to the model if it differs, else None."""
-    sent = _read_parts(record.get("content")).text
-    shown = _read_parts(record.get("displayContent")).text
+    sent = _read_message_parts(record.get("content")).text
+    shown = _read_message_parts(record.get("displayContent")).text
     return (shown, sent) if shown and shown != sent else (sent, None)
 
 
-def _describe_file(data: dict[str, Any]) -> str:
+def _format_file_placeholder(data: dict[str, Any]) -> str:
     """Return the line that stands for an image or another file."""
     kind = get_text(data.get("mimeType")) or "unknown type"
     name = str(data.get("displayName") or get_text(data.get("fileUri")) or "pasted")
     encoded = data.get("data")
-    return describe_media(name, kind, count_base64_bytes(encoded) if type(encoded) is str else None)
+    return format_media_placeholder(
+        name, kind, count_base64_bytes(encoded) if type(encoded) is str else None
+    )
 
 
 def read_tool_result(result: Any) -> tuple[str, bool]:
@@ -744,7 +749,7 @@ def read_tool_result(result: Any) -> tuple[str, bool]:
     if type(result) is dict and "functionResponse" not in result and "text" not in result:
         diff = result.get("fileDiff")
         return (diff if type(diff) is str else format_json(result)), False
-    parts = _read_parts(result)
+    parts = _read_message_parts(result)
     texts, is_error = [], False
     for one in parts.responses:
         response = one.get("response")
@@ -756,7 +761,7 @@ def read_tool_result(result: Any) -> tuple[str, bool]:
         else:
             texts.append(format_json_unless_text(response))
         if type(one.get("parts")) is list:
-            texts.append(_read_parts(one["parts"]).text)
+            texts.append(_read_message_parts(one["parts"]).text)
     if parts.text:
         texts.append(parts.text)
     return "\n".join(text for text in texts if text), is_error

@@ -26,7 +26,7 @@ from kbtui.conversations.formats.conversation_format import (
 )
 from kbtui.conversations.formats.jp.json_reader import (
     hash_file_range,
-    hash_file_until,
+    hash_file_until_resume_point,
     open_regular_file,
 )
 from kbtui.conversations.formats.turn_builder import READ_ERRORS, TurnBuilder
@@ -36,7 +36,7 @@ from kbtui.conversations.models import (
     ConversationInfo,
     ConversationPart,
     ConversationUsage,
-    TurnResumePoint,
+    ReadingResumePoint,
     add_up_usage,
 )
 from kbtui.errors import WorkspaceError
@@ -127,14 +127,14 @@ def iterate_jsonl_records(
 def _parse_jsonl_line(start: int, line: bytes, line_end: bytes, empty_lines: int) -> JsonlRecord:
     end = start + len(line) + len(line_end)
     try:
-        value = parse_agent_json(line)
+        value = parse_json_with_bad_encoding(line)
     except ValueError as error:
         problem = f"is not JSON: {error}"
         return JsonlRecord(start, end, line + line_end, None, problem, empty_lines)
     return JsonlRecord(start, end, line + line_end, value, None, empty_lines)
 
 
-def parse_agent_json(data: bytes) -> Any:
+def parse_json_with_bad_encoding(data: bytes) -> Any:
     """Parse JSON that may contain invalid UTF-8 and unpaired surrogates.
 
     Agents in JavaScript may cut a text between the two surrogates of a character. U+FFFD replaces
@@ -154,7 +154,7 @@ def parse_agent_json(data: bytes) -> Any:
         raise ValueError(message) from None
 
 
-def get_last_items(values: Mapping[Any, Any]) -> dict[Any, Any]:
+def get_last_added_items(values: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return the `RECORDS_KEPT` items that were last added to a dictionary."""
     return dict(reversed(list(islice(reversed(values.items()), RECORDS_KEPT))))  # type: ignore[call-overload]
 
@@ -176,11 +176,11 @@ class JsonlConversationParser(ABC):
     def parse_record(self, record: dict[str, Any]) -> None:
         """Parse the next record; a value of the wrong type may raise any error."""
 
-    def make_state(self) -> Mapping[str, object] | None:
+    def make_parser_state(self) -> Mapping[str, object] | None:
         """Return the state from which another parser can resume, as JSON."""
         return None
 
-    def can_resume_in_turn(self) -> bool:
+    def can_resume_reading_in_turn(self) -> bool:
         """Return whether another parser can resume here, within a turn.
 
         No later record may change the events so far, unless it sets `needs_earlier_turns`.
@@ -208,14 +208,14 @@ class JsonlConversationFormat(ConversationFormat):
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises; errors are in `problems` of the result."""
-        parser, problem = self._parse_file(info)
+        parser, problem = self._parse_conversation_file(info)
         return _make_conversation(info, parser, [problem] if problem else [])
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
         """Load the first turns of a long conversation; None if it must be loaded whole."""
         if info.size <= BEGINNING_BYTES:
             return None
-        parser, _ = self._parse_file(info, BEGINNING_BYTES)
+        parser, _ = self._parse_conversation_file(info, BEGINNING_BYTES)
         return _make_conversation(info, parser, []) if parser.builder.turns else None
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
@@ -235,21 +235,21 @@ class JsonlConversationFormat(ConversationFormat):
 
     def decode_turns(self, info: ConversationInfo) -> DecodedTurns:
         """Decode all turns for searching. Never raises."""
-        parser, problem = self._parse_file(info)
+        parser, problem = self._parse_conversation_file(info)
         builder = parser.builder
         problem = problem or next(iter(builder.problems), None)
         return DecodedTurns(builder.turns, builder.last_time, problem)
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Return the tokens that a conversation used; None if its file does not say. Never raises."""
-        return self._parse_file(info)[0].usage
+        return self._parse_conversation_file(info)[0].usage
 
     def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
         """Return whether a conversation is long enough for `load_conversation_part`."""
         return info.events_path is not None and info.size >= MIN_BYTES_FOR_PARTS
 
     def load_conversation_part(
-        self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
+        self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
     ) -> ConversationPart | None:
         """Load about `size` bytes of the file, but at least one record, from `mark` on.
 
@@ -260,25 +260,27 @@ class JsonlConversationFormat(ConversationFormat):
             return None
         try:
             with open_regular_file(str(info.events_path)) as (file, file_size):
-                digest = self._copy_or_compute_hash_until(file, mark) if mark else None
+                digest = self._copy_or_hash_until_resume_point(file, mark) if mark else None
                 if digest is None:
                     mark, digest = None, hashlib.sha256()
-                return self._read_part(
+                return self._read_conversation_part(
                     info, file, file_size, mark, digest, size
-                ) or self._read_part(info, file, file_size, None, hashlib.sha256(), file_size)
+                ) or self._read_conversation_part(
+                    info, file, file_size, None, hashlib.sha256(), file_size
+                )
         except WorkspaceError:
             return None
 
-    def _read_part(
+    def _read_conversation_part(
         self,
         info: ConversationInfo,
         file: int,
         file_size: int,
-        start: TurnResumePoint | None,
+        start: ReadingResumePoint | None,
         digest: Any,
         size: int,
     ) -> ConversationPart | None:
-        before = start or TurnResumePoint(0, "", 0, 0)
+        before = start or ReadingResumePoint(0, "", 0, 0)
         builder = TurnBuilder(turns=before.turns, count=before.elements, record_noun="line")
         builder.problems += [before.problem] if before.problem else []
         parser = self.make_parser(builder, before.state)
@@ -294,25 +296,28 @@ class JsonlConversationFormat(ConversationFormat):
             # Empty lines, and lines that are too long, are hashed here.
             hash_file_range(digest, file, hashed, record.start)
             hashed = record.start + len(record.line)
-            starts_turn = type(record.value) is dict and _starts_turn(parser, record.value)
+            starts_turn = type(record.value) is dict and _starts_turn_unless_damaged(
+                parser, record.value
+            )
             if must_start_turn and not starts_turn:
                 return None  # the turn that began at the mark was replaced
             must_start_turn = False
             if starts_turn or (
-                record.start - marked >= min(MARK_BYTES, size) and _can_resume_in_turn(parser)
+                record.start - marked >= min(MARK_BYTES, size)
+                and _can_resume_reading_in_turn(parser)
             ):
                 # Records before the first turn may belong to it.
                 if record.start > before.offset and builder.turn_count:
                     marked = record.start
-                    mark = TurnResumePoint(
+                    mark = ReadingResumePoint(
                         record.start,
                         digest.hexdigest(),
                         builder.turn_count - (not starts_turn),
                         builder.count,
                         problem=next(iter(builder.problems), None),
-                        waiting=tuple(sorted(waiting.union(builder.open_call_ids))),
-                        state=parser.make_state(),
-                        open_turn=None if starts_turn else builder.make_open_turn_state(),
+                        waiting=tuple(sorted(waiting.union(builder.unanswered_call_ids))),
+                        state=parser.make_parser_state(),
+                        open_turn=None if starts_turn else builder.make_current_turn_state(),
                     )
                     self._hashed = (file_state, mark.digest, digest.copy())
                 if record.start - before.offset >= size and builder.turns:
@@ -329,16 +334,16 @@ class JsonlConversationFormat(ConversationFormat):
         conversation = _make_conversation(info, parser, [])
         return ConversationPart(conversation, start, mark, is_last)
 
-    def _copy_or_compute_hash_until(self, file: int, mark: TurnResumePoint) -> Any:
+    def _copy_or_hash_until_resume_point(self, file: int, mark: ReadingResumePoint) -> Any:
         """Return the SHA-256 hash object of the bytes before the resume point `mark`.
 
         Returns None if these bytes have changed since the point was made.
         """
         if (known := self._hashed) and known[:2] == (_get_file_state(file), mark.digest):
             return known[2].copy()
-        return hash_file_until(file, mark)
+        return hash_file_until_resume_point(file, mark)
 
-    def _parse_file(
+    def _parse_conversation_file(
         self, info: ConversationInfo, size: int | None = None
     ) -> tuple[JsonlConversationParser, str | None]:
         """Parse the records of the first `size` bytes; return the parser, and a problem if there is one."""
@@ -355,18 +360,20 @@ class JsonlConversationFormat(ConversationFormat):
         return parser, None
 
 
-def _starts_turn(parser: JsonlConversationParser, record: dict[str, Any]) -> bool:
+def _starts_turn_unless_damaged(parser: JsonlConversationParser, record: dict[str, Any]) -> bool:
     try:
         return parser.starts_turn(record)
     except READ_ERRORS:
         return False
 
 
-def _can_resume_in_turn(parser: JsonlConversationParser) -> bool:
+def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
     """Return whether reading can resume here, within a turn; no call may be waiting for its result."""
     builder = parser.builder
     return (
-        bool(builder.turns) and not builder.has_open_calls_in_turn and parser.can_resume_in_turn()
+        bool(builder.turns)
+        and not builder.has_unanswered_calls_in_turn
+        and parser.can_resume_reading_in_turn()
     )
 
 

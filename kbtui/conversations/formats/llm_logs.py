@@ -22,22 +22,22 @@ from kbtui.conversations.formats.conversation_format import (
 )
 from kbtui.conversations.formats.sqlite_reader import (
     DatabaseState,
-    format_columns,
+    format_select_columns,
     list_columns,
     open_database,
     read_database_state,
 )
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
+    decode_agents_own_id,
     make_conversation_id,
     make_signature,
     make_title_from_request,
-    parse_own_id,
 )
 from kbtui.conversations.formats.turn_builder import (
     READ_ERRORS,
     TurnBuilder,
-    describe_media,
+    format_media_placeholder,
     get_count,
     get_text,
 )
@@ -135,7 +135,7 @@ class LlmFormat(ConversationFormat):
                 make_signature(path, *row),
                 parse_timestamp(row.first) or modified,
                 parse_timestamp(row.last) or modified,
-                partial(_read_facts, path, row),
+                partial(_read_conversation_facts, path, row),
             )
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
@@ -146,17 +146,17 @@ class LlmFormat(ConversationFormat):
         """Load a conversation. Never raises; errors are in `problems` of the result."""
         builder = TurnBuilder()
         problems: list[str] = []
-        own_id = parse_own_id(self.id_prefix, info.id)
+        own_id = decode_agents_own_id(self.id_prefix, info.id)
         try:
             with open_database(str(info.events_path)) as database:
-                _LogReader(database, builder).read_conversation(own_id)
+                _LlmConversationReader(database, builder).read_conversation(own_id)
         except WorkspaceError as error:
             problems.append(error.message)
         return builder.make_conversation_with_event_count(info, problems)
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Add up the tokens of all responses. Never raises."""
-        own_id = parse_own_id(self.id_prefix, info.id)
+        own_id = decode_agents_own_id(self.id_prefix, info.id)
         try:
             with open_database(str(info.events_path)) as database:
                 return _sum_tokens(row for row, _ in _iterate_responses(database, own_id))
@@ -165,7 +165,7 @@ class LlmFormat(ConversationFormat):
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
         """Return the command `llm chat --conversation …`, which resumes the conversation."""
-        own_id = parse_own_id(self.id_prefix, info.id)
+        own_id = decode_agents_own_id(self.id_prefix, info.id)
         words = ("llm", "chat", "--conversation", own_id)
         return ResumeCommand(words, info.working_directory or paths.get_user_home())
 
@@ -213,11 +213,13 @@ def _read_conversation_rows(path: str) -> list[_ConversationRow]:
                 if get_text(row[0]) is None:
                     continue
                 new = _ConversationRow(row[0], get_text(row[1]), *row[2:])
-                rows[new.id] = _merge_rows(rows[new.id], new) if new.id in rows else new
+                rows[new.id] = (
+                    _merge_conversation_rows(rows[new.id], new) if new.id in rows else new
+                )
     return list(rows.values())
 
 
-def _merge_rows(old: _ConversationRow, new: _ConversationRow) -> _ConversationRow:
+def _merge_conversation_rows(old: _ConversationRow, new: _ConversationRow) -> _ConversationRow:
     """Merge the two rows of a conversation that is both in the tables of version 0.31 and in newer tables."""
     return _ConversationRow(
         old.id,
@@ -229,11 +231,11 @@ def _merge_rows(old: _ConversationRow, new: _ConversationRow) -> _ConversationRo
     )
 
 
-def _read_facts(path: str, row: _ConversationRow) -> ConversationFacts:
+def _read_conversation_facts(path: str, row: _ConversationRow) -> ConversationFacts:
     """Read the size of a conversation, and make a title if it has no name."""
     with open_database(path) as database:
         builder = TurnBuilder()
-        _LogReader(database, builder).read_conversation(row.id)
+        _LlmConversationReader(database, builder).read_conversation(row.id)
     events = [event for turn in builder.turns for event in turn.events]
     requests = (event.text for event in events if event.kind == "chat_request")
     title = row.name or make_title_from_request(next(requests, ""))
@@ -251,14 +253,14 @@ def _iterate_responses(
         columns = list_columns(database, table)
         if {"id", key} <= columns:
             query = (
-                f"SELECT {format_columns(table, wanted, columns)} FROM {table}"
+                f"SELECT {format_select_columns(table, wanted, columns)} FROM {table}"
                 f" WHERE {key} = ? ORDER BY {table}.rowid"
             )
             for row in database.execute(query, (own_id,)):
                 yield row, table == "turns"
 
 
-class _LogReader:
+class _LlmConversationReader:
     """Reads the responses of one conversation into turns."""
 
     def __init__(self, database: sqlite3.Connection, builder: TurnBuilder) -> None:
@@ -272,20 +274,20 @@ class _LogReader:
         for row, is_turn in _iterate_responses(self._database, own_id):
             try:
                 if is_turn:
-                    self._read_turn(row)
+                    self._read_response_with_history(row)
                 else:
                     self._read_response(row)
             except READ_ERRORS:
-                builder.add_unreadable_record("response", _make_json(row))
+                builder.add_unreadable_record("response", _convert_row_to_object(row))
             builder.count += 1
 
-    def _has(self, table: str, *names: str) -> bool:
+    def _has_table_columns(self, table: str, *names: str) -> bool:
         """Return whether this database has a table with all these columns."""
         if table not in self._columns:
             self._columns[table] = list_columns(self._database, table)
         return self._columns[table].issuperset(names)
 
-    def _select(self, query: str, *values: Any) -> list[sqlite3.Row]:
+    def _fetch_rows(self, query: str, *values: Any) -> list[sqlite3.Row]:
         return self._database.execute(query, values).fetchall()
 
     # up to version 0.31
@@ -293,7 +295,7 @@ class _LogReader:
     def _read_response(self, row: sqlite3.Row) -> None:
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
-        for result in self._list_results(row["id"]):
+        for result in self._list_tool_results(row["id"]):
             self._add_result(
                 result["tool_call_id"],
                 result["name"],
@@ -311,7 +313,7 @@ class _LogReader:
         ]
         if prompt is None and row["prompt"]:
             lines.append(str(row["prompt"]))
-        self._start_turn_with(lines, row, time)
+        self._start_turn_if_needed(lines, row, time)
         self._set_model(row)
         self._add_usage(row)
         if reasoning := get_text(row["reasoning"]):
@@ -321,49 +323,59 @@ class _LogReader:
             event = builder.add_event(kind, str(response), time)
             if type(response) is not str:
                 builder.add_event_problem(event, "it is not text")
-        if self._has("tool_calls", "response_id", "name", "arguments", "tool_call_id"):
+        if self._has_table_columns(
+            "tool_calls", "response_id", "name", "arguments", "tool_call_id"
+        ):
             query = (
                 "SELECT name, arguments, tool_call_id FROM tool_calls WHERE response_id = ?"
                 " ORDER BY id"
             )
-            for call in self._select(query, row["id"]):
+            for call in self._fetch_rows(query, row["id"]):
                 self._add_call(
-                    call["tool_call_id"], call["name"], _parse_json(call["arguments"]), time
+                    call["tool_call_id"],
+                    call["name"],
+                    _parse_json_or_keep_value(call["arguments"]),
+                    time,
                 )
 
-    def _list_results(self, response_id: str) -> list[sqlite3.Row]:
-        if not self._has("tool_results", "response_id", "name", "output", "tool_call_id"):
+    def _list_tool_results(self, response_id: str) -> list[sqlite3.Row]:
+        if not self._has_table_columns(
+            "tool_results", "response_id", "name", "output", "tool_call_id"
+        ):
             return []
         wanted = ("name", "output", "tool_call_id", "exception")
-        columns = format_columns("tool_results", wanted, self._columns["tool_results"])
+        columns = format_select_columns("tool_results", wanted, self._columns["tool_results"])
         query = f"SELECT {columns} FROM tool_results WHERE response_id = ? ORDER BY id"
-        return self._select(query, response_id)
+        return self._fetch_rows(query, response_id)
 
     def _describe_fragments(self, response_id: str) -> list[str]:
         """Return one line for each fragment instead of its text, which can be as long as a book."""
-        if not self._has("fragments", "id", "source", "content") or not self._has(
-            "prompt_fragments", "response_id", "fragment_id"
-        ):
+        if not self._has_table_columns(
+            "fragments", "id", "source", "content"
+        ) or not self._has_table_columns("prompt_fragments", "response_id", "fragment_id"):
             return []
         query = (
             "SELECT id, source, length(content) AS size FROM prompt_fragments"
             " JOIN fragments ON fragments.id = fragment_id WHERE response_id = ?"
             ' ORDER BY prompt_fragments."order"'
         )
-        return [_describe_fragment(row) for row in self._select(query, response_id)]
+        return [_format_fragment_placeholder(row) for row in self._fetch_rows(query, response_id)]
 
     def _describe_response_attachments(self, response_id: str) -> list[str]:
-        if not self._has("prompt_attachments", "response_id", "attachment_id"):
+        if not self._has_table_columns("prompt_attachments", "response_id", "attachment_id"):
             return []
         query = (
             "SELECT attachment_id FROM prompt_attachments WHERE response_id = ?"
             ' ORDER BY prompt_attachments."order"'
         )
-        return [self._describe_attachment(row[0]) for row in self._select(query, response_id)]
+        return [
+            self._format_attachment_placeholder(row[0])
+            for row in self._fetch_rows(query, response_id)
+        ]
 
     # since version 0.32
 
-    def _read_turn(self, row: sqlite3.Row) -> None:
+    def _read_response_with_history(self, row: sqlite3.Row) -> None:
         builder = self._builder
         time = parse_timestamp(row["datetime_utc"])
         parent = row["parent_message_hash"]
@@ -373,24 +385,26 @@ class _LogReader:
         lines: list[str] = []
         for message in asked:
             if message["role"] == "assistant":
-                self._start_turn_with(lines, row, time)
+                self._start_turn_if_needed(lines, row, time)
                 lines = []
                 self._read_answer(message, "message", time)
             else:
-                lines += self._read_asked_message(message, time)
-        self._start_turn_with(lines, row, time)
+                lines += self._read_request_message(message, time)
+        self._start_turn_if_needed(lines, row, time)
         self._set_model(row)
         self._add_usage(row)
         for message in answered:
             self._read_answer(message, "structured" if row["schema_id"] else "message", time)
 
-    def _start_turn_with(self, lines: list[str], row: sqlite3.Row, time: datetime | None) -> None:
+    def _start_turn_if_needed(
+        self, lines: list[str], row: sqlite3.Row, time: datetime | None
+    ) -> None:
         if lines or not self._builder.turns:
             self._start_turn(lines, row, time)
 
     def _read_answer(self, message: sqlite3.Row, kind: str, time: datetime | None) -> None:
         for part in self._list_parts(message["hash"]):
-            self._read_answered_part(part, kind, time)
+            self._read_answer_part(part, kind, time)
 
     def _list_messages(
         self, tip: Any, end: Any, *, stop_at_answer: bool = False
@@ -402,7 +416,7 @@ class _LogReader:
         messages: list[sqlite3.Row] = []
         while tip is not None and tip != end and len(messages) < MAX_CHAIN:
             query = "SELECT hash, parent_hash, role FROM messages WHERE hash = ?"
-            rows = self._select(query, tip)
+            rows = self._fetch_rows(query, tip)
             if not rows:
                 self._builder.add_record_problem("a message is missing")
                 break
@@ -416,8 +430,8 @@ class _LogReader:
         """Return the parts of a message as objects; the columns `type` and `text` become keys."""
         query = "SELECT type, text, payload FROM parts WHERE message_hash = ? ORDER BY position"
         parts = []
-        for row in self._select(query, message_hash):
-            payload = _parse_json(row["payload"])
+        for row in self._fetch_rows(query, message_hash):
+            payload = _parse_json_or_keep_value(row["payload"])
             part = payload if type(payload) is dict else {}
             if payload is not None and type(payload) is not dict:
                 part = {"payload": payload}
@@ -426,39 +440,41 @@ class _LogReader:
             parts.append({**part, "type": row["type"]})
         return parts
 
-    def _read_asked_message(self, message: sqlite3.Row, time: datetime | None) -> list[str]:
+    def _read_request_message(self, message: sqlite3.Row, time: datetime | None) -> list[str]:
         """Add the tool results of a message; return the lines of its request."""
         lines = []
         for part in self._list_parts(message["hash"]):
             kind = part["type"]
             if kind == "text":
-                text = self._join_text(part)
+                text = self._join_text_and_fragments(part)
                 lines.append(f"[system: {text}]" if message["role"] == "system" else text)
             elif kind == "attachment":
-                lines.append(self._describe_attachment(_get_reference(part.get("attachment"))))
+                lines.append(
+                    self._format_attachment_placeholder(_get_attachment_id(part.get("attachment")))
+                )
             elif kind == "tool_result":
                 self._read_result_part(part, time)
             else:
-                self._builder.add_unknown_event(_get_name(kind), part, time)
+                self._builder.add_unknown_event(_get_part_type(kind), part, time)
         return lines
 
-    def _read_answered_part(self, part: dict[str, Any], kind: str, time: datetime | None) -> None:
+    def _read_answer_part(self, part: dict[str, Any], kind: str, time: datetime | None) -> None:
         builder = self._builder
         if part["type"] == "text":
-            builder.add_event(kind, self._join_text(part), time)
+            builder.add_event(kind, self._join_text_and_fragments(part), time)
         elif part["type"] == "reasoning":
             # Some providers only say that the model reasoned, not what.
-            if text := self._join_text(part):
+            if text := self._join_text_and_fragments(part):
                 builder.add_event("reasoning", text, time)
         elif part["type"] == "tool_call":
             self._add_call(part.get("tool_call_id"), part.get("name"), part.get("arguments"), time)
         elif part["type"] == "tool_result":
             self._read_result_part(part, time)
         elif part["type"] == "attachment":
-            reference = _get_reference(part.get("attachment"))
-            builder.add_event("message", self._describe_attachment(reference), time)
+            reference = _get_attachment_id(part.get("attachment"))
+            builder.add_event("message", self._format_attachment_placeholder(reference), time)
         else:
-            builder.add_unknown_event(_get_name(part["type"]), part, time)
+            builder.add_unknown_event(_get_part_type(part["type"]), part, time)
 
     def _read_result_part(self, part: dict[str, Any], time: datetime | None) -> None:
         attachments = part.get("attachments")
@@ -468,11 +484,11 @@ class _LogReader:
             part.get("name"),
             part.get("output"),
             part.get("exception"),
-            [self._describe_attachment(_get_reference(one)) for one in references],
+            [self._format_attachment_placeholder(_get_attachment_id(one)) for one in references],
             time,
         )
 
-    def _join_text(self, part: dict[str, Any]) -> str:
+    def _join_text_and_fragments(self, part: dict[str, Any]) -> str:
         """Return the text of a part, in which one line replaces each fragment."""
         pieces = part.get("text_ref")
         if type(pieces) is not list:
@@ -484,8 +500,8 @@ class _LogReader:
                 texts.append(piece["literal"])
             elif type(piece) is dict and type(piece.get("fragment")) is int:
                 query = "SELECT id, source, length(content) AS size FROM fragments WHERE id = ?"
-                rows = self._select(query, piece["fragment"])
-                texts += [_describe_fragment(row) for row in rows]
+                rows = self._fetch_rows(query, piece["fragment"])
+                texts += [_format_fragment_placeholder(row) for row in rows]
         return "".join(texts)
 
     # both
@@ -530,31 +546,35 @@ class _LogReader:
         )
         event.name = event.name or get_text(name)
 
-    def _describe_attachment(self, attachment_id: str | None) -> str:
-        if attachment_id is None or not self._has("attachments", "id", "type", "path", "url"):
-            return describe_media(None, None, None)
+    def _format_attachment_placeholder(self, attachment_id: str | None) -> str:
+        if attachment_id is None or not self._has_table_columns(
+            "attachments", "id", "type", "path", "url"
+        ):
+            return format_media_placeholder(None, None, None)
         query = "SELECT type, path, url, length(content) AS size FROM attachments WHERE id = ?"
-        for row in self._select(query, attachment_id):
+        for row in self._fetch_rows(query, attachment_id):
             path = get_text(row["path"])
             name = os.path.basename(path) if path else get_text(row["url"])  # noqa: PTH119
-            return describe_media(name or attachment_id[:12], get_text(row["type"]), row["size"])
-        return describe_media(attachment_id[:12], None, None)
+            return format_media_placeholder(
+                name or attachment_id[:12], get_text(row["type"]), row["size"]
+            )
+        return format_media_placeholder(attachment_id[:12], None, None)
 
 
-def _describe_fragment(row: sqlite3.Row) -> str:
+def _format_fragment_placeholder(row: sqlite3.Row) -> str:
     name = get_text(row["source"]) or str(row["id"])
     return f"[fragment: {name}, {row['size']:,} characters]"
 
 
-def _get_reference(value: Any) -> str | None:
+def _get_attachment_id(value: Any) -> str | None:
     return get_text(value.get("id")) if type(value) is dict else None
 
 
-def _get_name(value: Any) -> str:
+def _get_part_type(value: Any) -> str:
     return get_text(value) or "part"
 
 
-def _parse_json(value: Any) -> Any:
+def _parse_json_or_keep_value(value: Any) -> Any:
     """Parse JSON; return None for None, and any value that is not JSON unchanged."""
     if value is None:
         return None
@@ -564,7 +584,7 @@ def _parse_json(value: Any) -> Any:
         return value
 
 
-def _make_json(row: sqlite3.Row) -> dict[str, Any]:
+def _convert_row_to_object(row: sqlite3.Row) -> dict[str, Any]:
     """Return a row as an object for people to read; bytes become text."""
     return {
         key: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
@@ -576,7 +596,7 @@ def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
     """Add up the tokens of responses; None if no response has a number of tokens."""
     totals: dict[str, int] = {}
     for row in rows:
-        details = _parse_json(row["token_details"])
+        details = _parse_json_or_keep_value(row["token_details"])
         included, read, written = _read_cached_tokens(details if type(details) is dict else {})
         prompt = get_count(row["input_tokens"])
         for name, count in (

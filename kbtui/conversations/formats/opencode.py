@@ -24,7 +24,7 @@ from kbtui.conversations.formats.jp.json_reader import read_file
 from kbtui.conversations.formats.sqlite_reader import (
     DatabaseState,
     FileState,
-    format_columns,
+    format_select_columns,
     list_columns,
     open_database,
     read_database_state,
@@ -33,18 +33,18 @@ from kbtui.conversations.formats.sqlite_reader import (
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
     convert_unix_time,
+    decode_agents_own_id,
     describe_error,
     list_directory,
     make_conversation_id,
     make_signature,
     make_title_from_request,
-    parse_own_id,
 )
 from kbtui.conversations.formats.turn_builder import (
     READ_ERRORS,
     TurnBuilder,
     count_base64_bytes,
-    describe_media,
+    format_media_placeholder,
     get_count,
     get_text,
 )
@@ -94,7 +94,7 @@ class OpencodeFormat(ConversationFormat):
     id_prefix = "opencode-"
 
     def __init__(self) -> None:
-        self._listings: dict[str, _DatabaseListing] = {}
+        self._listings: dict[str, _DatabaseSessions] = {}
         self._session_files: dict[str, tuple[FileState | None, dict[str, Any]]] = {}
 
     def find_stored_conversations(
@@ -102,22 +102,22 @@ class OpencodeFormat(ConversationFormat):
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
         """Find all sessions of a workspace, or only the session with the id `only`."""
         projects = ProjectDirectories(workspace)
-        own_id = None if only is None else parse_own_id(self.id_prefix, only)
+        own_id = None if only is None else decode_agents_own_id(self.id_prefix, only)
         found: dict[str, StoredSession] = {}
         problems: list[UnusableConversationDirectory] = []
         for path in _list_databases():
             try:
-                for session in self._find_in_database(path, projects, own_id):
+                for session in self._find_sessions_in_database(path, projects, own_id):
                     found.setdefault(session.id, session)
             except WorkspaceError as error:
                 problems.append(UnusableConversationDirectory(Path(path), error.message, True))
         listings = map(self._listings.get, _list_databases())
         moved = {row["id"] for listing in listings if listing for row in listing.rows}
-        for session in self._find_in_files(projects, own_id, moved, problems):
+        for session in self._find_sessions_in_files(projects, own_id, moved, problems):
             found.setdefault(session.id, session)
         return list(found.values()), problems
 
-    def _find_in_database(
+    def _find_sessions_in_database(
         self, path: str, projects: ProjectDirectories, own_id: str | None
     ) -> list[StoredSession]:
         """Return the sessions in the database at `path`. A database is opened only if it has changed."""
@@ -126,7 +126,7 @@ class OpencodeFormat(ConversationFormat):
             return []
         listing = self._listings.get(path)
         if listing is None or listing.state != state:
-            listing = _DatabaseListing(state, _read_session_rows(path), {})
+            listing = _DatabaseSessions(state, _read_session_rows(path), {})
             self._listings[path] = listing
         rows = [
             row
@@ -147,7 +147,7 @@ class OpencodeFormat(ConversationFormat):
             for row in rows
         ]
 
-    def _find_in_files(
+    def _find_sessions_in_files(
         self,
         projects: ProjectDirectories,
         own_id: str | None,
@@ -165,13 +165,13 @@ class OpencodeFormat(ConversationFormat):
                 problems.append(UnusableConversationDirectory(Path(path), reason, True))
                 continue
             if projects.find_directory_of(row["directory"]):
-                files = _FileStorage(path, session_id)
+                files = _SessionFiles(path, session_id)
                 yield self._make_stored_session(
                     row,
                     path,
                     projects,
-                    make_signature(path, *row.values(), *files.list_states()),
-                    partial(_read_file_facts, files, row),
+                    make_signature(path, *row.values(), *files.list_content_states()),
+                    partial(_read_session_file_facts, files, row),
                 )
 
     def _read_session_file(self, path: str, session_id: str) -> dict[str, Any]:
@@ -180,7 +180,7 @@ class OpencodeFormat(ConversationFormat):
         known = self._session_files.get(path)
         if known is not None and state is not None and known[0] == state:
             return known[1]
-        row = _parse_session(read_file(path, MAX_FILE_BYTES), session_id)
+        row = _parse_session_file(read_file(path, MAX_FILE_BYTES), session_id)
         self._session_files[path] = state, row
         return row
 
@@ -228,7 +228,7 @@ class OpencodeFormat(ConversationFormat):
         """Load a session. Never raises; errors are in `problems` of the result."""
         builder = TurnBuilder()
         parser = OpencodeMessageParser(builder)
-        problem = self._read_messages(info, parser)
+        problem = self._parse_messages_of_session(info, parser)
         return builder.make_conversation_with_event_count(
             info, [problem] if problem else [], compactions=parser.compactions
         )
@@ -236,43 +236,43 @@ class OpencodeFormat(ConversationFormat):
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Return the tokens of all messages. Never raises."""
         parser = OpencodeMessageParser(TurnBuilder())
-        self._read_messages(info, parser, with_parts=False)
+        self._parse_messages_of_session(info, parser, with_parts=False)
         return parser.usage
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
         """Return `opencode --session …`."""
-        own_id = parse_own_id(self.id_prefix, info.id)
+        own_id = decode_agents_own_id(self.id_prefix, info.id)
         return ResumeCommand(("opencode", "--session", own_id), info.working_directory or ".")
 
-    def _read_messages(
+    def _parse_messages_of_session(
         self, info: ConversationInfo, parser: OpencodeMessageParser, *, with_parts: bool = True
     ) -> str | None:
         """Parse all messages of a session; return the problem that prevents reading further, or None."""
-        own_id = parse_own_id(self.id_prefix, info.id)
+        own_id = decode_agents_own_id(self.id_prefix, info.id)
         path = str(info.events_path)
         try:
             if path.endswith(".json"):
-                files = _FileStorage(path, own_id)
-                row = _parse_session(read_file(path, MAX_FILE_BYTES), own_id)
+                files = _SessionFiles(path, own_id)
+                row = _parse_session_file(read_file(path, MAX_FILE_BYTES), own_id)
                 parser.parse_messages(files.iterate_messages(with_parts), row["revert"])
                 return None
             with open_database(path) as database:
                 columns = list_columns(database, "session")
                 revert = database.execute(
-                    f"SELECT {format_columns('session', ('revert',), columns)}"
+                    f"SELECT {format_select_columns('session', ('revert',), columns)}"
                     " FROM session WHERE id = ?",
                     (own_id,),
                 ).fetchone()
                 parser.parse_messages(
                     _iterate_database_messages(database, own_id, with_parts),
-                    _parse_revert(revert["revert"] if revert else None),
+                    _parse_first_reverted_message_id(revert["revert"] if revert else None),
                 )
         except (WorkspaceError, ValueError) as error:
             return describe_error(error)
         return None
 
 
-class _DatabaseListing(NamedTuple):
+class _DatabaseSessions(NamedTuple):
     """All sessions of a database.
 
     `contents` maps session ids to values that change with the content of the session; they are read
@@ -344,7 +344,7 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
         if not {"id", "directory"} <= columns:
             raise WorkspaceError("it has no table of sessions", where=path)
         rows = database.execute(
-            f"SELECT {format_columns('session', _SESSION_COLUMNS, columns)} FROM session"
+            f"SELECT {format_select_columns('session', _SESSION_COLUMNS, columns)} FROM session"
         )
         # A session without an id or a directory belongs to no project.
         return [dict(row) for row in rows if get_text(row["id"]) and get_text(row["directory"])]
@@ -415,7 +415,7 @@ def _iterate_flat_messages(database: sqlite3.Connection, own_id: str) -> Iterato
 # the JSON files
 
 
-class _FileStorage:
+class _SessionFiles:
     """The files of one session below `storage`: its messages, and the parts of these messages."""
 
     def __init__(self, session_path: str, own_id: str) -> None:
@@ -423,7 +423,7 @@ class _FileStorage:
         self.messages = f"{root}/message/{own_id}"
         self.parts = f"{root}/part"
 
-    def list_states(self) -> list[str]:
+    def list_content_states(self) -> list[str]:
         """Return texts that change if a message or a part changes.
 
         The parts of earlier messages are not examined one by one, because only their number can change.
@@ -452,7 +452,7 @@ class _FileStorage:
         directory = f"{self.parts}/{message_name.removesuffix('.json')}"
         return [f"{directory}/{name}" for name in _list_json_names(directory)]
 
-    def measure_size(self) -> int:
+    def measure_total_file_size(self) -> int:
         """Return the size of all files of messages and parts, in bytes."""
         size = 0
         for name in _list_json_names(self.messages):
@@ -474,7 +474,7 @@ def _read_json_file(path: str) -> bytes | WorkspaceError:
         return error
 
 
-def _parse_session(data: bytes, session_id: str) -> dict[str, Any]:
+def _parse_session_file(data: bytes, session_id: str) -> dict[str, Any]:
     """Return the content of a session's file in the form of a database row; raises `ValueError`."""
     session = orjson.loads(data)
     if type(session) is not dict:
@@ -488,21 +488,24 @@ def _parse_session(data: bytes, session_id: str) -> dict[str, Any]:
         "parent_id": session.get("parentID"),
         "title": session.get("title"),
         "directory": session["directory"],
-        "revert": _parse_revert(session.get("revert")),
+        "revert": _parse_first_reverted_message_id(session.get("revert")),
         "time_created": times.get("created"),
         "time_updated": times.get("updated"),
         "time_archived": times.get("archived"),
     }
 
 
-def _read_file_facts(files: _FileStorage, row: dict[str, Any]) -> ConversationFacts:
-    return {"title": _choose_title(row, files.iterate_messages()), "size": files.measure_size()}
+def _read_session_file_facts(files: _SessionFiles, row: dict[str, Any]) -> ConversationFacts:
+    return {
+        "title": _choose_title(row, files.iterate_messages()),
+        "size": files.measure_total_file_size(),
+    }
 
 
 # both
 
 
-def _parse_revert(value: Any) -> str | None:
+def _parse_first_reverted_message_id(value: Any) -> str | None:
     """Return the id of the first message that was undone, or None."""
     if type(value) is str:
         try:
@@ -590,7 +593,7 @@ class OpencodeMessageParser:
 
     def _parse_message(self, message: dict[str, Any], stored_parts: Iterable[Any]) -> None:
         role = message.get("role", message.get("type"))
-        time = _get_time(message, "created")
+        time = _get_record_time(message, "created")
         objects = (self._parse_object(data, "part") for data in stored_parts)
         parts = [part for part in objects if part is not None]
         if "role" not in message and role in _FLAT_TYPES:
@@ -652,7 +655,7 @@ class OpencodeMessageParser:
             elif kind == "file":
                 media.append(_format_file_part_placeholder(part))
             elif kind == "subtask":
-                texts.append(_get_string(part, "prompt"))
+                texts.append(_get_required_string(part, "prompt"))
             elif kind not in _BOOKKEEPING:
                 unknown.append(part)
         context = "\n\n".join(contexts)
@@ -702,11 +705,11 @@ class OpencodeMessageParser:
     def _parse_part(self, part: dict[str, Any], time: datetime | None) -> None:
         builder = self.builder
         kind = part.get("type")
-        time = _get_time(part, "start") or _get_time(part, "created") or time
+        time = _get_record_time(part, "start") or _get_record_time(part, "created") or time
         if kind == "text":
-            builder.add_event("message", _get_string(part, "text"), time)
+            builder.add_event("message", _get_required_string(part, "text"), time)
         elif kind == "reasoning":
-            text = _get_string(part, "text")
+            text = _get_required_string(part, "text")
             if text.strip():  # some models encrypt their reasoning, and leave an empty text
                 builder.add_event("reasoning", text, time)
         elif kind == "tool":
@@ -723,18 +726,20 @@ class OpencodeMessageParser:
             raise TypeError("its state is not an object")
         call_id = get_text(part.get("callID")) or get_text(part.get("id"))
         name = get_text(part.get("tool")) or get_text(part.get("name"))
-        started = _get_time(state, "start") or time
+        started = _get_record_time(state, "start") or time
         call = builder.add_call(name, state.get("input"), call_id, started)
         if name is None:
             builder.add_event_problem(call, "it has no name")
         status = state.get("status")
         if status not in ("completed", "error"):
             return
-        ended = _get_time(state, "end") or _get_time(part, "completed") or started
+        ended = _get_record_time(state, "end") or _get_record_time(part, "completed") or started
         if status == "error":
             text = _describe_error(state.get("error")) or ""
         else:
-            output = state["output"] if "output" in state else _join_content(state.get("content"))
+            output = (
+                state["output"] if "output" in state else _join_result_texts(state.get("content"))
+            )
             text = "" if output is None else output
         attachments = state.get("attachments")
         lines = [
@@ -795,14 +800,14 @@ _FLAT_TYPES = {
 """Maps the types of messages in version 2 to the roles in earlier versions."""
 
 
-def _get_string(part: dict[str, Any], key: str) -> str:
+def _get_required_string(part: dict[str, Any], key: str) -> str:
     value = part.get(key)
     if type(value) is not str:
         raise TypeError(f"its {key} is not a string")
     return value
 
 
-def _get_time(record: dict[str, Any], key: str) -> datetime | None:
+def _get_record_time(record: dict[str, Any], key: str) -> datetime | None:
     time = record.get("time")
     return convert_unix_time(time.get(key), 1000) if type(time) is dict else None
 
@@ -825,7 +830,7 @@ def _format_file_part_placeholder(part: dict[str, Any]) -> str:
     name = get_text(part.get("filename"))
     if name is None and type(url) is str and size is None:
         name = url[:200]
-    return describe_media(name, get_text(part.get("mime")), size)
+    return format_media_placeholder(name, get_text(part.get("mime")), size)
 
 
 def _describe_error(error: Any) -> str | None:
@@ -838,7 +843,7 @@ def _describe_error(error: Any) -> str | None:
     return ": ".join(text for text in texts if text) or "error"
 
 
-def _join_content(content: Any) -> str | None:
+def _join_result_texts(content: Any) -> str | None:
     """Return the texts of a tool's result in version 2."""
     if type(content) is not list:
         return None

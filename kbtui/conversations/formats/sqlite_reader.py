@@ -95,7 +95,7 @@ def list_columns(database: sqlite3.Connection, table: str) -> set[str]:
     return {row["name"] for row in database.execute(f'PRAGMA table_info("{table}")')}
 
 
-def format_columns(table: str, wanted: tuple[str, ...], existing: set[str]) -> str:
+def format_select_columns(table: str, wanted: tuple[str, ...], existing: set[str]) -> str:
     """Format columns for a SELECT; those that do not exist in this version are NULL."""
     return ", ".join(
         f'"{table}"."{name}" AS "{name}"' if name in existing else f'NULL AS "{name}"'

@@ -158,7 +158,7 @@ def make_conversation_id(prefix: str, own_id: str) -> str:
     return prefix + quote(own_id, safe="", errors="surrogateescape")
 
 
-def parse_own_id(prefix: str, conversation_id: str) -> str:
+def decode_agents_own_id(prefix: str, conversation_id: str) -> str:
     """Return the id that the agent itself uses for a conversation, without the `prefix` of its format."""
     return unquote(conversation_id.removeprefix(prefix), errors="surrogateescape")
 
@@ -179,7 +179,7 @@ def convert_unix_time(value: Any, units_per_second: int = 1) -> datetime | None:
         return None
 
 
-def iterate_head_records(
+def iterate_records_at_start(
     path: str, length: int, key: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the records in the first `length` bytes of a file of JSON Lines; those without `key` are left out.
@@ -194,15 +194,15 @@ def iterate_head_records(
         while block := os.pread(file, min(max(HEAD_BLOCK_BYTES, len(rest)), length - at), at):
             at += len(block)
             *lines, rest = (rest + block).split(b"\n")
-            for record in iterate_line_records(line for line in lines if name in line):
+            for record in iterate_json_objects_in_lines(line for line in lines if name in line):
                 if key is None or key in record:
                     yield record
-        for record in iterate_line_records([rest]):
+        for record in iterate_json_objects_in_lines([rest]):
             if key is None or key in record:
                 yield record
 
 
-def iterate_line_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def iterate_json_objects_in_lines(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects in lines; other lines are left out."""
     for line in lines:
         try:
@@ -215,7 +215,7 @@ def iterate_line_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 def find_last_time(lines: list[bytes]) -> datetime | None:
     """Return the time of the last record that has one; None if no record has a time."""
-    records = iterate_line_records(reversed(lines))
+    records = iterate_json_objects_in_lines(reversed(lines))
     times = (parse_timestamp(record.get("timestamp")) for record in records)
     return next(filter(None, times), None)
 

@@ -64,7 +64,7 @@ class TurnBuilder:
         """The calls that have no result yet, by call id, each with the number of its turn."""
 
     @property
-    def has_open_calls_in_turn(self) -> bool:
+    def has_unanswered_calls_in_turn(self) -> bool:
         """Whether a call of the current turn has no result yet."""
         waiting = (turn for calls in self._open_calls.values() for turn, _ in calls)
         return any(turn == self.turn_count for turn in waiting)
@@ -75,7 +75,7 @@ class TurnBuilder:
         return self.turns_before + len(self.turns)
 
     @property
-    def open_call_ids(self) -> tuple[str, ...]:
+    def unanswered_call_ids(self) -> tuple[str, ...]:
         """The ids of the calls without a result, sorted."""
         return tuple(sorted(self._open_calls))
 
@@ -90,7 +90,7 @@ class TurnBuilder:
             self.add_usage(usage, model)
         return turn
 
-    def make_open_turn_state(self) -> OpenTurnState:
+    def make_current_turn_state(self) -> OpenTurnState:
         """Return the state from which another builder can continue the current turn, as JSON."""
         turn = self.turns[-1]
         return {
@@ -113,7 +113,7 @@ class TurnBuilder:
 
         With `is_before_answer`, the current turn has no answer yet, and gets this model, too.
         """
-        _check_type("the model", model, str)
+        _check_value_type("the model", model, str)
         self.model = model
         if self.turns and (is_before_answer or not self.turns[-1].model):
             self.turns[-1].model = model
@@ -123,7 +123,7 @@ class TurnBuilder:
 
         Tokens that are added before the first turn count for the first turn.
         """
-        _check_type("the model", model, str | None)
+        _check_value_type("the model", model, str | None)
         if self.turns:
             known = self.turns[-1].usage.get(model or self.model)
             total = add_up_usage([known, usage] if known else [usage])
@@ -284,17 +284,17 @@ class TurnBuilder:
 
 def _check_event_values(text: Any, fields: dict[str, Any]) -> None:
     """Raise `TypeError` if a value does not have the type that `ConversationEvent` declares."""
-    _check_type("the text", text, str)
+    _check_value_type("the text", text, str)
     for name in ("name", "call_id", "author", "problem", "outcome"):
-        _check_type(name, fields.get(name), str | None)
+        _check_value_type(name, fields.get(name), str | None)
     for name in ("arguments", "fields", "metadata"):
         values = fields.get(name)
-        _check_type(name, values, dict | None)
+        _check_value_type(name, values, dict | None)
         for key in values or ():
-            _check_type(f"a key of {name}", key, str)
+            _check_value_type(f"a key of {name}", key, str)
 
 
-def _check_type(name: str, value: Any, wanted: Any) -> None:
+def _check_value_type(name: str, value: Any, wanted: Any) -> None:
     if not isinstance(value, wanted):
         raise TypeError(f"{name} is of type {type(value).__name__}")
 
@@ -316,7 +316,7 @@ def count_base64_bytes(data: str) -> int:
     return len(data.rstrip("=")) * 3 // 4
 
 
-def describe_media(name: str | None, media_type: str | None, size: int | None) -> str:
+def format_media_placeholder(name: str | None, media_type: str | None, size: int | None) -> str:
     """Return the line that stands for an image or another attached file."""
     noun = "image" if (media_type or "").startswith("image/") else "file"
     parts = [name, media_type, f"{size:,} bytes" if size is not None else None]

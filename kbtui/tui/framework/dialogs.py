@@ -11,12 +11,12 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import StyledScreen, StyledWidget, make_label_without_markup
-from kbtui.tui.framework.text_widgets import MessageLine, SanitizedInput, TextLine
+from kbtui.tui.framework.text_widgets import LeftAndRightTextLine, MessageLine, SanitizedInput
 from kbtui.tui.framework.tui_command import format_key_hints
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class TextInputDialog(StyledScreen):
         with Vertical(id="dialog", classes="pane low") as pane:
             pane.border_title = make_label_without_markup(self._title)
             yield self._input
-            hint = TextLine()
+            hint = LeftAndRightTextLine()
             hint.left = format_key_hints([("Enter", "OK"), ("Esc", "cancel")])
             hint.right = [(self._hint, "dim")]
             yield hint
@@ -149,7 +149,7 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="question"):
-            asked, answers = MessageLine("asked"), TextLine(id="answers")
+            asked, answers = MessageLine("asked"), LeftAndRightTextLine(id="answers")
             asked.set_message(self._question, "strong")
             answers.left = format_key_hints([*self._answers.items(), ("Esc", "no")])
             yield asked
@@ -235,7 +235,7 @@ class ChoiceField(StyledWidget, can_focus=True):
         self.action_step_choice(1)
 
     def render_line(self, y: int) -> Strip:
-        spans = [(one_line(self.value) or "no choices", "")]
+        spans = [(sanitize_to_one_line(self.value) or "no choices", "")]
         if self.has_focus:
             position = f"  {self._index + 1} of {len(self._choices)}"
             spans = [("‹ ", "key"), *spans, (" ›", "key"), (position, "dim")]
@@ -290,7 +290,7 @@ class FormDialog(StyledScreen):
             with VerticalScroll(id="fields", can_focus=False):
                 for name, field in self._fields.items():
                     with Horizontal(id=f"line-{name}", classes="field"):
-                        label = TextLine(classes="field-label")
+                        label = LeftAndRightTextLine(classes="field-label")
                         label.left = [(field.label, "dim")]
                         yield label
                         if field.choices:
@@ -298,7 +298,7 @@ class FormDialog(StyledScreen):
                         else:
                             yield SanitizedInput(field.value, id=f"field-{name}", compact=True)
             yield self._message
-            keys = TextLine(id="form-keys")
+            keys = LeftAndRightTextLine(id="form-keys")
             hints = [("Enter", "next"), ("^S", self._save_label), ("Esc", "cancel")]
             keys.left = format_key_hints(hints)
             yield keys

@@ -127,7 +127,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return self.index <= self._find_next_selectable_row(-1, 1) and not round(self.scroll_y)
 
     @property
-    def is_near_list_end(self) -> bool:
+    def is_scrolled_near_end(self) -> bool:
         """Whether at most `NEAR_END_LINES` lines follow the visible lines."""
         height = self.scrollable_content_region.height
         return height > 0 and self._tops[-1] <= round(self.scroll_y) + height + NEAR_END_LINES

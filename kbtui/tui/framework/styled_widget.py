@@ -20,7 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kbtui.text import one_line, sanitize
+from kbtui.text import sanitize, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import truncate_spans
 from kbtui.tui.framework.tui_command import PUNCTUATION_KEYS
 
@@ -93,7 +93,7 @@ ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help"}
 
 def make_label_without_markup(text: str) -> Content:
     """Return a text as a title or label: sanitized, on one line, and not parsed as markup."""
-    return Content(one_line(text))
+    return Content(sanitize_to_one_line(text))
 
 
 def get_configured_keys(node: DOMNode) -> Mapping[str, str]:

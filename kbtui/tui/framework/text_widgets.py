@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.framework.styled_text import (
     Spans,
     StyledLines,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
 
-class TextLine(StyledWidget):
+class LeftAndRightTextLine(StyledWidget):
     """A line with text at its left and right edges."""
 
     ALLOW_SELECT: ClassVar[bool] = False
@@ -110,7 +110,9 @@ class MessageLine(StyledWidget):
         """Set the message."""
         # The name of a key must not be capitalized.
         self.text = (
-            one_line(text) if role == "key" else capitalize_first_word_unless_name(one_line(text))
+            sanitize_to_one_line(text)
+            if role == "key"
+            else capitalize_first_word_unless_name(sanitize_to_one_line(text))
         )
         self._role = role
         self._wrap_message()
@@ -136,7 +138,7 @@ class SanitizedInput(Input):
     def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        self.insert_text_at_cursor(one_line(event.text, "strip"))
+        self.insert_text_at_cursor(sanitize_to_one_line(event.text, "strip"))
 
 
 class PaneInput(SanitizedInput):
@@ -190,7 +192,7 @@ class LabeledInput(Horizontal):
 
     def _mount_label_and_input(self) -> None:
         if self.is_attached and not self.input.is_attached:
-            sign = TextLine(classes="entry-word")
+            sign = LeftAndRightTextLine(classes="entry-word")
             sign.left = [(self._label, "key")]
             self.mount(sign, self.input)
 

@@ -103,7 +103,7 @@ class DocumentNavigator:
         """Use a new snapshot of the library, for example for the short reference of the shown document."""
         self.contents = contents
         self._shorten_reference_of_document(self._pane.document_view.document)
-        self._pane.refresh_header()
+        self._pane.update_header()
 
     def _shorten_reference_of_document(self, document: ReaderDocument) -> None:
         """Set the short reference of a document that was loaded before the library was read."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from kbtui.dates import Clock
-    from kbtui.engine.engine_protocol import ChangedEvent
+    from kbtui.engine.engine_protocol import IndexChangedEvent
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.tui.command_table import Scope
@@ -270,7 +270,7 @@ class MainScreen(StyledScreen):
             return citations_wait and (is_in_pane or is_about_item)
         return name == "library" and library_waits and is_about_item
 
-    def handle_files_changed(self, event: ChangedEvent) -> None:
+    def handle_files_changed(self, event: IndexChangedEvent) -> None:
         """Reload everything that the engine's `changed` event affects, on all open screens."""
         from kbtui.tui.secondary_screen import SecondaryScreen
 

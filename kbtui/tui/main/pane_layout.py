@@ -146,7 +146,7 @@ class PaneLayout:
 
     # widths
 
-    def set_screen_size_classes(self, size: Size, *, update: bool = True) -> None:
+    def set_screen_size_css_classes(self, size: Size, *, update: bool = True) -> None:
         """Set the CSS classes for a screen size; Textual would set them later and need a second layout."""
         classes: dict[str, bool] = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
@@ -158,7 +158,7 @@ class PaneLayout:
         """Adapt the panes to the new size of the terminal."""
         size = self._screen.app.size
         if self._size not in (None, size):
-            self.set_screen_size_classes(size)
+            self.set_screen_size_css_classes(size)
             self.apply_pane_widths()
         self._size = size
         self._screen.call_after_refresh(self.apply_pane_widths)

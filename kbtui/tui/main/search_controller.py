@@ -14,7 +14,7 @@ from kbtui.search.search_request_and_answer import (
     SearchAnswer,
     SearchRequest,
 )
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.home_and_help_pages import build_rank_explanation_document
 from kbtui.tui.main.pane_layout import FOCUS_TARGETS
@@ -169,12 +169,12 @@ class SearchController:
 
     def search_new_query(self, text: str) -> None:
         """Search for a text, unless it is the current query."""
-        query = one_line(text, "strip")
+        query = sanitize_to_one_line(text, "strip")
         if query == self.query:
             return
         self.query = query
         at = self._recent_index
-        if at >= 0 and query != one_line(self._recent_queries[at], "strip"):
+        if at >= 0 and query != sanitize_to_one_line(self._recent_queries[at], "strip"):
             self._recent_index = -1
         self._unlogged, self._is_logged = None, False
         self._start_search()
@@ -296,7 +296,9 @@ class SearchController:
         self._answered_query = ""
         self._has_failed = True
         self._must_open_first = False
-        self._pane.show_text_instead_of_hits(f"The search failed: {one_line(str(error))}")
+        self._pane.show_text_instead_of_hits(
+            f"The search failed: {sanitize_to_one_line(str(error))}"
+        )
 
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
@@ -430,7 +432,7 @@ class SearchController:
         current = self._main.navigator.history.current_target
         ref = current.ref if current else None
         known = str(ref) if ref and ref.kind != "topic" else ""
-        if one_line(known) != known:
+        if sanitize_to_one_line(known) != known:
             known = ""  # The slug contains characters that an input cannot show.
         from kbtui.tui.framework.dialogs import TextInputDialog
 

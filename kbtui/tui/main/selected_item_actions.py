@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
 from kbtui.refs import parse_ref
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_navigation_target
 from kbtui.tui.reader.document_view import DocumentOverlayScreen
 from kbtui.tui.reader.reader_blocks import (
-    DocumentBlock,
     HeadingBlock,
     ParagraphBlock,
+    ReaderBlock,
     SourceTextBlock,
 )
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
@@ -182,7 +182,7 @@ class SelectedItemActions:
             info = contents.find_conversation(conversation)
             return info.name if info else ""
         title = panes.reader.document_view.document.title
-        return one_line(title) if panes.focused_pane_id == "reader" else ""
+        return sanitize_to_one_line(title) if panes.focused_pane_id == "reader" else ""
 
     def open_link_on_current_line(self) -> None:
         """Open the link on the current line; if there are several, ask which one to open."""
@@ -426,7 +426,7 @@ class FirstTopicProposal(NamedTuple):
 def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
     """Propose a topic for the directory that most likely contains the project's documents."""
     from kbtui.knowledge.models import Topic
-    from kbtui.knowledge.toml_config_editor import propose_topic_declaration
+    from kbtui.knowledge.toml_config_editor import plan_toml_change_for_topic
 
     root = library.workspace.root
     candidates = _find_text_directories(root)
@@ -437,7 +437,7 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
         title="Project Knowledge",
         introduction="what everybody here should know",
     )
-    change = propose_topic_declaration(library.load_knowledge(), topic)
+    change = plan_toml_change_for_topic(library.load_knowledge(), topic)
     return FirstTopicProposal(change, directory, text_files)
 
 
@@ -487,7 +487,7 @@ def make_first_topic_page(proposal: FirstTopicProposal, root: Path) -> ReaderDoc
     else:
         about = f"An empty {name}/ will be created; each text file that you add becomes a subject."
     later = "You can change the title, introduction and directory later."
-    blocks: list[DocumentBlock] = [
+    blocks: list[ReaderBlock] = [
         ParagraphBlock("where", [(lead, "dim"), (str(change.path), "strong"), (":", "dim")]),
         SourceTextBlock("diff", change.diff, language="diff", panel=True, above=1),
         ParagraphBlock("directory", [(about, "")], above=1),

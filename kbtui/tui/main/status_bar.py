@@ -8,7 +8,7 @@ from textual.reactive import reactive
 from textual.suggester import SuggestionReady
 
 from kbtui.notices import PAUSE_REASONS, format_keywords_only_reason
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import Scope, find_key_label_of_command, list_commands_of_scopes
 from kbtui.tui.framework.styled_text import (
     align_spans_to_edges,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widgets import Input
 
-    from kbtui.engine.engine_protocol import EngineEvent, ProgressEvent, ReadyEvent
+    from kbtui.engine.engine_protocol import EngineEvent, EngineReadinessEvent, IndexProgressEvent
     from kbtui.search.query_completion import QueryCompletion
     from kbtui.tui.framework.styled_text import Spans
 
@@ -46,7 +46,7 @@ class StatusBar(StyledWidget):
 
     def __init__(self, workspace: str) -> None:
         super().__init__(id="status")
-        self._workspace = one_line(workspace)
+        self._workspace = sanitize_to_one_line(workspace)
         self._activities: dict[str, str] = {}
         self._flash: Spans = []
         self._is_refusal = False
@@ -58,19 +58,19 @@ class StatusBar(StyledWidget):
         self._first_index_by = ""
         """Who is building the first index: "engine", "alone" for this process, or "" if nobody is."""
         self._was_ready = False
-        self._last_ready_event: ReadyEvent | None = None
+        self._last_ready_event: EngineReadinessEvent | None = None
 
     def set_activity_text(self, name: str, text: str | None) -> None:
         """Show the text of the activity `name`; None ends the activity."""
         if text is None:
             self._activities.pop(name, None)
         else:
-            self._activities[name] = one_line(text)
+            self._activities[name] = sanitize_to_one_line(text)
         self.refresh()
 
     def flash_message(self, text: str, role: str = "strong") -> None:
         """Show a message for a few seconds."""
-        self._flash = [(capitalize_first_word_unless_name(one_line(text)), role)]
+        self._flash = [(capitalize_first_word_unless_name(sanitize_to_one_line(text)), role)]
         self._is_refusal = False
         if self._flash_timer:
             self._flash_timer.stop()
@@ -115,7 +115,7 @@ class StatusBar(StyledWidget):
             self._activities.pop("index", None)
             self._first_index_by = "" if self._was_ready else "alone"
             self._last_ready_event = None
-            text = f"keywords only: {one_line(event['reason'] or 'the engine stopped')}"
+            text = f"keywords only: {sanitize_to_one_line(event['reason'] or 'the engine stopped')}"
             self._set_index_status("◌", "warning", text, "keywords only")
         self.refresh()
 
@@ -125,7 +125,7 @@ class StatusBar(StyledWidget):
         self._sign = [(f"{sign} ", sign_role)]
         self._index_text, self._short_text, self._index_role = text, short, role
 
-    def _show_index_progress(self, event: ProgressEvent) -> None:
+    def _show_index_progress(self, event: IndexProgressEvent) -> None:
         done, total = event["done"], event["total"]
         if done >= total:
             self._activities.pop("index", None)
@@ -140,18 +140,18 @@ class StatusBar(StyledWidget):
         if phase == "embedding" and self._last_ready_event:
             self._show_index_ready({**self._last_ready_event, "left": total - done})
 
-    def _show_index_ready(self, event: ReadyEvent) -> None:
+    def _show_index_ready(self, event: EngineReadinessEvent) -> None:
         error, left = event.get("error"), event.get("left")
         self._was_ready = self._was_ready or bool(event.get("lexical"))
         self._first_index_by = "" if event.get("lexical") or error else "engine"
         if error:
-            text = one_line(f"index: {error}")
+            text = sanitize_to_one_line(f"index: {error}")
             self._set_index_status("!", "error", text, "index failed", "error")
         elif self._first_index_by:
             self._set_index_status("◌", "warning", "building the first index", "no index yet")
         elif not event.get("semantic"):
             reason = format_keywords_only_reason(event.get("keywords_only") or {}) or "no model"
-            text = f"index ready · keywords only: {one_line(reason)}"
+            text = f"index ready · keywords only: {sanitize_to_one_line(reason)}"
             self._set_index_status("◐", "warning", text, "keywords only")
         elif left:
             text = f"index ready · {left:,} passages to embed"
@@ -164,7 +164,7 @@ class StatusBar(StyledWidget):
         if self._flash:
             return self._flash
         if self.problem:
-            return [(f"! {one_line(self.problem)}", "error")]
+            return [(f"! {sanitize_to_one_line(self.problem)}", "error")]
         return [(" · ".join(self._activities.values()) or self._workspace, "dim")]
 
     def _make_index_status_spans(self, text: str) -> Spans:
@@ -230,9 +230,12 @@ class KeyHintLine(StyledWidget):
             return
         spans: Spans = [("Tab", "key"), (" completes: ", "dim")]
         for number, suggestion in enumerate(found[:MAX_SUGGESTIONS]):
-            spans += [("  " if number else "", ""), (one_line(suggestion.text), "strong")]
+            spans += [
+                ("  " if number else "", ""),
+                (sanitize_to_one_line(suggestion.text), "strong"),
+            ]
             if suggestion.note:
-                spans.append((f" {one_line(suggestion.note)}", "dim"))
+                spans.append((f" {sanitize_to_one_line(suggestion.note)}", "dim"))
         self.suggestions = {**self.suggestions, entry.id or "": spans if found else []}
         if cursor == len(text):
             completed = (text[: suggestion.start] + suggestion.text for suggestion in found)

@@ -11,7 +11,7 @@ from kbtui.tui.library_snapshot import LibrarySnapshot, LibrarySnapshotReader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbtui.engine.engine_protocol import ChangedEvent, EngineEvent
+    from kbtui.engine.engine_protocol import EngineEvent, IndexChangedEvent
     from kbtui.refs import Ref
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.search_controller import SearchController
@@ -29,7 +29,7 @@ class WorkspaceChangeListener:
         self,
         main: MainScreenContext,
         search: SearchController,
-        handle_files_changed: Callable[[ChangedEvent], None],
+        handle_files_changed: Callable[[IndexChangedEvent], None],
     ) -> None:
         self._main = main
         self._search = search
@@ -112,7 +112,7 @@ class WorkspaceChangeListener:
             self._search.repeat_search()
 
     @staticmethod
-    def may_event_concern_entry(ref: Ref | None, event: ChangedEvent) -> bool:
+    def may_event_concern_entry(ref: Ref | None, event: IndexChangedEvent) -> bool:
         """Return whether a `changed` event may concern the entry with this reference."""
         if ref is None or ref.kind != "conversation":
             return True

@@ -29,14 +29,14 @@ SUBJECTS_PER_REPORT = 400
 """How many subjects are counted between two progress reports."""
 
 
-class PromptCost(NamedTuple):
+class PromptSize(NamedTuple):
     """The number of characters and tokens of a text, or an estimate of both from the size of its file."""
 
     characters: int = 0
     tokens: int = 0
     is_estimate: bool = False
 
-    def format_cost_without_units(self, *, exact: bool = True) -> str:
+    def format_prompt_size_without_units(self, *, exact: bool = True) -> str:
         """Format the cost as `1,204 ≈ 301` if `exact` is true, else as `1.2k ≈ 301` with a fixed width.
 
         `~` marks an estimate.
@@ -46,21 +46,21 @@ class PromptCost(NamedTuple):
             return f"{sign}{self.characters:,} ≈ {self.tokens:,}"
         return f"{sign + format_size(self.characters):>5} ≈ {format_size(self.tokens):<5}"
 
-    def format_cost_with_units(self) -> str:
+    def format_prompt_size_with_units(self) -> str:
         """Format the cost as `1,204 characters ≈ 301 tokens`; "about" marks an estimate."""
         about = "about " if self.is_estimate else ""
         return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
 
 
-NO_COST = PromptCost()
+NO_COST = PromptSize()
 
 
-def measure_text_cost(text: str | None) -> PromptCost:
+def measure_prompt_size(text: str | None) -> PromptSize:
     """Return the cost of a text, or `NO_COST` for None."""
-    return PromptCost(len(text), estimate_token_count(text)) if text else NO_COST
+    return PromptSize(len(text), estimate_token_count(text)) if text else NO_COST
 
 
-def format_cost_growth(before: PromptCost, after: PromptCost, *, units: bool = True) -> str:
+def format_prompt_size_change(before: PromptSize, after: PromptSize, *, units: bool = True) -> str:
     """Format a change of cost as `+3,120 characters ≈ 780 tokens`, or without units; "" if there is none."""
     characters = after.characters - before.characters
     tokens = after.tokens - before.tokens
@@ -72,35 +72,35 @@ def format_cost_growth(before: PromptCost, after: PromptCost, *, units: bool = T
     return pattern.format(f"{characters:+,}", token_growth).replace("-", "−")
 
 
-class SubjectCosts:
+class SubjectSizes:
     """The costs of subjects measured so far, and the reasons why some subjects cannot be read.
 
     One thread writes while other threads read, so values are replaced, never modified.
     """
 
     def __init__(self) -> None:
-        self._costs: dict[tuple[str, str], PromptCost] = {}
+        self._costs: dict[tuple[str, str], PromptSize] = {}
         self._versions: dict[tuple[str, str], tuple[int, int]] = {}
         self.unreadable: dict[tuple[str, str], str] = {}
         """(Topic, slug) -> why the subject cannot be read, as `learn` reports it."""
 
-    def forget_costs(self) -> None:
+    def forget_subject_sizes(self) -> None:
         """Forget all costs and errors."""
         self._costs, self._versions, self.unreadable = {}, {}, {}
 
-    def get_subject_cost(self, topic: str, slug: str) -> PromptCost | None:
+    def get_subject_size(self, topic: str, slug: str) -> PromptSize | None:
         """Return the cost of a subject, or None while it is unknown."""
         return self._costs.get((topic, slug))
 
-    def sum_subject_costs(self, subjects: Collection[tuple[str, str]]) -> PromptCost:
+    def sum_subject_sizes(self, subjects: Collection[tuple[str, str]]) -> PromptSize:
         """Return the total cost of subjects (pairs of topic and slug), an estimate unless all costs are counted."""
         costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
         characters = sum(cost.characters for cost in costs)
         tokens = sum(cost.tokens for cost in costs)
         is_counted = len(costs) == len(subjects) and not any(cost.is_estimate for cost in costs)
-        return PromptCost(characters, tokens, not is_counted)
+        return PromptSize(characters, tokens, not is_counted)
 
-    def measure_subject_costs(
+    def measure_subject_sizes(
         self, knowledge: KnowledgeBase, is_wanted: Callable[[], bool]
     ) -> Iterator[int]:
         """Measure the costs of all subjects; from time to time, yield how many subjects are left.
@@ -110,13 +110,13 @@ class SubjectCosts:
         """
         todo: list[Subject] = []
         # Use a copy and delete it, because a `KnowledgeBase` keeps all subjects that it lists in memory.
-        copied = knowledge.copy_with_marks(())
+        copied = knowledge.copy_with_preload_marks(())
         for topic in copied.topics:
             for subject in copied.list_subjects(topic):
                 key = (topic, subject.slug)
                 if self._versions.get(key) != (subject.size, subject.mtime_ns):
                     tokens = (subject.size + 3) // 4
-                    self._costs[key] = PromptCost(subject.size, tokens, is_estimate=True)
+                    self._costs[key] = PromptSize(subject.size, tokens, is_estimate=True)
                     todo.append(subject)
         del copied
         yield len(todo)
@@ -124,17 +124,17 @@ class SubjectCosts:
         for number, subject in enumerate(todo, 1):
             if subject.size <= min(MAX_COUNTED_BYTES, allowed):
                 allowed -= subject.size
-                self._measure_subject_cost(subject)
+                self._measure_subject_size(subject)
             if number % SUBJECTS_PER_REPORT == 0:
                 if not is_wanted():
                     return
                 yield len(todo) - number
         yield 0
 
-    def _measure_subject_cost(self, subject: Subject) -> None:
+    def _measure_subject_size(self, subject: Subject) -> None:
         key = (subject.topic, subject.slug)
         try:
-            self._costs[key] = measure_text_cost(read_subject_for_assistant(subject))
+            self._costs[key] = measure_prompt_size(read_subject_for_assistant(subject))
             self.unreadable.pop(key, None)
         except KbtuiError as error:
             self._costs[key] = NO_COST
@@ -142,20 +142,20 @@ class SubjectCosts:
         self._versions[key] = (subject.size, subject.mtime_ns)
 
 
-class FolderCostSums:
+class FolderSizeSums:
     """Running sums of the costs of subjects, sorted by slug; a folder's cost is the difference of two sums."""
 
-    def __init__(self, slugs: list[str], costs: Iterable[PromptCost | None]) -> None:
+    def __init__(self, slugs: list[str], costs: Iterable[PromptSize | None]) -> None:
         self._slugs = slugs
-        known = [cost or PromptCost(is_estimate=True) for cost in costs]
+        known = [cost or PromptSize(is_estimate=True) for cost in costs]
         self._sums = [[0, *accumulate(cost[n] for cost in known)] for n in range(3)]
-        """The running sums of the three fields of `PromptCost`."""
+        """The running sums of the three fields of `PromptSize`."""
 
-    def sum_costs_in_folder(self, prefix: str) -> tuple[int, PromptCost]:
+    def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptSize]:
         """Return the number and the cost of the subjects whose slugs start with a prefix."""
         first, last = find_slug_prefix_range(self._slugs, prefix)
         characters, tokens, estimates = (sums[last] - sums[first] for sums in self._sums)
-        return last - first, PromptCost(characters, tokens, estimates > 0)
+        return last - first, PromptSize(characters, tokens, estimates > 0)
 
 
 def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
@@ -163,13 +163,13 @@ def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 
-def make_folder_cost_sums(
-    knowledge: KnowledgeBase, costs: SubjectCosts
-) -> dict[str, FolderCostSums]:
+def make_folder_size_sums(
+    knowledge: KnowledgeBase, costs: SubjectSizes
+) -> dict[str, FolderSizeSums]:
     """Return the running sums of the costs of each topic's visible subjects."""
     visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
     return {
-        topic: FolderCostSums(slugs, (costs.get_subject_cost(topic, slug) for slug in slugs))
+        topic: FolderSizeSums(slugs, (costs.get_subject_size(topic, slug) for slug in slugs))
         for topic, slugs in visible.items()
     }
 
@@ -189,7 +189,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
 
     @property
     def unwritten_marks(self) -> tuple[PreloadOrDisableMark, ...]:
-        """The marks without their keys, as `KnowledgeBase.copy_with_marks` takes them."""
+        """The marks without their keys, as `KnowledgeBase.copy_with_preload_marks` takes them."""
         return tuple(self.values())
 
     def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:
@@ -248,17 +248,17 @@ class PlannedPrompt:
     knowledge: KnowledgeBase
     marks: tuple[PreloadOrDisableMark, ...] = ()
     prompt: str | None = None
-    cost: PromptCost = NO_COST
-    written_cost: PromptCost = NO_COST
-    preloads: dict[str, PromptCost] = field(default_factory=dict)
-    listings: dict[str, PromptCost] = field(default_factory=dict)
-    sums: dict[str, FolderCostSums] = field(default_factory=dict)
+    cost: PromptSize = NO_COST
+    written_cost: PromptSize = NO_COST
+    preloads: dict[str, PromptSize] = field(default_factory=dict)
+    listings: dict[str, PromptSize] = field(default_factory=dict)
+    sums: dict[str, FolderSizeSums] = field(default_factory=dict)
     refusals: tuple[tuple[PreloadOrDisableMark, KbtuiError], ...] = ()
     fragments: tuple[PromptFragment, ...] = ()
 
 
 def read_planned_prompt(
-    library: Library, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...] = ()
+    library: Library, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...] = ()
 ) -> PlannedPrompt:
     """Load the knowledge from its files, and return the prompt that results from the marks."""
     written = library.load_knowledge()
@@ -271,7 +271,7 @@ def read_planned_prompt(
 
 
 def apply_preload_marks(
-    before: PlannedPrompt, costs: SubjectCosts, marks: tuple[PreloadOrDisableMark, ...]
+    before: PlannedPrompt, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...]
 ) -> PlannedPrompt:
     """Return a planned prompt with other marks; marks that cannot be set are in its `refusals`."""
     knowledge, applied = before.written, []
@@ -280,7 +280,7 @@ def apply_preload_marks(
     refusals = []
     for mark in marks[len(applied) :]:
         try:
-            knowledge = knowledge.copy_with_marks([mark])
+            knowledge = knowledge.copy_with_preload_marks([mark])
             applied.append(mark)
         except (NothingFound, UsageError) as error:
             refusals.append((mark, error))
@@ -290,18 +290,18 @@ def apply_preload_marks(
         if name in before.preloads and topic == before.knowledge.topics[name]:
             preloads[name], listings[name] = before.preloads[name], before.listings[name]
             continue
-        preloads[name] = measure_text_cost(knowledge.format_preloaded_subjects(name))
+        preloads[name] = measure_prompt_size(knowledge.format_preloaded_subjects(name))
         listing = knowledge.learn(name, has_prompt=True).text if topic.enable else None
-        listings[name] = measure_text_cost(listing)
+        listings[name] = measure_prompt_size(listing)
     prompt = knowledge.format_prompt_section()
     return replace(
         before,
         knowledge=knowledge,
         marks=tuple(applied),
         prompt=prompt,
-        cost=measure_text_cost(prompt),
+        cost=measure_prompt_size(prompt),
         preloads=preloads,
         listings=listings,
-        sums=make_folder_cost_sums(knowledge, costs),
+        sums=make_folder_size_sums(knowledge, costs),
         refusals=tuple(refusals),
     )

@@ -17,21 +17,21 @@ from kbtui.knowledge import toml_config_editor
 from kbtui.knowledge.learn_tool_answers import escape_quotes
 from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
 from kbtui.tui.framework.row_list import RowList
 from kbtui.tui.framework.styled_widget import make_label_without_markup
-from kbtui.tui.framework.text_widgets import LabeledInput, TextLine
+from kbtui.tui.framework.text_widgets import LabeledInput, LeftAndRightTextLine
 from kbtui.tui.library_pane import ENTRY_MARKS, list_parent_row_keys
 from kbtui.tui.prompt_workshop.planned_prompt import (
     PendingPreloadMarks,
-    PromptCost,
-    SubjectCosts,
+    PromptSize,
+    SubjectSizes,
     apply_preload_marks,
-    format_cost_growth,
-    make_folder_cost_sums,
-    measure_text_cost,
+    format_prompt_size_change,
+    make_folder_size_sums,
+    measure_prompt_size,
     read_planned_prompt,
 )
 from kbtui.tui.prompt_workshop.subject_pattern_bar import (
@@ -67,15 +67,15 @@ if TYPE_CHECKING:
     from textual.timer import Timer
     from textual.widget import Widget
 
-    from kbtui.engine.engine_protocol import ChangedEvent
+    from kbtui.engine.engine_protocol import IndexChangedEvent
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.tui.framework.row_list import ListRow
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.planned_prompt import FolderCostSums, PlannedPrompt
+    from kbtui.tui.prompt_workshop.planned_prompt import FolderSizeSums, PlannedPrompt
     from kbtui.tui.prompt_workshop.subject_tree import SubjectTreeNode
-    from kbtui.tui.reader.reader_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 
 # the pages of the right pane
@@ -89,7 +89,7 @@ class WorkshopPreview:
     """
 
     document: ReaderDocument
-    cost: PromptCost | None = None
+    cost: PromptSize | None = None
     line: int | None = None
 
 
@@ -158,9 +158,9 @@ def _make_prompt_preview(title: str, text: str | None) -> WorkshopPreview:
 
 
 def _make_text_preview(key: str, title: str, text: str) -> WorkshopPreview:
-    document = build_assistant_text_document(key, one_line(title), text, view="prompt")
-    cost = measure_text_cost(text)
-    document.size = cost.format_cost_with_units()
+    document = build_assistant_text_document(key, sanitize_to_one_line(title), text, view="prompt")
+    cost = measure_prompt_size(text)
+    document.size = cost.format_prompt_size_with_units()
     return WorkshopPreview(document, cost)
 
 
@@ -184,31 +184,33 @@ def _make_prompt_fragment_preview(planned_prompt: PlannedPrompt, number: int) ->
     fragment = planned_prompt.fragments[number]
     root, path = planned_prompt.written.workspace.root, fragment.path
     path = path.relative_to(root) if path.is_relative_to(root) else path
-    facts: list[tuple[str, Spans]] = [("file", [(one_line(str(path)), "")])]
+    facts: list[tuple[str, Spans]] = [("file", [(sanitize_to_one_line(str(path)), "")])]
     if fragment.tag:
-        facts.append(("tag", [(one_line(fragment.tag), "")]))
+        facts.append(("tag", [(sanitize_to_one_line(fragment.tag), "")]))
     if fragment.position is not None:
         facts.append(("position", [(str(fragment.position), "")]))
-    loaders = one_line(", ".join(fragment.loaded_by))
+    loaders = sanitize_to_one_line(", ".join(fragment.loaded_by))
     facts.append(("loaded by", [(loaders or "nothing", "" if loaders else "warning")]))
-    blocks: list[DocumentBlock] = [FactTableBlock("facts", facts)]
+    blocks: list[ReaderBlock] = [FactTableBlock("facts", facts)]
     blocks += make_source_text_blocks("text", fragment.content, above=1)
-    cost = measure_text_cost(fragment.content)
-    key, size = f"fragment:{number}:{fragment.path}", cost.format_cost_with_units()
-    return WorkshopPreview(ReaderDocument(key, one_line(fragment.name), blocks, size=size), cost)
+    cost = measure_prompt_size(fragment.content)
+    key, size = f"fragment:{number}:{fragment.path}", cost.format_prompt_size_with_units()
+    return WorkshopPreview(
+        ReaderDocument(key, sanitize_to_one_line(fragment.name), blocks, size=size), cost
+    )
 
 
 def _make_message_preview(
     key: str, message: str, where: str | None = None, hint: str | None = None
 ) -> WorkshopPreview:
-    blocks = make_message_blocks([(one_line(message), "")], where, hint)
+    blocks = make_message_blocks([(sanitize_to_one_line(message), "")], where, hint)
     return WorkshopPreview(ReaderDocument(f"message:{key}", "", blocks))
 
 
 def make_toml_change_preview(change: TomlFileChange, heading: str, note: str) -> WorkshopPreview:
     """Return a preview with a heading, a note, and the unified diff of a change."""
-    blocks: list[DocumentBlock] = [
-        HeadingBlock("head", [(one_line(heading), "h2")]),
+    blocks: list[ReaderBlock] = [
+        HeadingBlock("head", [(sanitize_to_one_line(heading), "h2")]),
         ParagraphBlock("words", [(note, "dim")]),
         *make_source_text_blocks("text", change.diff, language="diff", above=1),
     ]
@@ -250,7 +252,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self, library: Library, reference: str | None, written: list[TomlFileChange]
     ) -> None:
         self.marks = PendingPreloadMarks()
-        self.costs = SubjectCosts()
+        self.costs = SubjectSizes()
         self.options = SubjectTreeOptions()
         self.list: SubjectTreeList
         super().__init__(library, SubjectTreeList(self.costs, self.marks, self.options))
@@ -281,7 +283,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.count_worker = LatestOnlyWorker(self, cancellation=CallCancellation)
 
     def compose_list_pane(self) -> list[Widget]:
-        return [self.filter, self.list, TextLine(id="particulars")]
+        return [self.filter, self.list, LeftAndRightTextLine(id="particulars")]
 
     def make_widgets_below_panes(self) -> list[Widget]:
         return [self.pattern_bar]
@@ -294,14 +296,14 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.count_worker.discard_pending_results()
         self.planned_prompt = self.list.planned_prompt = None
         self.pattern_result = PatternMatchResult("")
-        self.costs.forget_costs()
+        self.costs.forget_subject_sizes()
         self.list.rows = []
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_prompt_totals)
 
     def _show_prompt_totals(self) -> None:
-        width = self.query_one("#totals", TextLine).content_size.width
+        width = self.query_one("#totals", LeftAndRightTextLine).content_size.width
         self.show_totals_line(*format_prompt_totals(self.planned_prompt, len(self.marks), width))
         self.show_key_hints()
 
@@ -323,7 +325,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_reload(self) -> None:
         self._reload_knowledge_files()
 
-    def handle_files_changed(self, event: ChangedEvent) -> None:
+    def handle_files_changed(self, event: IndexChangedEvent) -> None:
         """Reload if topics or subjects have changed; keep the user's marks that are not written to the file yet."""
         is_affected = event.get("knowledge") or event.get("subjects")
         if is_affected and self._shown_change is None and not self._is_writing:
@@ -402,15 +404,15 @@ class PromptWorkshopScreen(ListDetailScreen):
 
         def measure_in_thread() -> None:
             call, written = get_current_cancellation(), planned_prompt.written
-            for left in self.costs.measure_subject_costs(written, lambda: not call.cancelled):
+            for left in self.costs.measure_subject_sizes(written, lambda: not call.cancelled):
                 knowledge = (self.planned_prompt or planned_prompt).knowledge
-                sums = make_folder_cost_sums(knowledge, self.costs)
+                sums = make_folder_size_sums(knowledge, self.costs)
                 self.call_later(show_progress, call, knowledge, sums, left)
 
         def show_progress(
             call: CallCancellation,
             knowledge: KnowledgeBase,
-            sums: dict[str, FolderCostSums],
+            sums: dict[str, FolderSizeSums],
             left: int,
         ) -> None:
             if call.cancelled:
@@ -471,7 +473,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _set_pattern_result(self, result: PatternMatchResult) -> None:
         self.pattern_result = result
-        self.pattern_bar.show_pattern_result(result, result.cost.format_cost_with_units())
+        self.pattern_bar.show_pattern_result(result, result.cost.format_prompt_size_with_units())
         self._show_selected_row_details(PREVIEW_DELAY)
 
     def action_focus_pattern_input(self) -> None:
@@ -502,8 +504,10 @@ class PromptWorkshopScreen(ListDetailScreen):
         """Describe the selected row now, and build its preview after a delay."""
         if self.planned_prompt is None:
             return
-        text = one_line(describe_tree_node(self.planned_prompt, self.list.selected_tree_node))
-        self.query_one("#particulars", TextLine).set_edge_texts([(text, "dim")])
+        text = sanitize_to_one_line(
+            describe_tree_node(self.planned_prompt, self.list.selected_tree_node)
+        )
+        self.query_one("#particulars", LeftAndRightTextLine).set_edge_texts([(text, "dim")])
         if self._preview_timer is not None:
             self._preview_timer.stop()
         self._preview_timer = self.set_timer(delay, self._build_selected_row_preview)
@@ -525,7 +529,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         if result.is_valid_pattern and preview.cost is not None:
             outcome = preview.document.size
             if result.preloads and planned_prompt is not None:
-                growth = format_cost_growth(planned_prompt.cost, preview.cost)
+                growth = format_prompt_size_change(planned_prompt.cost, preview.cost)
                 outcome = growth or "prompt size unchanged"
             self.pattern_bar.show_pattern_result(result, outcome)
 
@@ -652,7 +656,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         elif self.planned_prompt is not None and not self._is_writing:
             written = self.planned_prompt.written
             self._write_worker.submit_call(
-                lambda: toml_config_editor.propose_preload_or_disable_marks(written, marks),
+                lambda: toml_config_editor.plan_toml_change_for_marks(written, marks),
                 self._show_proposed_change,
                 self._on_write_error,
             )
@@ -698,7 +702,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._shown_change = change
         self._preview_worker.discard_pending_results()
         state = self.planned_prompt
-        growth = format_cost_growth(state.written_cost, state.cost) if state else ""
+        growth = format_prompt_size_change(state.written_cost, state.cost) if state else ""
         note = f"Prompt: {growth or 'size unchanged'}. Nothing is written yet."
         heading = f"This will be written to {change.name}"
         self._show_preview(make_toml_change_preview(change, heading, note))
@@ -755,7 +759,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._is_asking_to_leave = True
         return False
 
-    def make_help_blocks(self) -> list[DocumentBlock]:
+    def make_help_blocks(self) -> list[ReaderBlock]:
         names = ("pre-loaded", "disabled", "hidden")
         signs: list[tuple[str, Spans]] = [
             *((ENTRY_MARKS[name][0], [(name, "")]) for name in names),

@@ -12,13 +12,13 @@ from textual.containers import Horizontal, Vertical
 from kbtui.errors import UsageError
 from kbtui.knowledge.knowledge_lint import explain_pattern_without_match
 from kbtui.knowledge.subject_visibility import MAX_PATTERN_CHARACTERS, has_unclosed_bracket
-from kbtui.text import measure_text_width, one_line
+from kbtui.text import measure_text_width, sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.styled_text import measure_cell_width, truncate_spans
 from kbtui.tui.framework.styled_widget import get_configured_keys
-from kbtui.tui.framework.text_widgets import PaneInput, TextLine
-from kbtui.tui.framework.tui_command import make_list_bindings
-from kbtui.tui.prompt_workshop.planned_prompt import NO_COST, PromptCost
+from kbtui.tui.framework.text_widgets import LeftAndRightTextLine, PaneInput
+from kbtui.tui.framework.tui_command import make_list_movement_bindings
+from kbtui.tui.prompt_workshop.planned_prompt import NO_COST, PromptSize
 from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge import KnowledgeBase
     from kbtui.tui.framework.styled_text import Spans
-    from kbtui.tui.prompt_workshop.planned_prompt import SubjectCosts
+    from kbtui.tui.prompt_workshop.planned_prompt import SubjectSizes
 
 
 KNOWLEDGE_FLAGS = ("-k", "--knowledge")
@@ -64,7 +64,7 @@ class PatternMatchResult:
     patterns: tuple[str, ...] = ()
     preloads: tuple[str, ...] = ()
     matches: tuple[tuple[str, str], ...] = ()
-    cost: PromptCost = NO_COST
+    cost: PromptSize = NO_COST
     problem: PatternProblem | None = None
 
     @property
@@ -81,7 +81,7 @@ class PatternMatchResult:
 
 
 def find_subject_pattern_matches(
-    text: str, knowledge: KnowledgeBase, costs: SubjectCosts, selected: str | None
+    text: str, knowledge: KnowledgeBase, costs: SubjectSizes, selected: str | None
 ) -> PatternMatchResult:
     """Parse the input and find its matches; `selected` is the topic for a pattern that names no topic."""
     try:
@@ -98,7 +98,7 @@ def find_subject_pattern_matches(
         return PatternMatchResult(text, problem=error.problem)
     globs = tuple(word.text for word in patterns)
     matches = tuple((name, slug) for slug in knowledge.list_subject_slugs(name, globs or None))
-    cost = costs.sum_subject_costs(matches)
+    cost = costs.sum_subject_sizes(matches)
     problem = _find_pattern_problem(knowledge, name, patterns)
     return PatternMatchResult(text, name, globs, (), matches, cost, problem)
 
@@ -158,7 +158,7 @@ def _split_topic_from_patterns(
 
 
 def _match_preload_patterns(
-    text: str, words: list[PatternInputWord], knowledge: KnowledgeBase, costs: SubjectCosts
+    text: str, words: list[PatternInputWord], knowledge: KnowledgeBase, costs: SubjectSizes
 ) -> PatternMatchResult:
     values = list(_parse_knowledge_flag_values(words))
     matches: dict[tuple[str, str], None] = {}
@@ -180,7 +180,7 @@ def _match_preload_patterns(
         if problem is None and len(matches) == before:
             problem = PatternProblem("all matches are already pre-loaded", word.at, is_error=False)
     preloads = tuple(value.text for value in values)
-    cost = costs.sum_subject_costs(matches)
+    cost = costs.sum_subject_sizes(matches)
     return PatternMatchResult(text, None, (), preloads, tuple(matches), cost, problem)
 
 
@@ -230,7 +230,7 @@ def _find_pattern_problem(
 class SubjectPatternInput(PaneInput):
     """The input for a pattern; the arrow keys move in the list while the input has the focus."""
 
-    BINDINGS: ClassVar[list[BindingType]] = make_list_bindings("screen.move_in_list")
+    BINDINGS: ClassVar[list[BindingType]] = make_list_movement_bindings("screen.move_in_list")
 
 
 class SubjectPatternBar(Vertical):
@@ -241,14 +241,14 @@ class SubjectPatternBar(Vertical):
         self.input = SubjectPatternInput(
             id="pattern", placeholder="try a pattern: TOPIC/GLOB, such as guide/s*", compact=True
         )
-        self._result_line = TextLine(id="problem")
+        self._result_line = LeftAndRightTextLine(id="problem")
         self._label_cells = 4
         """The width of the label before the input, in cells."""
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="pattern-line"):
             key = find_key_label_of_command("workshop.try", get_configured_keys(self)) or "no key"
-            sign = TextLine(id="pattern-sign")
+            sign = LeftAndRightTextLine(id="pattern-sign")
             sign.left = [(key, "key")]
             self._label_cells = 3 + measure_cell_width(sign.left)
             sign.styles.width = self._label_cells
@@ -269,7 +269,9 @@ class SubjectPatternBar(Vertical):
         if result.is_valid_pattern and not (problem and problem.is_error and not count):
             right = [(format_counted_noun(count, "subject"), "strong"), (f", {outcome}", "")]
         if problem is None:
-            command = f"{' ' * self._label_cells}kbtui {one_line(result.shell_arguments)}"
+            command = (
+                f"{' ' * self._label_cells}kbtui {sanitize_to_one_line(result.shell_arguments)}"
+            )
             self._result_line.set_edge_texts([(command, "dim")], right)
             return
         width = self.size.width - sum(measure_text_width(text) + 1 for text, _ in right)
@@ -280,7 +282,7 @@ class SubjectPatternBar(Vertical):
 
 def _format_problem_with_caret(problem: PatternProblem, column: int, width: int) -> Spans:
     """Return a line with `^` in a column, and the problem after the `^`, or before it if there is no room."""
-    text = one_line(problem.message + (f"; {problem.hint}" if problem.hint else ""))
+    text = sanitize_to_one_line(problem.message + (f"; {problem.hint}" if problem.hint else ""))
     role = "error" if problem.is_error else "warning"
     size = measure_text_width(text)
     if column + 2 + size <= width or column < size + 1:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import measure_cell_width
 from kbtui.tui.library_pane import ENTRY_MARKS, iterate_unfolded_paths, make_folder_row_key
 from kbtui.tui.prompt_workshop.planned_prompt import (
-    PromptCost,
+    PromptSize,
     find_slug_prefix_range,
-    format_cost_growth,
-    measure_text_cost,
+    format_prompt_size_change,
+    measure_prompt_size,
 )
 from kbtui.tui.reader.reader_document import format_counted_noun
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.tui.prompt_workshop.planned_prompt import (
         PendingPreloadMarks,
         PlannedPrompt,
-        SubjectCosts,
+        SubjectSizes,
     )
 
 
@@ -151,7 +151,7 @@ class SubjectTreeList(RowList):
     """
 
     def __init__(
-        self, costs: SubjectCosts, marks: PendingPreloadMarks, options: SubjectTreeOptions
+        self, costs: SubjectSizes, marks: PendingPreloadMarks, options: SubjectTreeOptions
     ) -> None:
         super().__init__("entries")
         self.empty_text = [("Reading the workspace …", "dim")]
@@ -188,15 +188,19 @@ class SubjectTreeList(RowList):
         if prompt is None:
             return [], []
         if node.kind == "whole":
-            return [("<knowledge>", "strong")], self._format_cost_column(prompt.cost, "strong")
+            return [("<knowledge>", "strong")], self._format_size_column(prompt.cost, "strong")
         if node.kind == "problem":
-            return [("! ", "error"), (one_line(node.name), "error")], []
+            return [("! ", "error"), (sanitize_to_one_line(node.name), "error")], []
         if node.kind == "fragment":
             found = prompt.fragments[node.number : node.number + 1]
-            cost = measure_text_cost(found[0].content if found else None)
-            return [("  ", ""), (one_line(node.name), "")], self._format_cost_column(cost)
+            cost = measure_prompt_size(found[0].content if found else None)
+            return [("  ", ""), (sanitize_to_one_line(node.name), "")], self._format_size_column(
+                cost
+            )
         if node.topic not in prompt.written.topics:
-            return [("  ", ""), (one_line(node.name or node.topic), "dim")], [("gone", "dim")]
+            return [("  ", ""), (sanitize_to_one_line(node.name or node.topic), "dim")], [
+                ("gone", "dim")
+            ]
         if node.kind == "subject":
             return self._format_subject_row(prompt, node)
         return self._format_topic_or_folder_row(prompt, node)
@@ -217,12 +221,16 @@ class SubjectTreeList(RowList):
         if state == "disabled":
             name_role = "dim struck"
         name = slug if node.shows_path else slug.rsplit("/", 1)[-1]
-        left: Spans = [("  " * node.depth, ""), (sign, role), (one_line(name), name_role)]
+        left: Spans = [
+            ("  " * node.depth, ""),
+            (sign, role),
+            (sanitize_to_one_line(name), name_role),
+        ]
         if (topic, slug) in self._costs.unreadable:
-            reason = one_line(self._costs.unreadable[topic, slug])
+            reason = sanitize_to_one_line(self._costs.unreadable[topic, slug])
             return left, [("! ", "error"), (reason, "error")]
-        cost = self._costs.get_subject_cost(topic, slug)
-        return left, self._format_cost_column(cost) if cost else [("…", "dim")]
+        cost = self._costs.get_subject_size(topic, slug)
+        return left, self._format_size_column(cost) if cost else [("…", "dim")]
 
     def _format_topic_or_folder_row(
         self, prompt: PlannedPrompt, node: SubjectTreeNode
@@ -233,25 +241,25 @@ class SubjectTreeList(RowList):
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]
         right: Spans = []
         if node.kind == "folder":
-            left.append((f"{one_line(prefix[:-1].rsplit('/', 1)[-1])}/", ""))
+            left.append((f"{sanitize_to_one_line(prefix[:-1].rsplit('/', 1)[-1])}/", ""))
         else:
             is_on = self._marks.find_marked_state(prompt.written, topic, None) == "on"
-            name = one_line(prompt.written.topics[topic].name)
+            name = sanitize_to_one_line(prompt.written.topics[topic].name)
             left.append((name, "" if is_on else "dim struck"))
             is_marked = (topic, None) in self._marks
             if is_marked or not is_on:
                 sign = UNWRITTEN_SIGN if is_marked else ""
                 right.append((f"{'on' if is_on else 'off'}{sign} ", "warning"))
-        count, cost = prompt.sums[topic].sum_costs_in_folder(prefix)
+        count, cost = prompt.sums[topic].sum_sizes_in_folder(prefix)
         first, last = find_slug_prefix_range(self._learned.get(topic, []), prefix)
         if last > first:
             right.append((f"{LEARNED_SIGN}{last - first:,}/", "accent"))
         right.append((f"{count:,}  ", "dim"))
-        return left, [*right, *self._format_cost_column(cost)]
+        return left, [*right, *self._format_size_column(cost)]
 
-    def _format_cost_column(self, cost: PromptCost, role: str = "dim") -> Spans:
+    def _format_size_column(self, cost: PromptSize, role: str = "dim") -> Spans:
         is_exact = self.scrollable_content_region.width >= EXACT_COST_CELLS
-        return [(cost.format_cost_without_units(exact=is_exact), role)]
+        return [(cost.format_prompt_size_without_units(exact=is_exact), role)]
 
 
 def format_prompt_totals(
@@ -265,9 +273,13 @@ def format_prompt_totals(
     role = "warning" if after.characters >= before.characters else "inserted"
     left: Spans = []
     for units in (True, False):
-        cost = after.format_cost_with_units() if units else after.format_cost_without_units()
+        cost = (
+            after.format_prompt_size_with_units()
+            if units
+            else after.format_prompt_size_without_units()
+        )
         left = [(cost, "strong")]
-        if growth := format_cost_growth(before, after, units=units):
+        if growth := format_prompt_size_change(before, after, units=units):
             left += [(", ", "dim"), (growth, role)]
         if measure_cell_width(left) + measure_cell_width(right) < width:
             break
@@ -283,13 +295,15 @@ def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
         return f"{format_counted_noun(len(topics), 'topic')} on, {learned} pre-loaded"
     if node.kind == "topic" and node.topic in prompt.preloads:
         loaded = prompt.preloads[node.topic]
-        cost = loaded.format_cost_without_units()
+        cost = loaded.format_prompt_size_without_units()
         preloads = f"in the prompt: {cost} · " if loaded.characters else ""
         resolved = prompt.knowledge.get_topic_slugs(node.topic)
         listed, total = len(resolved.visible), len(resolved.scan.slugs)
         # The row counts only the listed subjects, not the hidden and disabled ones.
         listing = "listing:" if listed == total else f"listing {listed:,} of {total:,}:"
-        return f"{preloads}{listing} {prompt.listings[node.topic].format_cost_without_units()}"
+        return (
+            f"{preloads}{listing} {prompt.listings[node.topic].format_prompt_size_without_units()}"
+        )
     if node.kind == "subject" and node.topic in prompt.written.topics:
         resolved = prompt.written.get_topic_slugs(node.topic)
         if node.name in resolved.scan:

@@ -16,16 +16,16 @@ from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import (
     cut_to_width,
     format_json_value_on_one_line,
-    one_line,
+    sanitize_to_one_line,
     strip_escape_sequences_before_cutting,
 )
 from kbtui.tui.framework.styled_text import truncate_text_start
 from kbtui.tui.reader.reader_blocks import (
-    DocumentBlock,
     FactTableBlock,
     FoldHeadingBlock,
     HeadingBlock,
     ParagraphBlock,
+    ReaderBlock,
     make_markdown_blocks,
     make_source_text_blocks,
 )
@@ -69,7 +69,9 @@ def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | 
     if "topic" in arguments:
         subjects = arguments.get("subjects") or ""
         slugs = ", ".join(map(str, subjects)) if isinstance(subjects, list) else str(subjects)
-        summary = one_line(f"{arguments['topic']}/{slugs}" if slugs else str(arguments["topic"]))
+        summary = sanitize_to_one_line(
+            f"{arguments['topic']}/{slugs}" if slugs else str(arguments["topic"])
+        )
     else:
         names = [name for name in _MAIN_ARGUMENTS if name in arguments] or list(arguments)
         summary = next(
@@ -78,18 +80,18 @@ def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | 
     if directory:
         # Do this before cutting the text, because a cut could remove the part below the directory.
         summary = summary.removeprefix(f"cd {directory} && ").removeprefix(f"{directory}/")
-    if _is_path(summary):
+    if _looks_like_path(summary):
         return truncate_text_start(summary, _MAX_SUMMARY_CHARACTERS)
     return cut_to_width(summary, _MAX_SUMMARY_CHARACTERS)
 
 
-def _is_path(summary: str) -> bool:
+def _looks_like_path(summary: str) -> bool:
     return "/" in summary and " " not in summary and "://" not in summary
 
 
 def _summarize_argument_value(value: Any) -> str:
     if isinstance(value, str):
-        return one_line(value[: _MAX_SUMMARY_CHARACTERS * 4])
+        return sanitize_to_one_line(value[: _MAX_SUMMARY_CHARACTERS * 4])
     if isinstance(value, list):
         if len(value) == 3 and value[1] in ("-c", "-lc"):
             value = value[2:]  # the script that a shell runs
@@ -217,7 +219,7 @@ def list_conversation_facts(
         facts += _list_turn_and_tool_facts(conversation)
         times = [("updated", info.updated_at), ("activated", info.last_activated_at)]
         facts += [(name, format_time_with_date(when, present)) for name, when in times if when]
-    return [(name, [(one_line(value), "")]) for name, value in facts]
+    return [(name, [(sanitize_to_one_line(value), "")]) for name, value in facts]
 
 
 def _count_rewound_turns(conversation: Conversation) -> int:
@@ -256,7 +258,11 @@ def _format_compacted_turns(
     """Return "turns 1–3", or "turns 1–2 and the beginning of turn 3" if turn 3 continued after the compaction."""
     turn = conversation.find_turn(last)
     is_whole = compaction.summary is None or last < compaction.last or turn is None
-    if is_whole or turn is None or not any(_is_later(event, compaction) for event in turn.events):
+    if (
+        is_whole
+        or turn is None
+        or not any(_is_event_after_compaction(event, compaction) for event in turn.events)
+    ):
         return format_turn_range(first, last)
     beginning = f"the beginning of turn {last}"
     return f"{format_turn_range(first, last - 1)} and {beginning}" if last > first else beginning
@@ -276,7 +282,9 @@ def describe_compaction(compaction: ConversationCompaction, conversation: Conver
     return f"{turns}, {' and '.join(what) or 'nothing removed'}"
 
 
-def _is_later(event: ConversationEvent, compaction: ConversationCompaction) -> bool:
+def _is_event_after_compaction(
+    event: ConversationEvent, compaction: ConversationCompaction
+) -> bool:
     times = event.timestamp, compaction.timestamp
     return times[0] is not None and times[1] is not None and times[0] > times[1]
 
@@ -298,7 +306,7 @@ def build_conversation_document(
     blocks = builder.build_conversation_blocks()
     return ReaderDocument(
         key=info.ref,
-        title=one_line(info.name),
+        title=sanitize_to_one_line(info.name),
         blocks=blocks,
         ref=info.ref,
         badges=make_conversation_badges(info),
@@ -342,7 +350,7 @@ class _ConversationDocumentBuilder:
         self.conversation = conversation
         self.present = present
         self.titles = titles
-        self.blocks: list[DocumentBlock] = []
+        self.blocks: list[ReaderBlock] = []
         self.requests: list[int] = []
         self.errors: list[int] = []
         self.unscanned_characters = MAX_SCANNED_TOTAL
@@ -355,7 +363,7 @@ class _ConversationDocumentBuilder:
         self.after_fold = False
         self.space_above = 0
         self.last_time: datetime | None = None
-        # The next blocks get these values in their fields of the same names (see `DocumentBlock`).
+        # The next blocks get these values in their fields of the same names (see `ReaderBlock`).
         self.turn = 0
         self.view = ""
         self.call: int | None = None
@@ -364,7 +372,7 @@ class _ConversationDocumentBuilder:
         self.turn_fold: str | None = None
         """The key of the fold that contains the current turn, if the turn is rewound; otherwise None."""
 
-    def build_conversation_blocks(self) -> list[DocumentBlock]:
+    def build_conversation_blocks(self) -> list[ReaderBlock]:
         """Build the blocks of the whole conversation."""
         facts = list_conversation_facts(self.conversation, self.present, brief=True)
         self.blocks.append(FactTableBlock("facts", facts))
@@ -373,7 +381,9 @@ class _ConversationDocumentBuilder:
         own = self.conversation.info.problem
         problems = dict.fromkeys([*self.conversation.problems, *([own] if own else [])])
         for number, problem in enumerate(problems):
-            self._add_note_paragraph(f"problem:{number}", f"! {one_line(problem)}", "error")
+            self._add_note_paragraph(
+                f"problem:{number}", f"! {sanitize_to_one_line(problem)}", "error"
+            )
             self.blocks[-1].above = int(number == 0)
         for event in self.conversation.leading:
             self._add_event_blocks(event)
@@ -400,7 +410,7 @@ class _ConversationDocumentBuilder:
             if self.compacted.summary is not before:
                 self._add_compaction_summary(self.compacted.summary)
             self.view = "user"
-        model = f"{one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
+        model = f"{sanitize_to_one_line(turn.model).rsplit('/', 1)[-1]} · " if turn.model else ""
         when: Spans = [(f"{model}{self._format_optional_time(turn.started_at)}", "dim")]
         if turn.is_rewound:
             self._add_rewound_turn_heading(turn, when)
@@ -414,7 +424,7 @@ class _ConversationDocumentBuilder:
             summary = None
         for event in turn.events:
             if event.kind != "tool_call_response" or event.request is None:
-                if summary and _is_later(event, summary):
+                if summary and _is_event_after_compaction(event, summary):
                     # The agent compacted in the middle of the turn. The model sees the rest of the turn.
                     if summary.summary not in self.summaries_in_turns:
                         self._add_notice_paragraph(f"compacted:{turn.number}", "compacted here")
@@ -426,7 +436,7 @@ class _ConversationDocumentBuilder:
         """Add the heading of a fold that contains a rewound turn."""
         key, self.view = f"turn:{turn.number}", "user"
         requests = (event.text for event in turn.events if event.kind == "chat_request")
-        request = one_line(next(requests, "")[:400])
+        request = sanitize_to_one_line(next(requests, "")[:400])
         words: Spans = [(f"turn {turn.number} ", "turn"), ("rewound  ", "warning")]
         words.append((request, "dim"))
         self._append_blocks(FoldHeadingBlock(key, words, when, kind="rewound", above=1))
@@ -438,7 +448,7 @@ class _ConversationDocumentBuilder:
         """Add a line with the title of another conversation, as a link if `conversation` is a valid id."""
         title = self.titles.get(conversation) or conversation
         is_id = is_conversation_id(conversation)
-        spans: Spans = [(words, "dim"), (one_line(title), "link" if is_id else "")]
+        spans: Spans = [(words, "dim"), (sanitize_to_one_line(title), "link" if is_id else "")]
         link = conversation if is_id else None
         self._append_blocks(ParagraphBlock(key, spans, link=link))
 
@@ -497,7 +507,9 @@ class _ConversationDocumentBuilder:
         )(self, key, event)
         self._end_fold()
         if event.problem:
-            self._add_note_paragraph(f"{key}:problem", f"! {one_line(event.problem)}", "error")
+            self._add_note_paragraph(
+                f"{key}:problem", f"! {sanitize_to_one_line(event.problem)}", "error"
+            )
         self._add_secret_warning(key, event.text)
         if event.result is not None:
             self._add_secret_warning(f"{key}:result", event.result.text)
@@ -531,13 +543,15 @@ class _ConversationDocumentBuilder:
         self.space_above = int(who == self.speaker)
         self.after_fold = False
         if who != self.speaker:
-            words = [(one_line(name), f"{role} strong")]
+            words = [(sanitize_to_one_line(name), f"{role} strong")]
             time = self._format_time_if_minute_changed(when)
             self._append_blocks(HeadingBlock(f"{key}:who", words, [(time, "dim")], above=1))
             self.speaker = who
 
     def _add_reasoning_fold(self, key: str, event: ConversationEvent) -> None:
-        first = one_line(event.text[:400]).replace("**", "") or "(hidden by the provider)"
+        first = (
+            sanitize_to_one_line(event.text[:400]).replace("**", "") or "(hidden by the provider)"
+        )
         size = format_text_length(event.text)
         self._add_fold_heading(
             key, "reasoning", [("reasoning ", "emph"), (first, "dim")], [(size, "dim")]
@@ -551,22 +565,25 @@ class _ConversationDocumentBuilder:
         result = event.result
         failed = bool(result and result.is_error)
         words: Spans = [("✗ ", "error")] if failed else []
-        words += [(one_line(event.name or "a tool"), "error" if failed else "tool"), ("  ", "")]
+        words += [
+            (sanitize_to_one_line(event.name or "a tool"), "error" if failed else "tool"),
+            ("  ", ""),
+        ]
         directory = self.conversation.info.working_directory
-        summary = summarize_tool_arguments(event.arguments, directory) or one_line(
+        summary = summarize_tool_arguments(event.arguments, directory) or sanitize_to_one_line(
             event.text[:_MAX_SUMMARY_CHARACTERS]
         )
         words.append((summary, "dim"))
         right: Spans = [("no result", "warning")]
         if result:
             size = format_text_length(result.text)
-            outcome = f"{one_line(result.outcome)}, " if result.outcome else ""
+            outcome = f"{sanitize_to_one_line(result.outcome)}, " if result.outcome else ""
             right = [
                 (f"{outcome}error, {size}", "error") if failed else (f"{outcome}{size}", "dim")
             ]
         if failed and self.turn_fold is None:
             self.errors.append(len(self.blocks))
-        self._add_fold_heading(key, "tool", words, right, ends_with_path=_is_path(summary))
+        self._add_fold_heading(key, "tool", words, right, ends_with_path=_looks_like_path(summary))
         before = self.view
         if arguments := event.text or format_json_value_as_text(event.arguments or {}):
             self.view = "user" if self.compacted.lacks_arguments else before
@@ -577,7 +594,7 @@ class _ConversationDocumentBuilder:
             if self.compacted.lacks_results and not before:
                 self.view = "model"
                 outcome = "error" if failed else "success"
-                text = f"[compacted] {one_line(event.name or '')}: {outcome}"
+                text = f"[compacted] {sanitize_to_one_line(event.name or '')}: {outcome}"
                 self._add_note_paragraph(f"{key}:compacted", text, "dim")
 
         metadata = result.metadata if result else None
@@ -594,7 +611,10 @@ class _ConversationDocumentBuilder:
         if type(answers := metadata.get("answers")) is dict:
             self.lead = [("▌ ", "user")]
             for number, (question, answer) in enumerate(answers.items()):
-                spans: Spans = [(f"{one_line(str(question))} ", "dim"), (one_line(str(answer)), "")]
+                spans: Spans = [
+                    (f"{sanitize_to_one_line(str(question))} ", "dim"),
+                    (sanitize_to_one_line(str(answer)), ""),
+                ]
                 self._append_blocks(ParagraphBlock(f"{key}:answer:{number}", spans))
 
     def _add_tool_result_blocks(self, key: str, result: ConversationEvent) -> None:
@@ -609,10 +629,15 @@ class _ConversationDocumentBuilder:
             changes = result.text[patch.start() :]
             self._add_source_text_blocks(f"{key}:patch", changes, language="diff")
         if result.problem:
-            self._add_note_paragraph(f"{key}:problem", f"! {one_line(result.problem)}", "error")
+            self._add_note_paragraph(
+                f"{key}:problem", f"! {sanitize_to_one_line(result.problem)}", "error"
+            )
 
     def _add_fold_for_result_without_call(self, key: str, event: ConversationEvent) -> None:
-        words: Spans = [("result without a call  ", "warning"), (one_line(event.text[:200]), "dim")]
+        words: Spans = [
+            ("result without a call  ", "warning"),
+            (sanitize_to_one_line(event.text[:200]), "dim"),
+        ]
         self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source_text_blocks(key, event.text)
 
@@ -620,11 +645,11 @@ class _ConversationDocumentBuilder:
         """Add a notice of the agent: a short one as a dim line, a long one as a fold."""
         text = event.text.strip()
         if len(text) > MAX_NOTICE_CHARACTERS or "\n" in text:
-            words: Spans = [("notice  ", "dim"), (one_line(text[:400]), "dim")]
+            words: Spans = [("notice  ", "dim"), (sanitize_to_one_line(text[:400]), "dim")]
             self._add_fold_heading(key, "notice", words, [(format_text_length(text), "dim")])
             self._add_source_text_blocks(key, text)
             return
-        self._add_notice_paragraph(key, one_line(text))
+        self._add_notice_paragraph(key, sanitize_to_one_line(text))
 
     def _add_notice_paragraph(self, key: str, text: str) -> None:
         above, lead = int(not self.after_fold), self.lead
@@ -640,13 +665,19 @@ class _ConversationDocumentBuilder:
         of the turns that it replaces.
         """
         self.view = "user"
-        words: Spans = [("compacted here  ", "accent"), (one_line(event.text[:400]), "dim")]
+        words: Spans = [
+            ("compacted here  ", "accent"),
+            (sanitize_to_one_line(event.text[:400]), "dim"),
+        ]
         self._add_fold_heading(key, "compaction", words, [(format_text_length(event.text), "dim")])
         self._add_markdown_blocks(key, event.text)
 
     def _add_unknown_event_fold(self, key: str, event: ConversationEvent) -> None:
         """Add an event of an unknown kind as JSON; a newer version of the agent may have written it."""
-        words: Spans = [("unknown event  ", "warning"), (one_line(event.name or ""), "dim")]
+        words: Spans = [
+            ("unknown event  ", "warning"),
+            (sanitize_to_one_line(event.name or ""), "dim"),
+        ]
         self._add_fold_heading(key, "tool", words, [(format_text_length(event.text), "dim")])
         self._add_source_text_blocks(key, event.text, language="json")
 
@@ -657,7 +688,9 @@ class _ConversationDocumentBuilder:
         """Add a fold with the text of an event. Its heading starts with `word`, by default the event's kind."""
         text = format_event_text(event, format_json_value_as_text)
         word = word or EVENT_KINDS[event.kind].label.lower()
-        self._add_fold_heading(key, "tool", [(f"{word}  ", "tool"), (one_line(text[:400]), "dim")])
+        self._add_fold_heading(
+            key, "tool", [(f"{word}  ", "tool"), (sanitize_to_one_line(text[:400]), "dim")]
+        )
         self._add_source_text_blocks(key, text)
 
     def _add_fold_heading(
@@ -694,7 +727,7 @@ class _ConversationDocumentBuilder:
     def _add_note_paragraph(self, key: str, text: str, role: str) -> None:
         self._append_blocks(ParagraphBlock(key, [(text, role)]))
 
-    def _append_blocks(self, *blocks: DocumentBlock) -> None:
+    def _append_blocks(self, *blocks: ReaderBlock) -> None:
         for block in blocks:
             block.turn, block.call, block.view = self.turn or None, self.call, self.view
             block.fold, block.lead = self.fold or self.turn_fold, self.lead

@@ -66,7 +66,7 @@ class DocumentViewport:
         """The visible lines with their positions."""
         self.pattern: re.Pattern[str] | None = None
         self.is_model_view = False
-        """Whether the blocks for the model are shown instead of those for the user (`DocumentBlock.view`)."""
+        """Whether the blocks for the model are shown instead of those for the user (`ReaderBlock.view`)."""
         self.code_offset: int | None = None
         """The number of cells by which wide code is scrolled to the left, or None if code is wrapped."""
         self.current_match: tuple[int, int] | None = None
@@ -237,7 +237,7 @@ class DocumentViewport:
         self._discard_block_layouts()
         if at is not None:
             self.top = self.cursor = self.find_scroll_anchor_position(at)
-        self.update_visible_rows()
+        self.update_visible_lines()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document with its new version; keep the position, or follow new text if the user is at the end."""
@@ -252,7 +252,7 @@ class DocumentViewport:
         else:
             self.top = self.find_scroll_anchor_position(top)
             self.cursor = self.find_scroll_anchor_position(cursor)
-            self.update_visible_rows()
+            self.update_visible_lines()
 
     @property
     def should_follow_new_text(self) -> bool:
@@ -279,7 +279,7 @@ class DocumentViewport:
             self._discard_block_layouts()
         if anchors:
             self.top, self.cursor = map(self.find_scroll_anchor_position, anchors)
-        self.update_visible_rows()
+        self.update_visible_lines()
         self.keep_cursor_visible(1)
         self._resize_anchors, self._resize_positions = anchors, (self.top, self.cursor)
 
@@ -292,7 +292,7 @@ class DocumentViewport:
         self._discard_block_layouts()
         self.cursor = self.find_scroll_anchor_position(cursor)
         self.top = self.find_position_lines_below(self.cursor, -row)
-        self.update_visible_rows()
+        self.update_visible_lines()
         self.keep_cursor_visible()
 
     def set_horizontal_code_offset(self, code_offset: int | None) -> None:
@@ -305,19 +305,19 @@ class DocumentViewport:
         with self._keep_cursor_row_during_new_layout():
             self.is_model_view, self.current_match = on, None
 
-    def update_visible_rows(self) -> None:
+    def update_visible_lines(self) -> None:
         """Update the list of visible lines."""
         self.rows = []
         if not self.width or self.height <= 0 or not self.document.blocks:
             return
         self.top = self.find_nearest_visible_position(self.top)
         self.cursor = self.find_nearest_visible_position(self.cursor)
-        self.rows = self._collect_visible_rows()
+        self.rows = self._collect_visible_lines()
         if len(self.rows) < self.height and self.top > self.first_line_position:
             self.top = self.find_position_lines_below(self.last_line_position, 1 - self.height)
-            self.rows = self._collect_visible_rows()
+            self.rows = self._collect_visible_lines()
 
-    def _collect_visible_rows(self) -> list[tuple[LinePosition, StyledLine]]:
+    def _collect_visible_lines(self) -> list[tuple[LinePosition, StyledLine]]:
         rows: list[tuple[LinePosition, StyledLine]] = []
         start = self.top.line
         for block in range(self.top.block, len(self.document.blocks)):
@@ -338,13 +338,13 @@ class DocumentViewport:
     def scroll_by_lines(self, lines: int) -> None:
         """Scroll down by `lines`, or up if negative; move the cursor only if it would become invisible."""
         self.top = self.find_position_lines_below(self.top, lines)
-        self.update_visible_rows()
+        self.update_visible_lines()
         self.keep_cursor_visible()
 
     def scroll_to_document_line(self, line: int) -> None:
         """Scroll to line number `line` of the document; the numbers of lines are partly estimated."""
         self.top = self.find_position_at_line(line)
-        self.update_visible_rows()
+        self.update_visible_lines()
         self.keep_cursor_visible()
 
     def scroll_and_move_cursor(self, lines: int) -> None:
@@ -355,13 +355,13 @@ class DocumentViewport:
     def go_to_first_line(self) -> None:
         """Go to the first line."""
         self.top = self.cursor = self.first_line_position
-        self.update_visible_rows()
+        self.update_visible_lines()
 
     def go_to_last_line(self) -> None:
         """Go to the last line."""
         self.cursor = self.last_line_position
         self.top = self.find_position_lines_below(self.cursor, 1 - self.height)
-        self.update_visible_rows()
+        self.update_visible_lines()
 
     def go_to_block_line(self, block: int, line: int = 0, lead: int | None = None) -> None:
         """Open the folds that contain a block, and go to a line of the block; show `lead` lines above this line."""
@@ -373,7 +373,7 @@ class DocumentViewport:
         self.top = self.find_position_lines_below(
             self.cursor, -(self.height // 4 if lead is None else lead)
         )
-        self.update_visible_rows()
+        self.update_visible_lines()
 
     def go_to_source_line(self, line: int) -> None:
         """Go to a line of the source text; if it is not shown, go to the nearest shown line before it."""
@@ -406,7 +406,7 @@ class DocumentViewport:
             self.top = self.find_position_lines_below(self.cursor, -before)
         else:
             self.cursor = rows[0] if self.cursor < rows[0] else rows[-1]
-        self.update_visible_rows()
+        self.update_visible_lines()
 
     # folds
 
@@ -454,7 +454,7 @@ class DocumentViewport:
         if self.pattern != pattern or self.current_match is not None:
             self.pattern, self.current_match = pattern, None
             self._line_cache.clear()
-            self.update_visible_rows()
+            self.update_visible_lines()
 
     def go_to_match_in_block(self, block: int, match: int) -> None:
         """Go to the match with index `match` in a block, and make it the current match."""
@@ -479,7 +479,7 @@ class DocumentViewport:
                 block.citation_number, has_changed = number, True
                 self._line_cache.discard(index)
         if has_changed:
-            self.update_visible_rows()
+            self.update_visible_lines()
         return has_changed
 
     @property

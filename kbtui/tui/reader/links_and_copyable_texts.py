@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from kbtui.refs import make_subject_ref, parse_ref
-from kbtui.text import cut_to_width, one_line, strip_escape_sequences
+from kbtui.text import cut_to_width, sanitize_to_one_line, strip_escape_sequences
 from kbtui.tui.reader.reader_blocks import TextBlock
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.tui.framework.dialogs import DialogOption
     from kbtui.tui.reader.document_view import DocumentViewport
-    from kbtui.tui.reader.reader_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import ReaderBlock
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 _BARE_ADDRESS = re.compile(r"https?://[^\s<>\"'`)\]}]+")
@@ -60,10 +60,10 @@ def find_markdown_links(
             if child.type == "link_open":
                 href, words = str(child.attrGet("href") or ""), ""
             elif child.type == "link_close" and href:
-                found.append(DocumentLink(one_line(words) or href, href))
+                found.append(DocumentLink(sanitize_to_one_line(words) or href, href))
                 href = ""
             elif child.type == "image":
-                text = f"image: {one_line(child.content)}"
+                text = f"image: {sanitize_to_one_line(child.content)}"
                 found.append(DocumentLink(text, str(child.attrGet("src"))))
             elif href:
                 words += child.content
@@ -143,7 +143,7 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
     if line is not None and document.blocks:
         words = (line.full_text or line.plain).strip()
         text = _find_source_text_at_line(document.blocks[viewport.cursor.block], line.source_line)
-        preview = cut_to_width(one_line(text[:200]), PREVIEW_WIDTH)
+        preview = cut_to_width(sanitize_to_one_line(text[:200]), PREVIEW_WIDTH)
         found.append(("l", "the line", cut_to_width(words, PREVIEW_WIDTH), lambda: words))
         found.append(("b", "the block", preview, lambda: text))
         if turn is not None:
@@ -162,7 +162,7 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
     return [DialogOption(key, name, preview, (name, get)) for key, name, preview, get in found]
 
 
-def _find_source_text_at_line(block: DocumentBlock, source: int) -> str:
+def _find_source_text_at_line(block: ReaderBlock, source: int) -> str:
     """Return the source text of the paragraph, list, table or code block that contains line `source` of the file."""
     whole = block.get_searchable_text().strip("\n")
     if not isinstance(block, TextBlock) or not source or not block.first_line:

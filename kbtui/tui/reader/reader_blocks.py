@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from kbtui.text import one_line, sanitize
+from kbtui.text import sanitize, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import (
     MatchHighlight,
     Spans,
@@ -24,7 +24,7 @@ from kbtui.tui.framework.styled_text import (
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class DocumentBlock:
+class ReaderBlock:
     """A part of a document that is laid out separately.
 
     `key` identifies the block, even after a reload. `lead` is put before each line, and `above` is the number
@@ -73,7 +73,7 @@ class DocumentBlock:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class TextBlock(DocumentBlock):
+class TextBlock(ReaderBlock):
     """A block that shows the characters from `start` to `end` (exclusive) of a text.
 
     `first_line` is the 1-based number of the block's first line, or 0 if references cannot name its lines.
@@ -156,7 +156,7 @@ class SourceTextBlock(TextBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class HeadingBlock(DocumentBlock):
+class HeadingBlock(ReaderBlock):
     """A line with text at both edges; if `rule` is true, a horizontal rule fills the space between them."""
 
     left: Spans
@@ -211,7 +211,7 @@ class FoldHeadingBlock(HeadingBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class FactTableBlock(DocumentBlock):
+class FactTableBlock(ReaderBlock):
     """A table of names and values; `name_role` is the style role of the names."""
 
     facts: list[tuple[str, Spans]]
@@ -235,7 +235,7 @@ class FactTableBlock(DocumentBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class ParagraphBlock(DocumentBlock):
+class ParagraphBlock(ReaderBlock):
     """A wrapped paragraph of styled text, such as a note or a message."""
 
     spans: Spans
@@ -256,7 +256,7 @@ class ParagraphBlock(DocumentBlock):
 
 def make_source_text_blocks(
     key: str, text: str, *, has_line_numbers: bool = False, above: int = 0, **fields: Any
-) -> list[DocumentBlock]:
+) -> list[ReaderBlock]:
     """Split a text into source blocks with the keys `key:0`, `key:1` and so on.
 
     `above` is set on the first block, `fields` on all blocks. With `has_line_numbers`, references can name the
@@ -264,7 +264,7 @@ def make_source_text_blocks(
     """
     from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
 
-    blocks: list[DocumentBlock] = []
+    blocks: list[ReaderBlock] = []
     for number, section in enumerate(split_source_text_into_sections(text)):
         first_line = section.first_line if has_line_numbers else 0
         part = (f"{key}:{number}", text, section.start, section.end, first_line)
@@ -280,7 +280,7 @@ def make_markdown_blocks(
     lines_before: int | None = None,
     above: int = 0,
     breaks: bool = False,
-) -> list[DocumentBlock]:
+) -> list[ReaderBlock]:
     """Split a Markdown text into blocks, from character `start` on.
 
     Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`, or None if
@@ -290,11 +290,11 @@ def make_markdown_blocks(
 
     body = text[start:]
     links = find_link_definitions(body)
-    blocks: list[DocumentBlock] = []
+    blocks: list[ReaderBlock] = []
     for number, section in enumerate(split_markdown_into_sections(body)):
         first_line = 0 if lines_before is None else lines_before + section.first_line
         part = (f"{key}:{number}", text, start + section.start, start + section.end, first_line)
-        block: DocumentBlock
+        block: ReaderBlock
         if section.code:
             block = SourceTextBlock(*part, language=section.language, panel=True)
         else:
@@ -304,9 +304,9 @@ def make_markdown_blocks(
     return blocks
 
 
-def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[DocumentBlock]:
+def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[ReaderBlock]:
     """Return blocks with a message, its location and a hint; location and hint may be None."""
     known = [("where", where), ("hint", hint)]
-    facts = [(name, [(one_line(text), "")]) for name, text in known if text]
-    blocks: list[DocumentBlock] = [ParagraphBlock("message", said)]
+    facts = [(name, [(sanitize_to_one_line(text), "")]) for name, text in known if text]
+    blocks: list[ReaderBlock] = [ParagraphBlock("message", said)]
     return [*blocks, FactTableBlock("facts", facts, above=1)] if facts else blocks

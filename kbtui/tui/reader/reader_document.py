@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.navigation_target import NavigationTarget
-    from kbtui.tui.reader.reader_blocks import DocumentBlock
+    from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 
 MANY_BLOCKS = 4_000
@@ -34,7 +34,7 @@ class ReaderDocument:
 
     key: str
     title: str
-    blocks: list[DocumentBlock]
+    blocks: list[ReaderBlock]
     ref: str | None = None
     short_ref: str | None = None
     """A short form of `ref` for the screen; None if there is none."""
@@ -63,7 +63,7 @@ class ReaderDocument:
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
     """Fold key -> the key of the fold that contains the fold, or None."""
     is_compacted: bool = field(init=False)
-    """Whether the user and the model see different blocks (`DocumentBlock.view`)."""
+    """Whether the user and the model see different blocks (`ReaderBlock.view`)."""
 
     def __post_init__(self) -> None:
         # Build the index here, because this runs in a thread; building it later would delay keys.
@@ -179,7 +179,7 @@ def format_turn_count(turns: int, rewound: int) -> str:
     return f"{text}, {rewound:,} rewound" if rewound else text
 
 
-def format_token_cost(number: int) -> str:
+def format_characters_and_tokens(number: int) -> str:
     """Format a number of characters and the estimated number of tokens, at four characters per token."""
     return f"{number:,} characters {format_token_count(number)}"
 

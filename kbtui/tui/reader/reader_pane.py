@@ -13,13 +13,18 @@ from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.refs import make_conversation_ref, parse_ref
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import align_spans_to_edges, measure_cell_width
 from kbtui.tui.framework.styled_widget import BorderOnlyPane, make_label_without_markup
-from kbtui.tui.framework.text_widgets import LabeledInput, PaneInput, TextLine, WrappedParagraphs
+from kbtui.tui.framework.text_widgets import (
+    LabeledInput,
+    LeftAndRightTextLine,
+    PaneInput,
+    WrappedParagraphs,
+)
 from kbtui.tui.navigation_target import OpenTargetRequested, make_navigation_target
 from kbtui.tui.reader.document_view import DocumentView
 from kbtui.tui.reader.reader_document import (
@@ -46,7 +51,7 @@ MAX_MATCHES = 100_000
 """A find stops counting after this many matches."""
 
 
-class ReaderHeader(TextLine):
+class ReaderHeader(LeftAndRightTextLine):
     """The line above the document; the user can click the parts on its left side."""
 
     class HeaderPartClicked(Message):
@@ -246,12 +251,12 @@ class ReaderPane(BorderOnlyPane, Vertical):
     # the header
 
     @on(DocumentView.CursorMoved)
-    def _refresh_header_after_cursor_move(self, event: DocumentView.CursorMoved) -> None:
+    def _update_header_after_cursor_move(self, event: DocumentView.CursorMoved) -> None:
         event.stop()
-        self.refresh_header()
+        self.update_header()
         self.post_message(self.CursorPositionChanged())
 
-    def refresh_header(self) -> None:
+    def update_header(self) -> None:
         """Update the header and the reference in the border."""
         viewport, document = self.viewport, self.viewport.document
         left: Spans = []
@@ -314,7 +319,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
             found = conversation.find_turn(turn) if conversation else None
             events = found.events if found else []
             text = next((event.text for event in events if event.kind == "chat_request"), "")
-            self._request_texts[turn] = one_line(strip_markdown_marks(text[:300], [])[0])
+            self._request_texts[turn] = sanitize_to_one_line(
+                strip_markdown_marks(text[:300], [])[0]
+            )
         return self._request_texts[turn]
 
     # folds and turns
@@ -499,7 +506,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if matches and jump:
             self.go_to_match_at_index(first)
         else:
-            self.refresh_header()
+            self.update_header()
 
     def go_to_match_at_index(self, match: int) -> None:
         """Go to the match with index `match`; an index past the last match wraps around to the first."""

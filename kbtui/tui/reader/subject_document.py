@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.secret_detection import describe_secrets_in_text
-from kbtui.text import one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.reader.reader_blocks import (
-    DocumentBlock,
     FactTableBlock,
     ParagraphBlock,
+    ReaderBlock,
     make_markdown_blocks,
     make_source_text_blocks,
 )
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
     count_text_lines,
-    format_token_cost,
+    format_characters_and_tokens,
     format_token_count,
 )
 
@@ -51,7 +51,7 @@ def make_subject_badges(subject: Subject) -> Spans:
 def build_subject_document(subject: Subject, text: str, view: str = "read") -> ReaderDocument:
     """Build the document of a subject for the view `read` or `source`."""
     if not text.strip():
-        blocks: list[DocumentBlock] = [ParagraphBlock("empty", [("This file is empty.", "dim")])]
+        blocks: list[ReaderBlock] = [ParagraphBlock("empty", [("This file is empty.", "dim")])]
     elif view == "read" and subject.path.suffix.lower() in _MARKDOWN:
         blocks = _make_rendered_markdown_blocks(text)
     else:
@@ -63,13 +63,13 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> R
     secret = describe_secrets_in_text(text)
     return ReaderDocument(
         key=ref,
-        title=one_line(ref),
+        title=sanitize_to_one_line(ref),
         blocks=blocks,
         ref=ref,
         view=view,
         views=SUBJECT_VIEWS,
         badges=[*make_subject_badges(subject), *([(secret, "warning")] if secret else [])],
-        size=format_token_cost(len(text)),
+        size=format_characters_and_tokens(len(text)),
         short_size=format_token_count(len(text)),
         record=subject,
         lines_total=count_text_lines(text),
@@ -87,7 +87,7 @@ def build_assistant_text_document(
         blocks=blocks,
         ref=ref,
         view=view,
-        size=format_token_cost(len(text)),
+        size=format_characters_and_tokens(len(text)),
         short_size=format_token_count(len(text)),
         lines_total=count_text_lines(text),
     )
@@ -98,13 +98,13 @@ def _find_highlight_language(subject: Subject) -> str:
     return _LANGUAGES.get(suffix, suffix.lstrip("."))
 
 
-def _make_rendered_markdown_blocks(text: str) -> list[DocumentBlock]:
+def _make_rendered_markdown_blocks(text: str) -> list[ReaderBlock]:
     split = split_front_matter(text)
     facts = [
-        (one_line(name), [(_format_front_matter_value(value), "")])
+        (sanitize_to_one_line(name), [(_format_front_matter_value(value), "")])
         for name, value in split.facts.items()
     ]
-    front: list[DocumentBlock] = [FactTableBlock("front", facts)] if facts else []
+    front: list[ReaderBlock] = [FactTableBlock("front", facts)] if facts else []
     start, above = len(text) - len(split.body), int(bool(front))
     body = make_markdown_blocks("text", text, start=start, lines_before=split.lines, above=above)
     return [*front, *body]
@@ -112,5 +112,5 @@ def _make_rendered_markdown_blocks(text: str) -> list[DocumentBlock]:
 
 def _format_front_matter_value(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(one_line(str(item)) for item in value)
-    return one_line(str(value)) if value is not None else ""
+        return ", ".join(sanitize_to_one_line(str(item)) for item in value)
+    return sanitize_to_one_line(str(value)) if value is not None else ""

@@ -228,7 +228,7 @@ def arguments(data: bytes) -> None:
 def shown(data: bytes) -> None:
     """Text made safe for a terminal, and masked."""
     from kbtui.secret_detection import mask_secrets
-    from kbtui.text import cut_to_width, one_line, sanitize
+    from kbtui.text import cut_to_width, sanitize, sanitize_to_one_line
 
     text = _text(data)
     for policy in ("strip", "visualize", "off"):
@@ -237,7 +237,7 @@ def shown(data: bytes) -> None:
         assert sanitize(clean, policy) == clean  # type: ignore[arg-type]
         if policy != "off":
             assert not any(ord(c) < 32 and c not in "\n\t" for c in clean)
-        cut_to_width(one_line(text, policy), 20)  # type: ignore[arg-type]
+        cut_to_width(sanitize_to_one_line(text, policy), 20)  # type: ignore[arg-type]
     mask_secrets(text)
 
 
@@ -248,12 +248,12 @@ def _text(data: bytes) -> str:
 @cache
 def _library() -> Library:
     from kbtui.errors import EngineUnavailable
-    from kbtui.index.indexer import WorkspaceIndex
+    from kbtui.index.indexer import WorkspaceIndexWriter
     from kbtui.library import Library
     from kbtui.workspace import Settings
 
     assert os.environ.get("XDG_CACHE_HOME"), "fuzzing wants a cache of its own"
-    index = WorkspaceIndex(workspace(), Settings(model="off"))
+    index = WorkspaceIndexWriter(workspace(), Settings(model="off"))
     index.refresh_index()
     index.close()
     library = Library(workspace(), Settings(model="off", query_log=False))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationPart,
         ConversationToolsAndModels,
-        TurnResumePoint,
+        ReadingResumePoint,
     )
     from kbtui.workspace import Workspace
 
@@ -76,7 +76,7 @@ class JpFormat(ConversationFormat):
         return conversation_loader.can_load_conversation_parts(info)
 
     def load_conversation_part(
-        self, info: ConversationInfo, mark: TurnResumePoint | None, size: int
+        self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
     ) -> ConversationPart | None:
         from kbtui.conversations.formats.jp import conversation_loader
 

@@ -28,7 +28,7 @@ from kbtui.conversations.formats.jp.json_reader import (
     SEPARATOR,
     HarmlessFileProblem,
     has_jp_array_ending,
-    hash_file_until,
+    hash_file_until_resume_point,
     keep_complete_array_elements,
     open_regular_file,
     parse_json_array,
@@ -44,7 +44,7 @@ from kbtui.conversations.models import (
     ConversationInfo,
     ConversationPart,
     ConversationToolsAndModels,
-    TurnResumePoint,
+    ReadingResumePoint,
 )
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
@@ -249,7 +249,7 @@ def can_load_conversation_parts(info: ConversationInfo) -> bool:
 
 
 def load_conversation_part(
-    info: ConversationInfo, mark: TurnResumePoint | None, size: int
+    info: ConversationInfo, mark: ReadingResumePoint | None, size: int
 ) -> ConversationPart | None:
     """Load the turns after the resume point `mark`: about `size` bytes, but at least one turn.
 
@@ -261,7 +261,7 @@ def load_conversation_part(
         return None
     try:
         with open_regular_file(str(info.events_path)) as (file, file_size):
-            digest = hash_file_until(file, mark) if mark else None
+            digest = hash_file_until_resume_point(file, mark) if mark else None
             if digest is None:
                 mark, digest = None, hashlib.sha256(b"[")
             if os.pread(file, len(ARRAY_START), 0) != ARRAY_START:
@@ -333,13 +333,13 @@ def _read_whole_turns_from_offset(
 
 def _decode_conversation_part(
     info: ConversationInfo,
-    start: TurnResumePoint | None,
+    start: ReadingResumePoint | None,
     digest: Any,
     span: _JsonElementBatch,
     is_last: bool,
 ) -> ConversationPart | None:
     """Decode the turns of `span`; return None if a result in it belongs to a call in an earlier part."""
-    before = start or TurnResumePoint(1, "", 0, 0)
+    before = start or ReadingResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
     if waiting and any(
         type(element) is dict
@@ -359,7 +359,7 @@ def _decode_conversation_part(
     if cut:
         end = span.starts[cut] if is_last else len(span.data)
         digest.update(span.data[:end])
-        mark = TurnResumePoint(
+        mark = ReadingResumePoint(
             before.offset + end,
             digest.hexdigest(),
             parser.turns_before + len(parser.turns),

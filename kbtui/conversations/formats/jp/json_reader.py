@@ -23,7 +23,7 @@ from kbtui.errors import WorkspaceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kbtui.conversations.models import TurnResumePoint
+    from kbtui.conversations.models import ReadingResumePoint
 
 MAX_EVENTS_BYTES = 512 << 20
 """The maximum size in bytes of an `events.json`. JP's own files are a thousand times smaller."""
@@ -114,7 +114,7 @@ def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
         start += len(block)
 
 
-def hash_file_until(file: int, mark: TurnResumePoint) -> Any:
+def hash_file_until_resume_point(file: int, mark: ReadingResumePoint) -> Any:
     """Return the SHA-256 of an open file up to a mark, or None if it differs from the mark's hash."""
     digest = hashlib.sha256()
     hash_file_range(digest, file, 0, mark.offset)
