@@ -91,10 +91,10 @@ def run_paths_command(args: Namespace) -> int:
             "configuration": workspace.config_directory,
             "user_local": workspace.jp_user_directory,
             "index": workspace.cache_dir,
-            "journal": workspace.data_dir,
+            "user_data": workspace.data_dir,
             "settings": settings_file,
             "engine_log": workspace.engine_log_file,
-            "screen_log": workspace.engine_log_file.with_name("tui.log"),
+            "tui_log": workspace.engine_log_file.with_name("tui.log"),
             "engine_socket": Path(paths.make_engine_socket_path(str(workspace.root))),
         }
         lines = [f"{name:<14} {_format_path_and_existence(path)}" for name, path in places.items()]

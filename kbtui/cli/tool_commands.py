@@ -206,9 +206,11 @@ def _explain_tool_activation(workspace: Workspace, changes: list[PlannedFileChan
 
 def declare_tool_command_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "context", metavar="CONTEXT_JSON", help="an object with action, root and conversation_id"
+        "context",
+        metavar="CONTEXT_JSON",
+        help="a JSON object with action, root and conversation_id",
     )
-    parser.add_argument("tool", metavar="TOOL_JSON", help="an object with name and arguments")
+    parser.add_argument("tool", metavar="TOOL_JSON", help="a JSON object with name and arguments")
 
 
 def run_tool_command(args: Namespace) -> int:

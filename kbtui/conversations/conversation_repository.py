@@ -374,8 +374,8 @@ def _get_activity_sort_key(info: ConversationInfo) -> tuple[datetime, datetime, 
 
 AgentOffReason = Literal["not_named", "project_unknown"]
 AGENT_OFF_TEXTS: dict[AgentOffReason, str] = {
-    "not_named": "`agents` in [conversations] does not name it",
-    "project_unknown": "its files do not say which project they belong to; to read all of them, name it in `agents`",
+    "not_named": "`agents` in [conversations] does not name the agent",
+    "project_unknown": "its files do not say which project they belong to; to read all of them, add the agent to `agents` in [conversations]",
 }
 
 

@@ -289,7 +289,7 @@ class FileWatcher:
                     unreadable = True
                     continue
                 self._uses_inotify, self.polling_reason = False, _explain_watch_error(error)
-                self._log(f"watching by polling: {self.polling_reason}")
+                self._log(f"polling for changes: {self.polling_reason}")
                 self._stop.wait(ROOT_CHECK_SECONDS)
 
     def _report_changes_until_roots_change(

@@ -51,7 +51,7 @@ def split_front_matter(text: str) -> FrontMatterAndBody:
     head = text.split("\n", MAX_LINES)[:MAX_LINES]
     end = next((at for at, line in enumerate(head[1:], 1) if line.rstrip() in {"---", "..."}), None)
     if end is None:
-        return FrontMatterAndBody(text, problem="it is never closed")
+        return FrontMatterAndBody(text, problem="the closing --- is missing")
     try:
         facts = _parse_yaml_without_aliases("\n".join(head[1:end]))
     except ValueError as error:

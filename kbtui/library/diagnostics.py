@@ -70,7 +70,9 @@ def _format_count(values: Any, noun: str) -> str:
 
 def _format_settings(values: Any) -> str:
     changed = ", ".join(values["changed"])
-    state = f"changed: {changed}" if changed else "all settings are at their defaults"
+    state = (
+        f"changed from the default: {changed}" if changed else "all settings are at their defaults"
+    )
     return f"{values['file'] or 'no file'}; {state}"
 
 

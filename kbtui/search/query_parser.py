@@ -255,7 +255,7 @@ class _QueryFilterApplier:
         return self._request, further, self._mistakes
 
     def _add_query_mistake(self, part: QueryFilter, message: str, hint: str) -> None:
-        mistake = QueryMistake(part.start, part.end, f"{part.key}: {message}", hint)
+        mistake = QueryMistake(part.start, part.end, message, hint)
         self._mistakes.append(mistake)
 
     def _resolve_request_filters(self) -> None:
@@ -282,7 +282,7 @@ class _QueryFilterApplier:
         row = map_filters_by_key("search")[part.key]
         values = [value for value in part.values if value]
         if not values:
-            raise FilterValueError("needs a value", row.about)
+            raise FilterValueError(f"{part.key}: needs a value", row.about)
         if row.kind == "date":
             for value in values:
                 moment = row.parse_date_value(value, zone=self._zone)

@@ -553,7 +553,7 @@ class TextExtractorProcess:
         await pipe.drain()
         found = json.loads(await answers.readline())
         if not isinstance(found, dict):
-            raise ValueError("the answer is not a table")
+            raise ValueError("the process that reads documents gave an invalid answer")
         return found
 
     async def _stop_child_process(self) -> None:

@@ -196,7 +196,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             if mistake.end > 0 and (wrong := answer.query[max(0, mistake.start) : mistake.end]):
                 spans.insert(0, (f"{sanitize_to_one_line(wrong)}  ", "found"))
             if mistake.hint:
-                spans.append((f". {sanitize_to_one_line(mistake.hint)}", "dim"))
+                spans.append((f"; {sanitize_to_one_line(mistake.hint)}", "dim"))
             return spans
         if answer.empty:
             return [(f"{NOTHING_INDEXED.capitalize()}.", "dim")]
@@ -218,7 +218,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             left.append((f", {answer.omitted:,} deleted", "dim"))
         if self._is_refining:
             return left, [("searching by meaning …", "dim")]
-        others = [notice for notice in answer.notices if notice.code != "meaning_only"]
+        shown_below = {"meaning_only", "query_mistake"}
+        others = [notice for notice in answer.notices if notice.code not in shown_below]
         if degraded := format_notices(others):
             room = self.list.scrollable_content_region.width - measure_cell_width(left) - 4
             return left, truncate_spans([(sanitize_to_one_line(degraded), "warning")], max(8, room))

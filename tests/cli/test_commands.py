@@ -171,7 +171,7 @@ def test_engine_status_and_stop(built: Builder) -> None:
 def test_paths_and_model_and_version_and_help(built: Builder, home: Path) -> None:
     places = json.loads(run(built, "paths", "--json").stdout)
     assert places["index"].startswith(str(home / "cache"))
-    assert places["journal"].startswith(str(home / "data"))
+    assert places["user_data"].startswith(str(home / "data"))
     assert run(built, "--version").stdout.startswith("kbtui ")
     shown = run(built, "--help").stdout
     assert "kbtui demo" in shown

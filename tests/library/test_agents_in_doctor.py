@@ -51,7 +51,7 @@ def test_an_agent_that_is_off_says_why(home: Path, root: Path) -> None:
     settings(home, '[conversations]\nagents = ["jp", "claude-kode"]\n')
     found = findings(root)
     assert [state for state, _ in found] == ["ok", "note", "wrong"]
-    assert found[1][1].endswith("not read: `agents` in [conversations] does not name it")
+    assert found[1][1].endswith("not read: `agents` in [conversations] does not name the agent")
     assert "names 'claude-kode', which kbtui cannot read; did you mean claude-code?" in found[2][1]
 
 

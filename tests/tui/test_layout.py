@@ -209,15 +209,15 @@ async def test_plain_draws_text_alone_and_names_the_command(book: Builder) -> No
     async with running(
         book.root, size=(80, 24), start=TuiStartOptions(fresh=True, plain=True)
     ) as tui:
-        await tui.until("As text: kbtui topics; kbtui conversation ls")
+        await tui.until("To print this: kbtui topics; kbtui conversation ls")
         assert not set("╭╮╰╯│▄▆") & set(tui.text)
         await tui.open("project/start")
-        await tui.until("As text: kbtui show project/start")
+        await tui.until("To print this: kbtui show project/start")
         assert shown(tui) == ["reader"]
         assert not set("╭╮╰╯▄▆") & set(tui.text)
         await tui.press("slash")
         await tui.type("make")
-        await tui.until("As text: kbtui search make")
+        await tui.until("To print this: kbtui search make")
         assert tui.app.animation_level == "none"
 
 
