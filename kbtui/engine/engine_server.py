@@ -150,7 +150,7 @@ IDLE_CHECK_SECONDS = 1.0
 """The interval at which the engine checks whether it is still needed."""
 MAX_CLIENTS = 128
 MAX_UNGREETED = 64
-"""The maximum number of connections that have not sent their hello."""
+"""At most this many connections can be open without having sent their hello."""
 LOG_SWEEP_SECONDS = 86_400.0
 """The interval at which searches older than `query_log_days` are removed from the query log."""
 

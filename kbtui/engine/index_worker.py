@@ -104,7 +104,7 @@ class IndexWorker:
         )
 
     def start_thread(self) -> None:
-        """Start the thread, which begins with a refresh."""
+        """Start the thread, which first refreshes the index."""
         self.request_index_refresh()
         self._thread.start()
 

@@ -378,7 +378,7 @@ RECONNECT_SECONDS = (0.2, 1.0, 5.0, 15.0, 30.0)
 
 
 class EngineEventListener:
-    """A thread that calls `on_event` with each event of the engine, and starts the engine again if it ends."""
+    """A thread that calls `on_event` with each event of the engine, and restarts an engine that has ended."""
 
     def __init__(
         self, connect: Callable[[], EngineClient], on_event: Callable[[EngineEvent], object]

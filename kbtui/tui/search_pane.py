@@ -70,7 +70,10 @@ class SearchInput(CompletingInput):
         self.action_end()
 
     async def action_move_in_results(self, move: str, *pages: float) -> None:
-        """Select another hit; on the first hit, "up" recalls an earlier query unless the user has edited the input."""
+        """Move in the list of hits, for example "up" or "down".
+
+        If the first hit is selected and the user has not edited the query, "up" recalls an earlier query.
+        """
         results = self.screen.query_one("#results", SearchResultsPane).list
         if move == "up" and self.value == self.recalled and results.index <= 0:
             await self.screen.run_action("recall_earlier_query")
@@ -121,7 +124,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice = WrappedParagraphs(self.list)
         self.answer: SearchAnswer | None = None
         self._is_refining = False
-        """Whether the search by meaning is still running and may add hits to the answer."""
+        """Whether the search by meaning is still running, so that the answer can get more hits."""
 
     def compose(self) -> ComposeResult:
         yield self._summary

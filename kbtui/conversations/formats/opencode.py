@@ -303,7 +303,7 @@ def _get_data_directory() -> str:
 
 
 def _list_databases() -> list[str]:
-    """Return the paths of the databases. It is not checked whether the first one exists."""
+    """Return the paths of the databases. The first path is returned even if no file exists there."""
     directory = _get_data_directory()
     if chosen := os.environ.get("OPENCODE_DB"):
         return [] if chosen == ":memory:" else [os.path.join(directory, chosen)]  # noqa: PTH118

@@ -102,7 +102,7 @@ def make_session_of_file(
     is_archived: bool = False,
     parent: str | None = None,
 ) -> StoredSession:
-    """Make the `StoredSession` of a conversation that fills the file `path`.
+    """Make the `StoredSession` of a conversation that has its own file `path`.
 
     `status` is the state of the file.
     """

@@ -80,7 +80,7 @@ class SearchController:
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1
-        """The index of the recent query that the input contains, or -1."""
+        """The index in `_recent_queries` of the query that was recalled to the input, or -1."""
         self._hints = hints
         self._suggestion_worker = LatestOnlyWorker(pane)
         self._preview_timer: Timer | None = None

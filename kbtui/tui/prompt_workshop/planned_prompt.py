@@ -30,7 +30,10 @@ SUBJECTS_PER_REPORT = 400
 
 
 class PromptSize(NamedTuple):
-    """The number of characters and tokens of a text, or an estimate of both from the size of its file."""
+    """The numbers of characters and tokens of a text.
+
+    `is_estimate` says that both numbers are only estimated from the size of the file.
+    """
 
     characters: int = 0
     tokens: int = 0
