@@ -100,7 +100,10 @@ _FORMATS: tuple[tuple[str, str, str], ...] = (
     ),
     ("JSON web token", "eyJ", r"[\w-]{10,2000}\.eyJ[\w-]{10,4000}\.[\w-]{10,2000}"),
 )
-"""The kind of a key, its prefixes (separated by `|`), and the pattern of the rest. A key cannot start inside a word."""
+"""For each kind of key: its name, its prefixes separated by `|`, and a pattern for the text after the prefix.
+
+A key is not recognized inside a word.
+"""
 _PREFIXES = {prefix for _, prefixes, _ in _FORMATS for prefix in prefixes.split("|")}
 _FORMAT = re.compile(
     "|".join(
@@ -157,7 +160,8 @@ _VALUES = (
         re.compile(r"\s(?:-u|--user)[ =][\"']?[^\s:\"'/]{1,100}:(?P<value>[^\s\"'`<>\\]{8,200})"),
     ),
 )
-"""A kind of secret, a lower-case string that every text with such a secret contains, and the secret's pattern."""
+"""For each kind of secret: its name, a lower-case string that every text with such a secret contains, and a
+pattern that matches the secret."""
 # A quote, which may be escaped in a JSON string or written as an XML entity.
 _QUOTE = r"(?:\\{0,7}[\"'`]|&(?:quot|apos|#3[49]);)?"
 # API_KEY = "…", \"clientSecret\": \"…\", password: …, <token>…, --token …, the password is …

@@ -129,7 +129,7 @@ class ConversationListPage:
     omitted: int = 0
     notices: list[ConversationToolNotice] = field(default_factory=list)
     short_ids: dict[str, str] = field(default_factory=dict)
-    """Maps ids to their short forms, which are enough to name the conversations."""
+    """Conversation id -> a shorter form of the id, which names the same conversation."""
 
     @property
     def conversation_count(self) -> int:

@@ -72,9 +72,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_READ_LENGTH = 60_000
-"""The maximum length of an answer of `conversation_read` as XML, in characters."""
+"""By default, an answer of `conversation_read` in XML has at most this many characters."""
 MAX_CHECKED_BYTES = 4 << 20
-"""Lists report all problems of another agent's conversation only up to this size in bytes."""
+"""If another agent's conversation has more bytes than this, lists do not report all of its problems."""
 _FRAME_LENGTH = 10_000
 """How many characters of an answer are reserved for its hint and its other short fields."""
 _MIN_HIT_LENGTH = 100

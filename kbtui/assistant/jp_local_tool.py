@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         content: str
 
     class JpToolError(TypedDict):
-        """The answer to a call that failed; JP repeats a call if its error is `transient`."""
+        """The answer to a call that failed. If `transient` is true, JP repeats the call."""
 
         type: Literal["error"]
         message: str
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MAX_ARGUMENT_WIDTH = 200
-"""The maximum width of an argument in the answer to `format_arguments`, in columns."""
+"""The answer to `format_arguments` shows at most this many columns of each argument."""
 
 
 def answer_jp_tool_call(context_json: str, tool_json: str) -> JpToolSuccess | JpToolError:

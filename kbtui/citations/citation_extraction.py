@@ -178,7 +178,7 @@ def parse_kbtui_tool_name(name: str) -> str | None:
 
 
 _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})")
-"""Matches a tool's name after any name of an MCP server: `mcp__notes__learn`."""
+"""Matches the name of a kbtui tool after the name of any MCP server, such as `mcp__notes__learn`."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
 """How many characters of a stored result are searched for the start of a JSON list."""

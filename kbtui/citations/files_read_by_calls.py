@@ -85,7 +85,10 @@ def list_files_added_to_chat(text: str) -> list[FileRead]:
 
 
 def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
-    """Return the texts of the first argument in `keys` that exists; patterns in a list are left out."""
+    """Return the texts in the first argument that has one of the names `keys`.
+
+    The argument is a text or a list of texts. Texts in a list that are not plain paths are left out.
+    """
     value = next((arguments[key] for key in keys if key in arguments), None)
     if isinstance(value, list):
         return [text for text in value if isinstance(text, str) and not _PATTERN.search(text)]

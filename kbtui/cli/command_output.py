@@ -134,7 +134,7 @@ REFRESH_SECONDS = 0.1
 
 
 class ProgressLine:
-    """A line on stderr that each new progress text overwrites; the end of `with` clears it."""
+    """A line on stderr that shows the latest progress text, and is cleared at the end of a `with` block."""
 
     def __init__(self) -> None:
         self._began = self._last = time.monotonic()

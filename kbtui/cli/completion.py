@@ -185,7 +185,10 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 
 
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:
-    """List other agents' conversation ids, in short form until the user types more than the short form."""
+    """List the ids of other agents' conversations that start with `current`.
+
+    An id is listed in its short form, unless `current` is longer than the short form.
+    """
     from kbtui.conversations.conversation_repository import list_enabled_conversation_formats
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
 

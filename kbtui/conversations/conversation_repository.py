@@ -290,12 +290,12 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
 
 
 def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with `last_event_at`, reading as little as possible."""
+    """Return `info` with the time of the last event; reads as little of the conversation as possible."""
     return get_conversation_format(info).add_last_event_time(info)
 
 
 def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[ConversationInfo]:
-    """Return the conversations that belong to a conversation, directly or through others."""
+    """Return all subagents of a conversation, including the subagents of its subagents."""
     by_parent: dict[str | None, list[StoredConversation]] = {}
     for stored in get_conversation_format(info).find_stored_conversations(workspace)[0]:
         by_parent.setdefault(_get_parent(stored), []).append(stored)

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 SHORT_ID_CHARACTERS = 8
-"""The minimum number of characters of a shortened id after the prefix of its format."""
+"""A shortened id has at least this many characters after the prefix that names the agent."""
 
 
 def find_ids_with_beginning(ids: Iterable[str], begun: str) -> list[str]:
-    """Return the ids that a shortened id stands for."""
+    """Return the ids that start with `begun`, a shortened id.
+
+    If `begun` contains `~`, the part before `~` and the part after it can both be shortened.
+    """
     beginnings = begun.split("~")
     found = [
         id

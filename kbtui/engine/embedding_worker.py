@@ -213,9 +213,10 @@ class EngineEmbeddingModel:
             self._log("the model was exported to ONNX; the engine now uses the export")
 
     def get_passage_embedder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
-        """Return the encoder for `missing` passages; for `MANY_CHUNKS` or more, an ONNX encoder uses all cores.
+        """Return the encoder for passages; `missing` is the number of passages that have no vector yet.
 
-        Call this in the thread with low priority.
+        If it is at least `MANY_CHUNKS`, an ONNX encoder uses all cores. Call this in the thread with
+        low priority.
         """
         from kbtui.index.embedding_model import OnnxEmbedder
 

@@ -67,9 +67,10 @@ if TYPE_CHECKING:
         reading: RefreshProgress | None
 
     class RefreshOutcome(EngineReadiness, total=False):
-        """The engine's readiness after a client has waited for a refresh or for the vectors.
+        """The engine's readiness when a client stops waiting for a refresh or for vectors.
 
-        `done` says whether the work is finished. `mended` describes the damage that a refresh repaired.
+        `done` says whether the refresh is finished or the vectors are complete. `mended` describes the
+        damage of the index that the refresh repaired; None if there was none.
         """
 
         done: bool
@@ -192,7 +193,7 @@ if TYPE_CHECKING:
 
 PROTOCOL_VERSION = 3
 REQUEST_BYTES_MAX = 1 << 20
-"""The maximum length in bytes of a frame to the engine."""
+"""A frame to the engine has at most this many bytes."""
 ANSWER_BYTES_MAX = 16 << 20
 """The maximum length in bytes of a frame from the engine."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0

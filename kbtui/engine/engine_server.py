@@ -244,7 +244,7 @@ class EngineServer:
             self._search_pool.shutdown(wait=False, cancel_futures=True)
 
     async def _do_periodic_work_until_idle(self) -> None:
-        """Check every second for a reason to end, and do the periodic work."""
+        """Do the periodic work; return as soon as there is a reason to end the engine."""
         swept = looked = -math.inf
         while not self._should_end.is_set():
             with contextlib.suppress(TimeoutError):

@@ -163,9 +163,9 @@ class InotifyTreeWatcher:
 
 
 ROOT_CHECK_SECONDS = 2.0
-"""The minimum number of seconds between two checks of the roots."""
+"""At least this many seconds pass between two checks of the roots (the watched directories)."""
 ROOT_CHECK_SHARE = 50
-"""The minimum pause after a check of the roots, as a multiple of the duration of the check."""
+"""After a check of the roots, the pause is at least this many times as long as the check."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
 """How long to wait for more events before reporting changes, and the maximum delay of a report."""

@@ -186,7 +186,7 @@ class IndexWorker:
                 done.set()
 
     def _wait_for_request_or_due_compacting(self) -> None:
-        """Wait for a request or until compacting is due; close the index if it is idle."""
+        """Wait until there is a request or compacting is due; close the index if the wait is long."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
         due = self._compact_at

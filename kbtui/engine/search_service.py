@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CLOSE_READER_SECONDS = 5.0
 """The index is closed this many seconds after the last search, because tantivy polls an open index's files."""
 MAX_DEPTH = 1000
-"""The maximum number of hits that a client can request from each leg."""
+"""A client can request at most this many hits from each leg."""
 
 
 def answer_search_request(

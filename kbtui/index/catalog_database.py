@@ -76,9 +76,9 @@ CONTEXT_CHUNKS = 2
 
 _CHECKSUM_MODULUS = 1 << 63
 _VECTOR_COLUMNS = slice(11, 13)
-"""Indexes of the columns `embed` and `hash`, which determine a chunk's vector."""
+"""Positions of the columns `embed` and `hash` in `chunks`, which determine a chunk's vector."""
 _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
-"""Indexes of the columns that determine a chunk's document in the keyword index."""
+"""Positions of the columns in `chunks` that determine a chunk's document in the keyword index."""
 
 
 class WrittenEntryChunks(NamedTuple):

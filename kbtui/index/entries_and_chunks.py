@@ -115,7 +115,8 @@ numbers.
 class RankedChunk(NamedTuple):
     """A chunk found by keywords or by meaning.
 
-    `owner` identifies its entry. `tie` is the chunk id as a number, by which equal scores are sorted.
+    `owner` identifies the chunk's entry; it is the entry's id or a number. `tie` is the chunk id as a
+    number, by which chunks with equal scores are sorted.
     """
 
     number: int

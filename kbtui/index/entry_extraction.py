@@ -300,7 +300,7 @@ def _count_chunks_before_mark(
     chunks: list[Chunk],
     split: Callable[[Conversation], Iterable[Chunk]],
 ) -> int:
-    """Count the chunks of a part that end before its mark; the next part does not repeat them."""
+    """Count the chunks of a part that are before its mark, where the next part starts."""
     mark = part.mark
     if mark is None:
         return 0

@@ -133,7 +133,10 @@ def count_all_citations(
 def map_cited_targets_to_entries(
     db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry]
 ) -> dict[str, str]:
-    """Map the targets of all citations to the ids of the entries that they cite."""
+    """Map each cited target, such as `topic/slug` or `chunk:ID`, to the id of its entry.
+
+    Targets that belong to no entry are left out.
+    """
     names = _map_citation_targets_to_entries(workspace, entries)
     targets = [row[0] for row in db.execute("SELECT DISTINCT target FROM citations")]
     names |= _map_chunk_targets_to_entries(db, targets)

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""The index of hidden entries is committed after this many written entries, even if it is unchanged.
+"""After more than this many entries were written, the keyword index of hidden entries is committed.
 
-The commit stores the catalog's sequence number, so that the next start applies only later changes.
+This happens even if no hidden entry has changed. The commit stores the catalog's sequence number, so that
+the next start applies only later changes.
 """
 
 MAX_STALE_SHARE = 2e-5
@@ -367,9 +368,9 @@ class WorkspaceIndexWriter:
     def remove_stale_documents(self, most: int | None = None) -> int:
         """Remove replaced documents from the keyword indexes by rewriting the other documents.
 
-        Does nothing if it would rewrite more than `most` documents; None means no limit. Without a
-        limit, a requested refresh stops the rewriting. Returns how many documents remain to be
-        rewritten.
+        Does nothing if more than `most` documents would have to be rewritten. If `most` is None, there
+        is no limit, but a requested refresh interrupts the rewriting. Returns how many documents still
+        have to be rewritten.
         """
         stale = self.storage.count_documents_to_rewrite()
         if stale and (most is None or stale <= most):

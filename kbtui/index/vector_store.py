@@ -71,10 +71,9 @@ MIN_RERANKED = 500
 REINDEX_GROWTH = 4
 """The factor by which the table grows before its index is rebuilt."""
 MAX_SUPPLEMENTS = 12
-"""The maximum number of additional indexes before the index is rebuilt.
+"""If the vector index has more than this many parts, it is rebuilt as one part.
 
-Each compaction creates a small index for the new rows, and Lance never joins fragments of different
-indexes.
+Each compaction adds a small part for the new rows, and Lance never joins fragments of different parts.
 """
 NARROW_ROWS = 50_000
 """If at most this many rows match a filter, the search is exact.
@@ -90,7 +89,7 @@ LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 """A query's vector is moved towards the vector of a keyword hit: the first of the best
 `LEAN_CANDIDATES` hits that has one. `LEAN_WEIGHT` is the weight of the hit's vector."""
 MAX_FRAGMENTS = 24
-"""With more fragments or writes than this, `compact_vector_table` compacts the table."""
+"""`compact_vector_table` does nothing until the table has more than this many fragments or new writes."""
 OVERFETCH = 5
 """The ratio of fetched to returned rows; a search drops surplus chunks of an entry."""
 
@@ -202,7 +201,11 @@ class VectorStore:
     def find_nearest_vector_rows(
         self, vector: Sequence[float], where: str, wanted: int, probed: int
     ) -> list[RankedChunk]:
-        """Return the nearest rows in `probed` partitions of the index; with 0, search without the index."""
+        """Return the rows whose vectors are nearest to `vector`, at most `wanted` of them.
+
+        `where` is a filter in SQL. The search reads `probed` partitions of the index. If `probed` is 0,
+        it reads the whole table without the index.
+        """
         query: Any = self.table.search(list(vector), vector_column_name="vector")
         query = query.distance_type("cosine")
         if probed:

@@ -31,8 +31,8 @@ RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
 """How many words a run has, how many runs of a text are sampled, and how many are looked up elsewhere."""
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
-"""The minimum and maximum number of words to compare. Shorter texts are ignored, because they can be similar
-by chance. Only the beginning of a longer text is compared."""
+"""A text with fewer than `MIN_WORDS` words is not compared with others, because it can be similar by chance.
+Only the first `MAX_WORDS` words of a text are compared."""
 MAX_TEXTS_PER_RUN = 50
 """A run of words that occurs in more texts than this is boilerplate. It is not used to find similar texts."""
 

@@ -141,7 +141,11 @@ def answer_learn_patterns(
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
 ) -> LearnToolResult:
-    """Return the answer of `learn` to patterns; a pattern can also be a slug with lines, `slug:3-12`."""
+    """Return the answer of the tool `learn` to a call with `patterns`.
+
+    A pattern can also be a slug with line numbers, such as `slug:3-12`. `subject` returns the subject
+    with a given slug.
+    """
     given = caller.list_subjects_already_given(resolved)
     try:
         exact = {pattern: _parse_exact_pattern(resolved, pattern) for pattern in patterns}
@@ -266,7 +270,7 @@ def _format_subject_range(
 
 
 def wrap_subject_in_tags(slug: str, text: str) -> str:
-    """Return a subject's content in its tags."""
+    """Return the text of a subject between the tags `<subject "SLUG">` and `</subject>`."""
     return f'<subject "{escape_quotes(slug)}">\n{add_final_newline(text)}</subject>'
 
 

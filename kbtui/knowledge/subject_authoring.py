@@ -103,9 +103,10 @@ def check_subject_draft(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDr
 def edit_draft_in_editor(
     knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft
 ) -> Subject | None:
-    """Open a draft in the user's editor and write it; return None if it was not changed.
+    """Open a draft in the user's editor, and write the edited text as a subject.
 
-    The typed text is never lost: if it cannot be written, the `KbtuiError` names the temporary file.
+    Returns None if the user did not change the draft, or deleted all of it. If the subject cannot be
+    written, the text stays in a temporary file, which the `KbtuiError` names.
     """
     editor, document = find_editor_command(), draft.file_text
     with tempfile.NamedTemporaryFile(suffix=".md", prefix="kbtui-", delete=False) as file:

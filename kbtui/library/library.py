@@ -41,8 +41,7 @@ T = TypeVar("T")
 REPAIR_SECONDS = 60.0
 """A search waits at most this many seconds until a damaged index is rebuilt."""
 UPDATE_SECONDS = 10.0
-"""Without an engine, a search waits at most this many seconds until its temporary index is updated from the
-files."""
+"""Without an engine, a search waits at most this many seconds until its temporary index is up to date."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:

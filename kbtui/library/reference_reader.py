@@ -56,7 +56,10 @@ class ReferenceReader(IndexAndEngineAccess):
         return expand_conversation_reference(self.workspace, ref)
 
     def resolve_reference(self, text: str) -> Ref:
-        """Parse a reference, check that its target exists, and replace `chunk:ID` with the passage's place."""
+        """Parse a reference, and check that its target exists; raises `NothingFound`.
+
+        For `chunk:ID`, the result is a reference to the passage's lines, turn or call.
+        """
         from kbtui.conversations import conversation_repository
 
         ref = self.parse_entered_reference(text)
@@ -238,7 +241,10 @@ class ReferenceReader(IndexAndEngineAccess):
     def _list_citation_names_of_target(
         self, target: Ref | str
     ) -> tuple[list[str], str | None, bool]:
-        """Return the names of a target in citations, its chunk id or None, and whether it no longer exists."""
+        """Return the names by which citations can name a target, its chunk id, and whether it is missing.
+
+        The chunk id is None if the target is not a passage.
+        """
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
@@ -256,7 +262,7 @@ class ReferenceReader(IndexAndEngineAccess):
         return names, None, subject is None
 
     def find_citations(self, name: str | Ref) -> Citations:
-        """Find the turns that cite a target, and what the target cites, without updating the index."""
+        """Find the turns that cite a target, and the citations in the target, without updating the index."""
         from kbtui.citations import Citations
 
         target = self._parse_reference_or_path(name) if isinstance(name, str) else name

@@ -73,9 +73,9 @@ class FilterDefinition:
         self.search = search
         """The field of `SearchRequest` that has the filter's values; if there is no such field, the key."""
         self.term = term
-        """The field of the keyword index that has the filter's values."""
+        """The field of the keyword index in which this filter looks for its values; "" if there is none."""
         self.entries = entries
-        """The field of `EntryFilter` that has the filter's values."""
+        """The field of `EntryFilter` in which this filter stores its values; "" if there is none."""
         self.library = library
         """The function that says whether a conversation matches the filter in the library pane."""
         self.needs_summary = needs_summary

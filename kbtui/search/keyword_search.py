@@ -67,7 +67,10 @@ class QueryTerm(NamedTuple):
 
 
 def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
-    """Return the terms to search for; in a large index, leave out terms below `MIN_WORTH_SHARE`."""
+    """Return the terms to search for.
+
+    In a large index, a term is left out if its worth is less than `MIN_WORTH_SHARE` of the best worth.
+    """
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
     worths = [_estimate_term_worth(part, searcher) for part in parts]
@@ -297,7 +300,7 @@ class _KeywordIndexQuery:
         self._word_pairs = [part for part in self.parts if part.is_adjacent_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)
         self.tolerance = SCORE_TOLERANCE if self.ranks_by_score else 0.0
-        """The relative difference up to which scores count as equal; 0 if chunks are sorted by time."""
+        """Two scores count as equal if their relative difference is at most this; 0 if chunks are sorted by time."""
         wanted = [
             (Occur.Should, part.query) for part in self.parts if not part.is_adjacent_word_pair
         ]

@@ -153,7 +153,7 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
 
 
 MAX_TITLED_ENTRIES = 2000
-"""The maximum number of entries that a filter `title:` selects. Further entries are ignored."""
+"""A filter `title:` selects at most this many entries; further matching entries are ignored."""
 
 
 class ArgumentAndExclusionFilters(NamedTuple):
@@ -216,7 +216,7 @@ def apply_query_filters(
 
 
 def _list_resolved_filters() -> list[FilterDefinition]:
-    """Return the filters whose values in a request are replaced by indexed terms."""
+    """Return the filters whose values are converted to indexed terms, such as a topic's title to its id."""
     known = map_filters_by_key("search")
     return [known[key] for key in ("topic", "role", "type", "agent")]
 

@@ -275,7 +275,11 @@ class QueryMatchFinder:
 def _compile_any_word_pattern(
     words: Iterable[str], around: str = "{}", flags: int = 0
 ) -> re.Pattern[str] | None:
-    """Return a pattern that matches any of the words and prefers the longest; None without words."""
+    """Return a regular expression that matches any of the words, if possible the longest.
+
+    `around` is a regular expression in which `{}` stands for the words. Returns None if there are no
+    words.
+    """
     held = sorted({word for word in words if word}, key=lambda word: (-len(word), word))
     if not held:
         return None

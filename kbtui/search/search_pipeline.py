@@ -151,7 +151,7 @@ class SearchRun:
         return None if chunk is None or entry is None else (entry, chunk)
 
     def run_search_legs(self, semantic: SemanticLeg | None) -> None:
-        """Run the legs of the request's mode, and set `legs`, `scores` and `notices`."""
+        """Run the legs that the request's mode requires, and set `legs`, `scores` and `notices`."""
         request = self.request
         # The query is embedded while the keyword leg runs.
         begun = self._start_semantic_leg(semantic)

@@ -406,9 +406,9 @@ class Hit(NamedTuple):
 class SearchLegRank(NamedTuple):
     """The rank of a chunk in one leg.
 
-    `rank` is counted from 1, and can exceed the number of hits that the leg fetches. `score` is the
-    score in this leg, BM25 or cosine. `gives` is the leg's share of the fused score. `reason` says why
-    there is no rank.
+    `rank` is counted from 1, and can be larger than the number of hits that the leg returns. `score`
+    is the chunk's score in this leg: BM25, or the cosine similarity. `gives` is the part of the fused
+    score that comes from this leg. `reason` says why the chunk has no rank.
     """
 
     rank: int | None = None

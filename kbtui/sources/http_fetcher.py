@@ -54,7 +54,10 @@ class SourceRunLimits:
     max_delay: float = 30.0
 
     def explain_too_many_documents(self, count: int, what: str) -> str:
-        """Return the message for a run that found `count` documents but read only the first `files`."""
+        """Return the message for a run that found `count` documents, more than the limit `files` allows.
+
+        `what` is a plural noun for the documents, such as "resources".
+        """
         return (
             f"only the first {self.files:,} of {count:,} {what} were read: "
             "the limit is the setting source_files"

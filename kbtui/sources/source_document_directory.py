@@ -276,7 +276,7 @@ class SourceRunContext:
         }
 
     def report_progress(self, done: int, total: int, now: str) -> None:
-        """Pass the progress of the run to its caller."""
+        """Report the progress of the run to its caller; `now` is the URL or name of the current document."""
         self.on_progress(SourceRunProgress(self.source.name, done, total, now))
 
     def store_document(self, document: FetchedDocument, facts: FetchedAddressFacts) -> None:

@@ -358,7 +358,7 @@ def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[TuiComma
 
 
 def _drop_conflicting_keys(keymap: Keymap) -> None:
-    """Remove keys of the user that another command of the same scope already has, and report them."""
+    """Report each key in the settings that another command of the same scope already has, and remove it."""
     while True:
         conflicts = (
             (key, commands, [command for command in commands if command.id in keymap.keys])

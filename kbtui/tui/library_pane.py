@@ -303,7 +303,10 @@ def make_folder_row_key(topic: str, path: str) -> str:
 
 
 def _choose_entry_mark(states: dict[str, bool], default: str) -> tuple[str, str]:
-    """Return the mark of the last state that is true; if none is true, return `default` as the mark."""
+    """Return the symbol and the style role for the last of `states` that is true.
+
+    If no state is true, the symbol is `default`.
+    """
     return next((ENTRY_MARKS[name] for name in reversed(states) if states[name]), (default, ""))
 
 
@@ -418,7 +421,10 @@ class _ConversationRowMaker:
     def make_conversation_rows(
         self, infos: list[ConversationInfo], depth: int = 0, before: str = ""
     ) -> Iterator[ListRow]:
-        """Yield the rows of conversations, with their parts if unfolded; `before` is the label of the row above."""
+        """Yield the row of each conversation and, if it is unfolded, the rows of its parts.
+
+        `before` is the label of the row above; a row does not repeat the same time.
+        """
         sort = self._state.sort
         for info in infos:
             label = _make_conversation_sort_label(info, sort, self._contents, self._present)

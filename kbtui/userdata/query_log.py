@@ -102,7 +102,10 @@ def log_search_answer(
     milliseconds: float | None = None,
     replaces: str = "",
 ) -> Notice | None:
-    """Log a search if the settings allow it; return a notice if the log is damaged. Never raises."""
+    """Log a search if the settings allow it; return a notice if the log is damaged. Never raises.
+
+    For the parameters from `origin` on, see `QueryLog.log_search`.
+    """
     if settings.query_log and answer.query.strip() and not answer.mistakes:
         damage = QueryLog(workspace.data_dir / "queries.sqlite").log_search(
             answer.query, answer.mode, answer.total, origin, caller, milliseconds,

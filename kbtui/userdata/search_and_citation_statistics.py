@@ -55,7 +55,7 @@ class TokenCount:
     title: str | None = None
 
     def list_remarks(self) -> list[str]:
-        """Return the number of turns, the tokens of the answers and the cost as phrases."""
+        """Return short phrases with the number of turns, the output tokens and the cost, such as `3 turns`."""
         remarks = ["1 turn" if self.turns == 1 else f"{self.turns:,} turns"]
         remarks.append(f"{self.usage.output_tokens or 0:,} output")
         if self.cost is not None:
@@ -123,8 +123,8 @@ def collect_token_statistics(
 ) -> TokenStatistics:
     """Count the tokens that turns used from `since` to `until` (Unix seconds).
 
-    All lists but `by_day` have at most `limit` rows. `subjects_by_target` maps the target of a citation
-    to its subject.
+    Every list except `by_day` has at most `limit` rows. `subjects_by_target` maps the target of a
+    citation to the cited subject.
     """
     used = list(_iterate_turn_usage(db, since, until))
     turns = defaultdict(list)

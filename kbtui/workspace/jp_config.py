@@ -34,7 +34,7 @@ file would crash the process.
 MAX_LAYERS = 1_000
 """The maximum number of files that one layer may load through `extends`."""
 MAX_DEPTH = 50
-"""The maximum number of files in a chain in which each file extends the next."""
+"""A chain of files in which each file extends the next can have at most this many files."""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ _TAIL_BYTES = 64 << 10
 _FOLDER_CHARACTERS = 100
 """How many characters of a folder's name are compared; the agent shortens longer names."""
 _NEW_SECONDS = 60.0
-"""For this many seconds after its last change, a file without a whole line counts as new."""
+"""A file without a complete line counts as unusable only if it has not changed for this many seconds."""
 _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
@@ -704,7 +704,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             self.builder.add_event("notice", _format_notice(text), time)
 
     def _add_usage(self, message: dict[str, Any], model: str | None) -> None:
-        """Add the tokens that a message has used since its previous record."""
+        """Add the tokens of a message, without those that earlier records of the same message have reported."""
         counts, message_id = message.get("usage"), message.get("id")
         if type(counts) is not dict or type(message_id) is not str:
             return
@@ -727,7 +727,7 @@ def _get_string(values: Any, key: str) -> str | None:
 
 
 def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the metadata of a result: the started subagent and the person's answers; None if empty."""
+    """Return the id of the subagent that a call started, and the user's answers; None if there is neither."""
     metadata: dict[str, Any] = {}
     if agent := _get_string(details, "agentId"):
         metadata["subagent"] = agent

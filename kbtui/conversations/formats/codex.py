@@ -116,12 +116,12 @@ _FAILURES = (
     "exec command rejected",
     "failed to parse function arguments",
 )
-"""The beginnings of results of calls that failed before they had an exit code."""
+"""If a call failed before it had an exit code, its result starts with one of these texts."""
 
 _RESPONSE_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}
 )
-"""The items that the oldest versions write without an envelope."""
+"""The oldest versions of Codex write items of these types without an envelope (an object with `payload`)."""
 _MODEL_OUTPUT = frozenset(
     {
         "reasoning",
@@ -222,7 +222,11 @@ class CodexFormat(JsonlConversationFormat):
         found: dict[str, StoredConversation],
         unusable: list[UnusableConversationDirectory],
     ) -> None:
-        """Add the projects' sessions to `found`, and the files that cannot be used to `unusable`."""
+        """Add the sessions of `projects` to `found`, and files without a usable session to `unusable`.
+
+        `paths` has pairs: a file, and whether it is archived. `names` maps session ids to titles. If
+        the conversation id `only` is given, all other sessions and all unreadable files are ignored.
+        """
         seen: dict[str, str] = {}
         for path, is_archived in paths:
             status = stat_session_file(path)

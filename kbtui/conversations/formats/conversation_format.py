@@ -114,15 +114,15 @@ class ConversationFormat(ABC):
         return self.list_watched_directories(workspace)
 
     def count_conversations_of_all_projects(self) -> int | None:
-        """Count the conversations in the agent's directories; None if only some projects are known."""
+        """Count the agent's conversations of all projects; None if kbtui knows only some of the projects."""
         return None
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
-        """Return the number of conversations in each trash directory, where the agent moves damaged ones."""
+        """Count the conversations in each trash directory; the agent moves damaged conversations there."""
         return {}
 
     def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with `last_event_at`, reading as little as possible."""
+        """Return `info` with the time of the last event; reads as little of the conversation as possible."""
         return info
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:

@@ -521,7 +521,7 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
 
 
 def _recover_session(text: str) -> dict[str, Any]:
-    """Return the readable part of a damaged or truncated object: its first values and the messages."""
+    """Return the readable part of a damaged session: the strings before its messages, and its messages."""
     from json import JSONDecoder, dumps
 
     decoder = JSONDecoder()
@@ -574,7 +574,7 @@ def _build_turns(replay: _ReplayedSession) -> tuple[TurnBuilder, list[Conversati
 
 
 def _read_tokens(tokens: Any) -> ConversationUsage | None:
-    """Return the numbers of tokens of a message; None if it has none."""
+    """Return the token counts of a message; None if the message has no token counts."""
     used: dict[str, int] = {}
     if type(tokens) is dict:
         used = {name: value for name, value in tokens.items() if type(value) is int}

@@ -57,7 +57,7 @@ ABANDONED_SECONDS = 3600.0
 MARK_BYTES = 64 << 10
 """The minimum number of bytes between two points within a turn at which reading can resume."""
 RECORDS_KEPT = 32
-"""How many of the last records, texts and calls are in the state with which a parser resumes."""
+"""A parser's saved state contains the last records, texts and calls, at most this many of each."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
@@ -181,9 +181,10 @@ class JsonlConversationParser(ABC):
         return None
 
     def can_resume_reading_in_turn(self) -> bool:
-        """Return whether another parser can resume here, within a turn.
+        """Return whether another parser can resume at this position, in the middle of a turn.
 
-        No later record may change the events so far, unless it sets `needs_earlier_turns`.
+        This is impossible if a later record could change an earlier event without setting
+        `needs_earlier_turns`.
         """
         return False
 

@@ -411,7 +411,7 @@ class _LlmConversationReader:
     ) -> list[sqlite3.Row]:
         """Return the messages after the one with the hash `end`, up to the one with the hash `tip`.
 
-        With `stop_at_answer`, messages up to the last answer are left out, too.
+        With `stop_at_answer`, the list contains only the messages after the last answer.
         """
         messages: list[sqlite3.Row] = []
         while tip is not None and tip != end and len(messages) < MAX_CHAIN:

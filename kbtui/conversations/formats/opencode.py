@@ -426,7 +426,8 @@ class _SessionFiles:
     def list_content_states(self) -> list[str]:
         """Return texts that change if a message or a part changes.
 
-        The parts of earlier messages are not examined one by one, because only their number can change.
+        Only the parts of the last message are examined one by one. For each earlier message, only the
+        directory of its parts is examined.
         """
         states = []
         names = _list_json_names(self.messages)
@@ -813,7 +814,7 @@ def _get_record_time(record: dict[str, Any], key: str) -> datetime | None:
 
 
 def _get_model(message: dict[str, Any]) -> str | None:
-    """Return the model of a message with its provider, such as `anthropic/claude-sonnet-4`."""
+    """Return the provider and the model of a message, such as `anthropic/claude-sonnet-4`."""
     nested = message.get("model")
     source = nested if type(nested) is dict else message
     name = get_text(source.get("modelID")) or get_text(source.get("id") if nested else None)
@@ -844,7 +845,7 @@ def _describe_error(error: Any) -> str | None:
 
 
 def _join_result_texts(content: Any) -> str | None:
-    """Return the texts of a tool's result in version 2."""
+    """Join the texts of a tool's result, which opencode 2 stores as a list; None for any other value."""
     if type(content) is not list:
         return None
     items = [item for item in content if type(item) is dict]

@@ -205,7 +205,10 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.repaint_lines(changed)
 
     def iterate_visible_rows(self) -> Iterator[tuple[int, ListRow]]:
-        """Yield the selectable rows whose first lines are visible, each as (number of the visible line, row)."""
+        """Yield (line, row) for each selectable row whose first line is visible.
+
+        `line` is the position of that line in the visible part of the list, counted from 0.
+        """
         for y, line in enumerate(self._list_visible_lines()):
             if line and line[0].selectable and line[1] == 0:
                 yield y, line[0]

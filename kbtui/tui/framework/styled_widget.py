@@ -115,7 +115,7 @@ class StyledScreen(Screen[Any]):
 
     @property
     def configured_keys(self) -> Mapping[str, str]:
-        """The keys from the settings: command id -> Textual's names of keys."""
+        """The keys that the settings assign to commands: command id -> the keys' names in Textual."""
         return get_configured_keys(self)
 
     @property
@@ -221,7 +221,7 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint the given regions, or the whole view if it is hidden."""
+        """Repaint the given regions; if the view is hidden, repaint all of it when it is shown again."""
         # A hidden view has no size, so Textual would ignore the regions and later show the old lines.
         return super().refresh(*(regions if self.region else ()), **options)
 
@@ -243,7 +243,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         self._repaint_region = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render the two borders, and one strip that all lines between them share."""
+        """Render the top border, the bottom border, and one line that is used for all lines between them."""
         last = self.outer_size.height - 1
         strips: dict[int, Strip] = {}
         for y in crop.line_range:

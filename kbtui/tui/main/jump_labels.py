@@ -91,9 +91,10 @@ def _find_visible_link_targets(
 
 
 class JumpLabelScreen(StyledScreen):
-    """A screen that shows a copy of the screen below with labels; its result is the typed label's function.
+    """A screen that shows a copy of the screen below it, with jump labels.
 
-    A click or a key that is part of no label closes the screen without a result.
+    When the user types a label, the screen closes, and its result is the function of the label. A click, or a
+    key that matches no label, closes it without a result.
     """
 
     def __init__(

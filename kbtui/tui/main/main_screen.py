@@ -430,7 +430,10 @@ class MainScreen(StyledScreen):
     async def run_command_palette_choice(
         self, choice: TuiCommand | NavigationTarget | EnteredReference | str | None
     ) -> None:
-        """Run the command, open the target, or switch to the theme (given by name) chosen in the palette."""
+        """Run the command, open the target or set the theme that the user chose in the palette.
+
+        A string is the name of a theme. None means that the user closed the palette.
+        """
         if isinstance(choice, TuiCommand):
             await self._run_palette_command(choice)
         elif isinstance(choice, EnteredReference):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.tui.main.search_controller import SearchController
 
 STATE_NAME = "tui"
-"""The name of the session in the user data."""
+"""The name under which the user data stores the session of the TUI."""
 MAX_TARGETS = 50
 """At most this many places of the history are saved."""
 SAVE_SECONDS = 3.0

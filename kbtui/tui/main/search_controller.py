@@ -76,7 +76,10 @@ class SearchController:
         self._is_logged = False
         """Whether the current query has been logged; if so, repeating the search does not log it again."""
         self._unused = ""
-        """The last logged query if a longer query that starts with it must replace it in the log, else ""."""
+        """The last logged query, or "" if it must stay in the log.
+
+        If the next logged query starts with this one and is longer, it replaces this one in the log.
+        """
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1

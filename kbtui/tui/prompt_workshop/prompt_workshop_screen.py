@@ -1,4 +1,7 @@
-"""The prompt workshop: show what an assistant gets, mark subjects, and write the marks to `kb.toml`."""
+"""The prompt workshop, a screen that shows the prompt of an assistant.
+
+The user can mark subjects to pre-load or disable them, and then write these marks to `kb.toml`.
+"""
 
 from __future__ import annotations
 
@@ -332,7 +335,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._reload_knowledge_files()
 
     def _reload_knowledge_files(self, written: tuple[PreloadOrDisableMark, ...] = ()) -> None:
-        """Read the files again; keep the marks except `written`, which the file now contains."""
+        """Read the files again; remove the marks in `written`, because `kb.toml` now contains them."""
         marks = tuple(mark for mark in self.marks.unwritten_marks if mark not in written)
 
         def show_reloaded_prompt(planned_prompt: PlannedPrompt) -> None:

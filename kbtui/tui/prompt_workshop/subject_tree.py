@@ -45,9 +45,9 @@ EXACT_COST_CELLS = 52
 class SubjectTreeNode(NamedTuple):
     """The data of a row.
 
-    `name` is the slug of a subject, the path of a folder with a `/` at its end, or the text of another row.
-    `number` is the index of a prompt fragment of JP. If `shows_path` is true, the row shows the whole slug
-    instead of its last part.
+    `name` is the slug of a subject, the path of a folder with a `/` at its end, the name of a prompt fragment
+    or the text of a problem. `number` is the position of a prompt fragment, counted from 0. If `shows_path` is
+    true, the row shows the whole slug instead of its last part.
     """
 
     kind: NodeKind

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 SECTION_CHARACTERS = 6_000
-"""The maximum number of characters in a section; a section with one Markdown block may have twice as many."""
+"""A section has at most this many characters; a section with only one Markdown block has at most twice as many."""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -141,7 +141,7 @@ def _measure_fenced_code_length(text: str, start: int, fence: str) -> int:
 def _split_long_section(
     text: str, section: TextSection, max_characters: int
 ) -> Iterator[TextSection]:
-    """Split a section that contains one block; leave out the fences around code."""
+    """Split a section that is a single long block; leave out the lines that begin and end a code block."""
     start, end, first_line, language = section.start, section.end, section.first_line, ""
     if section.code and (opening := _FENCE_LINE.match(text, start)):
         language = (opening[2].split() or [""])[0]

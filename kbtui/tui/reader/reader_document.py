@@ -49,7 +49,7 @@ class ReaderDocument:
     rewound_turns: int = 0
     """How many turns are rewound: the user left them behind by going back to an earlier turn."""
     lines_total: int = 0
-    """The number of lines of the shown text; 0 if references cannot name its lines."""
+    """The number of lines of the text; 0 if a reference to this document cannot contain line numbers."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
     """Kind ("turn", "request" or "error") -> the ascending indices of the blocks where one of this kind starts."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)

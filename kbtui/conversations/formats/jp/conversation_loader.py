@@ -138,7 +138,7 @@ def _make_conversation(
 
 
 def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig) -> list[str]:
-    """Apply the base configuration, if there is one, and return its problems."""
+    """Add the conversation's base configuration to `config`, and return the problems with its file."""
     if info.base_config_path is None:
         return []
     problems: list[str] = []
@@ -184,7 +184,10 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
 
 
 def _read_last_element(path: str) -> dict[str, Any] | None:
-    """Return the last element of an array that ends as JP writes it; None for any other array."""
+    """Return the last element of the JSON array in a file, reading only the end of the file.
+
+    Returns None if the file does not end with the line breaks and indentation that JP writes.
+    """
     tail = read_file_tail(path, _TAIL_BYTES).rstrip()
     start = tail.rfind(b"\n  {")
     if start < 0 or not tail.endswith(b"\n  }\n]"):

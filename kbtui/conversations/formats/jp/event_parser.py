@@ -119,7 +119,7 @@ class ConversationEventParser:
         self._open_calls: _OpenRequests = {}
         self._open_questions: _OpenRequests = {}
         self._open_message: ConversationEvent | None = None
-        """The last event, if it is a message that the next element may continue."""
+        """The last event, if it is a message that can continue in the next element; otherwise None."""
 
     @property
     def turns(self) -> list[Turn]:
@@ -169,7 +169,7 @@ class ConversationEventParser:
     # one method for each type of element
 
     def _parse_text_event(self, index: int, element: _Element, kind: str) -> ConversationEvent:
-        """Parse an event that consists of a text and of the fields listed for its kind."""
+        """Parse an event that has a text and the fields that `EVENT_KINDS` lists for its kind."""
         event = self._append_event(kind, index, element, element.get("content"), "content")
         if names := EVENT_KINDS[kind].fields:
             event.fields = {name: element[name] for name in names if name in element}
