@@ -399,7 +399,7 @@ class AgentOverview(NamedTuple):
     off: AgentOffReason | None
 
     def as_json(self) -> dict[str, str | int | list[str] | None]:
-        """Return the documented JSON object."""
+        """Return the overview as a JSON object, with the documented keys."""
         return {**self._asdict(), "directories": list(map(str, self.directories))}
 
     def describe_conversation_counts(self) -> str:

@@ -295,10 +295,10 @@ class DocumentNavigator:
         show_beginning: Callable[[ReaderDocument], None] | None,
         shown: ReaderDocument | None = None,
     ) -> ReaderDocument:
-        """Read a target and lay out its first blocks; an error becomes a page with the reason.
+        """Read a document and lay out its first blocks; an error becomes a page with the reason.
 
         `show_beginning` is called with the beginning of a large conversation. `shown` is the document in
-        the reader; if the target is the same large conversation with unchanged files, return `shown`.
+        the reader; if `target` is in the same large conversation and its files are unchanged, return `shown`.
         """
         key, ref = target.key, target.ref
         try:
