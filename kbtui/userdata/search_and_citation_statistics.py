@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kbtui.conversations.model_prices import ModelPrices, format_cost
 from kbtui.conversations.models import ConversationUsage, add_up_usage, add_up_usage_by_model
@@ -203,7 +203,8 @@ def _count_tokens(
     return found
 
 
-class EntryCitationCount(NamedTuple):
+@dataclass(slots=True)
+class EntryCitationCount:
     """An entry, and how many turns cited it. `changed` is in Unix seconds.
 
     `short_ref` is the form of `ref` for lists that people read.
@@ -214,13 +215,15 @@ class EntryCitationCount(NamedTuple):
     kind: str
     title: str
     changed: float
-    cites: int
+    path: str
+    hidden: bool
     short_ref: str
+    cites: int = 0
 
     def as_json(self) -> dict[str, object]:
         """Return the documented JSON shape."""
-        facts = self._asdict()
-        del facts["changed"], facts["short_ref"]
+        names = ("id", "ref", "kind", "title", "cites")
+        facts = {name: getattr(self, name) for name in names}
         return {**facts, "changed_at": format_unix_time_as_iso(self.changed)}
 
 
@@ -261,22 +264,6 @@ class SearchAndCitationStatistics:
         }
 
 
-@dataclass(slots=True)
-class _CatalogEntryColumns:
-    id: str
-    ref: str
-    kind: str
-    title: str
-    changed: float
-    path: str
-    hidden: bool
-
-    def to_entry_citation_count(self, count: int) -> EntryCitationCount:
-        return EntryCitationCount(
-            self.id, self.ref, self.kind, self.title, self.changed, count, short_ref=self.ref
-        )
-
-
 def collect_search_and_citation_statistics(
     workspace: Workspace,
     userdata: UserData,
@@ -297,10 +284,10 @@ def collect_search_and_citation_statistics(
     dates = list_last_local_dates(now, days)
     with open_catalog_snapshot(reader) as db:
         rows = db.execute(
-            "SELECT id, iif(kind = 'subject', topic || '/' || slug, id), kind, title, changed, path, "
-            "hidden FROM entries"
+            "SELECT *, ref FROM (SELECT id, iif(kind = 'subject', topic || '/' || slug, id) AS ref, "
+            "kind, title, changed, path, hidden FROM entries)"
         )
-        entries = [_CatalogEntryColumns(*row) for row in rows]
+        entries = [EntryCitationCount(*row) for row in rows]
         recent = count_all_citations(db, workspace, entries, get_local_midnight(dates[0]))
         cited_ids = map_cited_targets_to_entries(db, workspace, entries)
         shown = {
@@ -323,15 +310,18 @@ def collect_search_and_citation_statistics(
     ever = set(cited_ids.values())
     entries = [entry for entry in entries if hidden or not entry.hidden]
     subjects = [entry for entry in entries if entry.kind == "subject"]
-    counts = recent.by_entry
-    cited = [one.to_entry_citation_count(counts[one.id]) for one in entries if one.id in counts]
+    for entry in entries:
+        entry.cites = recent.by_entry[entry.id]
+    cited = [entry for entry in entries if entry.cites]
     cited.sort(key=lambda use: (-use.cites, use.ref))
-    never = [entry.to_entry_citation_count(0) for entry in subjects if entry.id not in ever]
+    never = [entry for entry in subjects if entry.id not in ever]
     never.sort(key=lambda use: (use.changed, use.ref))
     stale_before = now - stale_days * DAY_SECONDS
     stale = [use for use in cited if use.kind == "subject" and use.changed < stale_before]
-    short_refs = reader.shorten_references(use.ref for use in cited[:limit])
-    most_cited = [use._replace(short_ref=short_refs.get(use.ref, use.ref)) for use in cited[:limit]]
+    most_cited = cited[:limit]
+    short_refs = reader.shorten_references(use.ref for use in most_cited)
+    for use in most_cited:
+        use.short_ref = short_refs.get(use.ref, use.ref)
     citations_by_day = {day: recent.by_day.get(day, 0) for day in dates}
     return SearchAndCitationStatistics(
         days=days,

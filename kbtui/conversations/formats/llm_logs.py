@@ -396,12 +396,6 @@ class _LlmConversationReader:
         for message in answered:
             self._read_answer(message, "structured" if row["schema_id"] else "message", time)
 
-    def _start_turn_if_needed(
-        self, lines: list[str], row: sqlite3.Row, time: datetime | None
-    ) -> None:
-        if lines or not self._builder.turns:
-            self._start_turn(lines, row, time)
-
     def _read_answer(self, message: sqlite3.Row, kind: str, time: datetime | None) -> None:
         for part in self._list_parts(message["hash"]):
             self._read_answer_part(part, kind, time)
@@ -506,8 +500,12 @@ class _LlmConversationReader:
 
     # both
 
-    def _start_turn(self, lines: list[str], row: sqlite3.Row, time: datetime | None) -> None:
+    def _start_turn_if_needed(
+        self, lines: list[str], row: sqlite3.Row, time: datetime | None
+    ) -> None:
         builder = self._builder
+        if builder.turns and not lines:
+            return
         builder.model = get_text(row["resolved_model"]) or get_text(row["model"]) or builder.model
         builder.start_turn(time)
         if lines:
