@@ -213,9 +213,9 @@ class EngineEmbeddingModel:
             self._log("the model was exported to ONNX; the engine now uses the export")
 
     def get_passage_embedder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
-        """Return the encoder for passages; `missing` is the number of passages that have no vector yet.
+        """Return the embedder for passages; `missing` is the number of passages that have no vector yet.
 
-        If it is at least `MANY_CHUNKS`, an ONNX encoder uses all cores. Call this in the thread with
+        If it is at least `MANY_CHUNKS`, an ONNX embedder uses all cores. Call this in the thread with
         low priority.
         """
         from kbtui.index.embedding_model import OnnxEmbedder
@@ -231,7 +231,7 @@ class EngineEmbeddingModel:
         return self._bulk_embedder
 
     def release_bulk_embedder(self) -> None:
-        """Free the memory of the encoder that uses all cores."""
+        """Free the memory of the embedder that uses all cores."""
         self._bulk_embedder = None
 
     def embed_query(self, text: str) -> Matrix:
