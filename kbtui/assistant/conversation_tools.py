@@ -437,7 +437,7 @@ def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int 
         return turn
     name, value = ("turn", turn) if last is None else ("last", last)
     if value is not None and (name == "last" or value != ref.turn):
-        message = "the id selects turn {}, and {} selects other turns"
+        message = "the id selects turn {}, but {} selects other turns"
         raise ToolArgumentsRefused(
             message.format(ref.turn, f"{name}={value}"),
             "use only one of them",
