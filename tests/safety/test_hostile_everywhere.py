@@ -29,7 +29,7 @@ PANES = (
         "conversation", "#", "Go to", (f"{TALK}\r", "t", "r", "a", "n", "w", "G", "c", "Y", ESCAPE)
     ),
     Place("library", "1", "─ Library ", ("j", "j", "l", "G", "f", PASTED, ESCAPE)),
-    Place("citations", "3", "USED", ("j", "j", "J")),
+    Place("citations", "3", "CITED", ("j", "j", "J")),
     Place("results", "/", "Esc to results", ("harmless", "\x1b[B", ESCAPE, "m")),
 )
 SCREENS = (

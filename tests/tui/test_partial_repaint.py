@@ -155,7 +155,7 @@ async def test_what_changed_in_a_hidden_pane_shows_with_it(
         return {
             "library": lambda: after in tui.rows("library-list"),
             "reader": lambda: after in reader.document.blocks[-1].get_searchable_text(),
-            "citations": lambda: any("No turn cites" in row for row in tui.rows("citations-list")),
+            "citations": lambda: any("No turn" in row for row in tui.rows("citations-list")),
             "results": lambda: bool(results.answer and results.answer.query == "hippo"),
         }[pane]()
 
