@@ -295,7 +295,7 @@ _MASKED_PROTOCOLS = {"always": ("mcp", "jp"), "mcp": ("mcp",), "never": ()}
 
 
 def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> bool:
-    """Return whether the setting `mask_secrets` covers a protocol.
+    """Return whether the setting `mask_secrets` masks secrets in answers over a protocol.
 
     Raises `ConfigError` if the setting is invalid.
     """

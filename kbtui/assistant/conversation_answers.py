@@ -152,7 +152,7 @@ class ConversationListPage:
 class ConversationGrepLine:
     """A matching line or a line of context; adjacent lines have the same `block`.
 
-    `parent_id` is the id of the conversation to which the line's conversation belongs, if any.
+    `parent_id` is the id of the parent of the line's conversation, or None.
     """
 
     id: str

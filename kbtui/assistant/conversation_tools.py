@@ -564,7 +564,7 @@ def _make_conversation_read_answer(
 def _make_answer_too_long_error(
     answer: ConversationReadAnswer, size: int, limit: int, room: int
 ) -> ToolArgumentsRefused:
-    """Return the error for too many turns; it says how many of the last turns fit."""
+    """Return the error for an answer that is too long. Its hint says how many of the last turns fit."""
     total = answer.turns_total
     turns = "1 turn" if total == 1 else f"{total} turns"
     fitting = _count_fitting_turns(answer.turns, room)
@@ -632,7 +632,7 @@ def _make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
 # shortening a turn
 
 _TURN_FRAME = 200
-"""How many characters of XML a turn needs in addition to its events."""
+"""An estimate: how many characters of XML a turn has in addition to its events."""
 _MIN_TEXT_LENGTH = 200
 """The length to which texts are cut before whole events are omitted."""
 

@@ -291,7 +291,10 @@ class _McpRequestHandler:
         ]
 
     async def _run_in_thread(self, work: Callable[[], T], slots: asyncio.Semaphore) -> T:
-        """Run `work` in a thread. If the call is cancelled, `work` keeps its slot until it ends."""
+        """Run `work` in a thread, in one of the `slots`.
+
+        If the call is cancelled, `work` runs on, and its slot stays in use until it ends.
+        """
         loop = asyncio.get_running_loop()
         await slots.acquire()
         self.running += 1

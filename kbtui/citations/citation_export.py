@@ -175,7 +175,10 @@ def _citation_to_dict(cite: Citation) -> dict[str, object]:
 def citations_to_dict(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
 ) -> dict[str, object]:
-    """Return the object that `kbtui cites --json` prints: the citations by `ref` and those of `ref`."""
+    """Return the object that `kbtui cites --json` prints.
+
+    `uses` are the citations that `ref` contains, and `used_by` the citations of `ref` by others.
+    """
     return {
         "ref": ref,
         "uses": list(map(_citation_to_dict, uses)),

@@ -355,7 +355,7 @@ def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Itera
 
 
 def _remove_mcp_envelope(result: str) -> str:
-    """Return the text of a tool's result, without the server's JSON in which some agents store it."""
+    """Return the text of a tool's result. Some agents store the text inside the MCP server's JSON."""
     start = result.find("[{", 0, _ENVELOPE_CHARACTERS)
     is_envelope = '"text"' in result and not result.startswith(("<", '{"total"'))
     if start < 0 or not is_envelope:

@@ -109,9 +109,9 @@ def _list_argument_completions(
 
 
 MAX_CONVERSATIONS = 20
-"""The maximum number of JP's conversations that are offered before the user types a digit."""
+"""At most this many of JP's conversations are offered until the user types a digit of an id."""
 MAX_TITLES = 200
-"""The maximum number of other agents' conversations that are offered with their titles."""
+"""The conversations of another agent are offered with titles only if at most this many match."""
 
 
 def _find_workspace(path: str | None) -> Workspace:

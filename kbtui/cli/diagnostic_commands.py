@@ -255,7 +255,7 @@ _QUOTATION_MARK = re.compile(
 )
 """A quotation mark, but not an apostrophe between letters.
 
-Everything after it in a record is left out: the quoted text may itself contain
+The rest of a log record after such a mark is omitted. The quoted text may itself contain
 quotation marks, so its end is unclear.
 """
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")

@@ -463,8 +463,8 @@ def list_unknown_agents() -> list[tuple[str, str]]:
 def check_chosen_agents() -> None:
     """Raise `ConfigError` if the setting `agents` names an agent that does not exist.
 
-    An agent whose format belongs to another package and cannot be loaded is no error here: `kbtui
-    doctor` reports it.
+    If the format of an agent belongs to another package and cannot be loaded, this raises no error;
+    `kbtui doctor` reports it.
     """
     for name, hint in list_unknown_agents():
         if name not in unusable_formats:

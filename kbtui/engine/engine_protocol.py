@@ -207,7 +207,10 @@ class InvalidProtocolFrame(Exception):
 
 
 def validate_wait_seconds(seconds: float, where: str) -> None:
-    """Raise `UsageError` unless `seconds` is from 0 to `MAX_WAIT_SECONDS`; `where` names the argument."""
+    """Raise `UsageError` unless `seconds` is from 0 to `MAX_WAIT_SECONDS`.
+
+    `where` is the name of the argument in the error.
+    """
     if not 0 <= seconds <= MAX_WAIT_SECONDS:
         from kbtui.errors import UsageError
 
@@ -217,9 +220,9 @@ def validate_wait_seconds(seconds: float, where: str) -> None:
 
 
 def make_engine_search_arguments(request: EngineSearchRequest) -> EngineSearchRequestWithTimeout:
-    """Return the arguments of `EngineClient.send_request` for a search, with its time limit.
+    """Return the arguments of `EngineClient.send_request` for a search, including its time limit.
 
-    Unless the question names a time zone, its dates are in the time zone of this process.
+    If `request` names no time zone, its dates are in the time zone of this process.
     """
     wait = request.get("wait", WAIT_SECONDS)
     question: SearchRequestJson = {"zone": get_time_zone_variable(), **request["question"]}
@@ -252,5 +255,5 @@ def decode_frame_body(body: bytes) -> Any:
 
 
 def make_hello_message(**facts: Unpack[HelloMessage]) -> HelloMessage:
-    """Return the first message of a connection; `facts` has what an engine adds about itself."""
+    """Return the first message of a connection. An engine adds the `facts` about itself."""
     return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, **facts}

@@ -496,7 +496,7 @@ class EngineServer:
     async def _execute_refreshed_operation(
         self, client: ClientConnection, request: WaitTimeLimit
     ) -> RefreshOutcome:
-        """Keep waiting for the last refresh that this client requested."""
+        """Wait again for the last refresh that this client requested, at most as long as `request` says."""
         if client.pending_refresh is None:
             raise ValueError("this connection has not requested a refresh")
         return await self._wait_for_requested_refresh(

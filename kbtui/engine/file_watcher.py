@@ -172,7 +172,7 @@ QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
 POLL_MILLISECONDS = 1000
 """The interval at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0
-"""The interval at which all files are compared with the index even without an event."""
+"""After this many seconds, all files are compared with the index even if no event has arrived."""
 
 _IGNORED_NAMES = frozenset(
     {".git", "node_modules", "__pycache__", ".venv", ".trash", "locks", "sessions"}

@@ -112,7 +112,7 @@ class SearchService:
         semantic: EmbeddingWorker,
         is_checked: Callable[[], bool],
     ) -> None:
-        """Create the service; `is_checked` returns whether a damage check took place recently."""
+        """Create the service. `is_checked` returns whether the index was checked for damage recently."""
         self._workspace, self._settings, self._embedding_worker = workspace, settings, semantic
         self._is_checked = is_checked
         self._lock = threading.Lock()

@@ -48,10 +48,10 @@ class EmbeddingModelUnavailable(KbtuiError):
 
 @dataclass(frozen=True)
 class EmbeddingModelSource:
-    """A model on this machine.
+    """An embedding model on this machine, and where it is loaded from.
 
-    `key` is a part of the name of its vector table. `source` is the directory or the model name from
-    which it is loaded. `packaged` is true for the model in the package `PACKAGED_MODEL`.
+    `key` is a part of the name of the table with the model's vectors. `source` is the directory or the
+    name of the model. `packaged` is true for the model in the package `PACKAGED_MODEL`.
     """
 
     key: str

@@ -220,9 +220,9 @@ def set_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
 BATCH_BYTES = 512 << 10
 """How many bytes of a long conversation are indexed at a time, approximately."""
 WHOLE_BYTES_MAX = 2 << 20
-"""The maximum size in bytes of a conversation that is indexed as one part."""
+"""A conversation of at most this many bytes is indexed as one part."""
 UNFINISHED_SUFFIX = " …"
-"""The suffix of an entry's signature until all parts of its conversation are indexed."""
+"""The `signature` of an entry ends with this until all parts of its conversation are indexed."""
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,7 @@ class EntryFilter:
 
     @property
     def conditions_hash(self) -> str:
-        """A hash of the conditions. A cursor is valid only for a filter with the same hash."""
+        """A hash of the conditions. The cursor of a page is valid only for filters with the same hash."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -188,8 +188,8 @@ class KeywordIndexWriter:
     ) -> None:
         """Write the documents of an entry's changed chunks, and delete the documents of its removed chunks.
 
-        The entry must be in the index, and nothing except its chunks may have changed. `before` are
-        the chunks directly before the written chunks; their text is indexed as context.
+        Call this only if the entry is in the index and nothing except its chunks has changed. `before`
+        are the chunks directly before the written chunks; their text is indexed as context.
         """
         chunks = written.chunks
         # A chunk without a time of its own has the entry's time, which has changed.

@@ -35,9 +35,10 @@ _PATH_SEPARATOR = re.compile(r"/\.?|::|\.")
 _COMPOUND_SEPARATOR = re.compile(r"[.\-/_:]+")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
-MAX_COMPOUND_LENGTH, MAX_PATH_ENDS = 200, 5
-"""The maximum length of a compound in characters. The maximum number of indexed suffixes of a path or
-dotted name, such as `c.py` and `b/c.py` of `a/b/c.py`."""
+MAX_COMPOUND_LENGTH = 200
+"""A compound, such as a path, with more characters than this is not indexed as a compound."""
+MAX_PATH_ENDS = 5
+"""At most this many suffixes of a path or dotted name are indexed: `c.py` and `b/c.py` of `a/b/c.py`."""
 
 
 # Compiled on first use, because English texts do not need it.

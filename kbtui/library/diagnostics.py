@@ -174,7 +174,7 @@ MIN_TERMINAL_SIZE = (60, 15)
 READING_SECONDS = 1.0
 """The time limit, in seconds, for reading conversations. The index says whether the others are damaged."""
 READING_BYTES = 8 << 20
-"""The maximum size in bytes of a conversation that is read although it is indexed."""
+"""An indexed conversation with more bytes than this is not read. The index says whether it is damaged."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
 """The minimum number of bytes that should be free on the disk of the index."""

@@ -313,7 +313,7 @@ class PrivateIndex:
 
     @property
     def remaining_wait_seconds(self) -> float:
-        """How many more seconds a call waits for the complete index."""
+        """How many more seconds calls wait until this index is up to date with the files."""
         return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
 
     @property
@@ -323,7 +323,7 @@ class PrivateIndex:
 
     @property
     def index_notices(self) -> list[Notice]:
-        """The notices that say that the index is temporary, for what reason, and what may be missing."""
+        """Notices that say that this index is temporary, why kbtui uses it, and what it may lack."""
         notices = [
             Notice("private_index", {"is_complete": self.is_complete, "detail": self._error or ""}),
             Notice("keywords_only", make_engine_unavailable_notice_values(self._cause)),

@@ -71,7 +71,7 @@ class FilterDefinition:
         self.about = about
         """The description of the filter, which is also the help text of its option."""
         self.search = search
-        """The field of `SearchRequest` that has the filter's values; if there is no such field, the key."""
+        """The field of `SearchRequest` for the filter's values, or `key` if the request has no such field."""
         self.term = term
         """The field of the keyword index in which this filter looks for its values; "" if there is none."""
         self.entries = entries

@@ -209,7 +209,10 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 5
-"""The ratio of fetched to returned chunks; a search drops surplus chunks of an entry."""
+"""A search first fetches this many times as many chunks as it returns.
+
+It drops the chunks of an entry that exceed the maximum number for each entry.
+"""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
 """Only this many of the best chunks are searched for word pairs, because each costs a lookup."""
@@ -336,10 +339,10 @@ class _KeywordIndexQuery:
     def fetch_best_chunks(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
-        """Return up to `limit` of the best chunks, and whether fewer than `limit` chunks match.
+        """Return the best chunks, at most `limit`, and whether fewer than `limit` chunks match.
 
-        `without` has the owner numbers of entries to exclude. With `whole_ties`, the last group of
-        equal scores is dropped if it may be incomplete.
+        `without` has the entries to exclude, as their numbers in the field `owner`. With `whole_ties`,
+        the chunks with the lowest score are dropped if there may be more chunks with this score.
         """
         query = self.query
         if left_out := [(Occur.MustNot, self._make_entry_owner_query(owner)) for owner in without]:

@@ -160,7 +160,8 @@ class ArgumentAndExclusionFilters(NamedTuple):
     """Filters that have no field in `SearchRequest`: arguments of tool calls, and exclusions.
 
     `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of each tuple.
-    `without` has a pair `(field, values)` for each exclusion, with a field of the keyword index.
+    `without` has a pair `(field, values)` for each exclusion: a chunk must have none of the values in this
+    field of the keyword index.
     """
 
     args: tuple[tuple[str, ...], ...] = ()

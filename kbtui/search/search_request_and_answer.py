@@ -223,9 +223,9 @@ class SearchRequest(NamedTuple):
 
 
 def parse_search_request(shape: "SearchRequestJson") -> SearchRequest:
-    """Parse a request from the JSON of `SearchRequest.as_json` or of a command.
+    """Parse a search request from JSON that `SearchRequest.as_json` or a command has made.
 
-    Dates from a command are as the user wrote them. Raises `ValueError` for an unknown field or a
+    In the JSON of a command, dates are as the user wrote them. Raises `ValueError` for an unknown field or a
     value of the wrong type, and `UsageError` for text that is not a date.
     """
     values: dict[str, Any] = {}

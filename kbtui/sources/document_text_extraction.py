@@ -365,7 +365,7 @@ def extract_document_text(
 
 
 def decode_document_text(content: bytes, charset: str | None) -> str:
-    """Decode a text with `charset`, UTF-8, the declared encoding or a detected one; the first that works."""
+    """Decode a text. Tries `charset`, UTF-8, the encoding that the text declares, and a detected one."""
     own = _DECLARED_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:

@@ -76,7 +76,7 @@ def make_source_run_limits(settings: Settings) -> SourceRunLimits:
 
 
 def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
-    """Return the message for a document that is not read because it has more bytes than the limit."""
+    """Return why a document of `size` bytes (None if unknown) is too large for the limit `max_bytes`."""
     limit = f"than the limit of {max_bytes:,} bytes (setting source_bytes)"
     return f"is larger {limit}" if size is None else f"is {size:,} bytes long, more {limit}"
 

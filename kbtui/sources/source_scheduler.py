@@ -59,8 +59,8 @@ def list_due_sources(
 class SourceScheduler:
     """Runs the sources that are due, one at a time, each in a process with low priority.
 
-    Use a scheduler from one thread. Only `stop` waits until a run has ended. If `umask` is -1, runs
-    inherit the umask.
+    Only one thread may use a scheduler. Only `stop` waits until a run has ended. If `umask` is -1, runs
+    inherit the umask of this process.
     """
 
     def __init__(self, workspace: Workspace, log: Callable[[str], None], umask: int = -1) -> None:

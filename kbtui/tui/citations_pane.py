@@ -281,7 +281,7 @@ def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:
 
 
 def _find_citation_target(cite: Citation) -> NavigationTarget | None:
-    """Return the target to open for a citation, or None if the cited entry was deleted."""
+    """Return the place that the reader opens for a citation, or None if the cited entry was deleted."""
     if cite.kind != "file":
         if cite.gone:
             return None

@@ -377,7 +377,7 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
 
 
 def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
-    """Return a message for each command with a key in the settings that runs another command in some pane."""
+    """Return a message for each command that loses its key to another one in some pane, due to the settings."""
     by_key = _map_keys_to_commands(keymap)
     problems = []
     for (scope, key), commands in by_key.items():

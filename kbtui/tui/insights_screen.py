@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PERIODS = (30, 90, 7)
 """The periods that the user can choose, in days; the command `days` switches to the next one."""
 LIST_LIMIT = 15
-"""The maximum number of rows in each list."""
+"""Each list on the screen has at most this many rows."""
 ORIGIN_LABELS = {
     "dashboard": "from the TUI",
     "cli": "from the command line",

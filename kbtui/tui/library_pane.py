@@ -84,7 +84,7 @@ class LibraryFilter(NamedTuple):
 
     @property
     def needs_conversation_summaries(self) -> bool:
-        """Whether a condition needs the summaries of conversations, for which all conversations must be read."""
+        """Whether any condition needs summaries of conversations. For them, all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
     def matches_title(self, text: str) -> bool:

@@ -25,7 +25,7 @@ ANSWER_SECONDS = 0.3
 REMOTE_ANSWER_SECONDS = 1.0
 """How many seconds to wait for the answer of a terminal over ssh."""
 SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
-"""The values of TERM for terminals that would print the query as text, or would never answer it."""
+"""Terminals (values of TERM) that are not asked for their colour: they print the query or ignore it."""
 
 # OSC 11 asks for the background colour. A request for device attributes follows, which every terminal
 # answers, so that reading can stop even if the terminal ignores OSC 11.

@@ -139,12 +139,12 @@ class QueryLog:
         replaces: str = "",
         at: float | None = None,
     ) -> str | None:
-        """Log a search, unless another process keeps the log busy. Never raises.
+        """Log a search, unless another process has locked the log. Never raises.
 
         If the file is damaged, returns a description of the damage; nothing is logged until the log
         is erased. `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`. A search without hits
-        is always a gap. `replaces` is an earlier, incomplete version of the query. The last search
-        for this version from the same origin is removed. `at` is in Unix seconds, by default now.
+        is always a gap. `replaces` is an earlier, incomplete version of the query: the last search
+        with it from the same origin is deleted. `at` is in Unix seconds, by default now.
         """
         query = query[:QUERY_CHARACTERS]
         texts = [replace_surrogates(text) for text in (query, filters, caller or "")]

@@ -205,9 +205,10 @@ def _count_tokens(
 
 @dataclass(slots=True)
 class EntryCitationCount:
-    """An entry, and how many turns cited it. `changed` is in Unix seconds.
+    """An entry, and how many turns cited it.
 
-    `short_ref` is the form of `ref` for lists that people read.
+    `changed` is the time of the entry's last change, in Unix seconds. `short_ref` is the form
+    of `ref` for lists that people read.
     """
 
     id: str

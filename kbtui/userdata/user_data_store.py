@@ -224,7 +224,7 @@ class UserData:
     def save_fetched_address_facts(
         self, source: str, facts: dict[str, FetchedAddressFacts]
     ) -> None:
-        """Replace the facts about a source's addresses, by address."""
+        """Save the facts about a source's addresses, by address; delete the earlier facts."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self._store.open_write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))

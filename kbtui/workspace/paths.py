@@ -100,7 +100,10 @@ def _find_jp_directory(variable: str, default: str) -> str:
 
 
 def find_runtime_directory() -> str:
-    """Return the directory of the engines' sockets: the first candidate with a short enough path."""
+    """Return the directory of the engines' sockets, in XDG_RUNTIME_DIR, TMPDIR or `/tmp`.
+
+    The first of them that exists, and in which the path of a socket is short enough, is used.
+    """
     runtime, temporary = os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("TMPDIR", "")
     for base, folder in (
         (runtime, f"{runtime}/kbtui"),

@@ -69,7 +69,7 @@ _LONG_HEAD_BYTES = 32 << 20
 _TAIL_BYTES = 64 << 10
 """How many bytes at the end of a file are read for the title, which the agent writes repeatedly."""
 _FOLDER_CHARACTERS = 100
-"""How many characters of a folder's name are compared; the agent shortens longer names."""
+"""Only this many characters of a folder's name are compared, because the agent shortens longer names."""
 _NEW_SECONDS = 60.0
 """A file without a complete line counts as unusable only if it has not changed for this many seconds."""
 _LEADING_VALUE = (
@@ -149,11 +149,11 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
     def __init__(self) -> None:
         self._working_directories: dict[tuple[str, int], str] = {}
-        """The working directory that each file names, by path and inode; it never changes."""
+        """(Path, inode) of a file -> the working directory that the file names, which never changes."""
         self._without_directory: dict[tuple[str, int], tuple[int, int]] = {}
-        """The size and modification time of each file that names no directory, by path and inode."""
+        """(Path, inode) of a file that names no working directory -> its size and modification time."""
         self._with_turn: dict[tuple[str, int, int, int], bool] = {}
-        """Whether each file that names no directory has a turn, by path, inode, size and time."""
+        """(Path, inode, size, time) of a file that names no working directory -> whether it has a turn."""
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None

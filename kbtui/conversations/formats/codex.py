@@ -83,14 +83,14 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
-"""How many bytes are searched for the working directory in files of the oldest versions."""
+"""If the first record names no working directory, this many bytes of the file are searched for it."""
 FIRST_REQUEST_BYTES = 8 << 20
 """How many bytes are searched for the first request; instructions and images may precede it."""
 TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
 """The number of levels of directories for dates: years, months and days."""
 COPY_SECONDS = 1.0
-"""The maximum number of seconds that Codex takes to copy a session's records to a fork."""
+"""A record is a copy from the forked session if it is less than this many seconds newer than the fork."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -401,7 +401,7 @@ def _read_first_line(file: int) -> bytes:
 
 
 def _find_working_directory(file: int, end: int) -> str | None:
-    """Return the directory that the first messages name, None if none does."""
+    """Return the working directory that a request in the first `end` bytes names, or None."""
     for record in iterate_jsonl_records(file, 0, end):
         message = record.value
         if type(message) is dict and message.get("role") == "user":

@@ -142,9 +142,10 @@ class ConversationFormat(ABC):
     def load_conversation_part(
         self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
     ) -> ConversationPart | None:
-        """Load the turns that follow `mark`: about `size` bytes, but at least one turn.
+        """Load about `size` bytes of turns, but at least one turn, starting at the position `mark`.
 
-        Returns None if the conversation must be loaded whole.
+        If `mark` is None, the first turns are loaded. Returns None if the conversation can only be loaded
+        as a whole.
         """
         return None
 

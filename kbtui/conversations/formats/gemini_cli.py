@@ -305,7 +305,7 @@ def _read_project_root(directory: str) -> str | None:
 
 
 def _read_project_registry(path: str) -> dict[str, str]:
-    """Return the path of each project by the name of its directory."""
+    """Return a mapping from the names of the directories of projects to the paths of the projects."""
     try:
         value = orjson.loads(read_file(path, REGISTRY_BYTES_MAX))
         projects = value["projects"]

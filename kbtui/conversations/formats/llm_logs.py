@@ -483,7 +483,7 @@ class _LlmConversationReader:
         )
 
     def _join_text_and_fragments(self, part: dict[str, Any]) -> str:
-        """Return the text of a part, in which one line replaces each fragment."""
+        """Return the text of a part, with a line that describes each fragment instead of its content."""
         pieces = part.get("text_ref")
         if type(pieces) is not list:
             text = part.get("text")
@@ -617,9 +617,10 @@ def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
 
 
 def _read_cached_tokens(details: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
-    """Return how many cached tokens the input tokens include, and how many were read and written.
+    """Return three numbers of cached tokens: included in the input tokens, read, and written.
 
-    OpenAI and Google include cached tokens in the input tokens; Anthropic does not.
+    A number is None if `details` does not contain it. OpenAI and Google include cached tokens in the
+    input tokens; Anthropic does not.
     """
     prompt = details.get("prompt_tokens_details", details.get("input_tokens_details"))
     included = get_count(prompt.get("cached_tokens")) if type(prompt) is dict else None

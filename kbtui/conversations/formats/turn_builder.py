@@ -119,7 +119,7 @@ class TurnBuilder:
             self.turns[-1].model = model
 
     def add_usage(self, usage: ConversationUsage, model: str | None = None) -> None:
-        """Add tokens to the current turn, for `model` or else for the model that answers.
+        """Add tokens to the current turn, as used by `model` (by default, the model set last).
 
         Tokens that are added before the first turn count for the first turn.
         """

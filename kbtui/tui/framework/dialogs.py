@@ -215,7 +215,7 @@ class ChoiceField(StyledWidget, can_focus=True):
             self.screen.update_shown_fields()
 
     def on_key(self, event: events.Key) -> None:
-        """Select the next choice that starts with the letters typed so far, else with the last letter alone."""
+        """Select the next choice that starts with the typed letters or, if none does, with the last letter."""
         letter = (event.character or "").casefold()
         if not letter.isprintable() or letter in {"", " "}:
             return

@@ -212,7 +212,7 @@ class KeyHintLine(StyledWidget):
     offers: reactive[frozenset[str]] = reactive(frozenset())
     """The features of the document (`TuiCommand.needs`), and "find" during a find."""
     input_id = reactive("")
-    """The id of the focused input, or "". The hints of an input replace the hints of `scopes`."""
+    """The id of the focused input, or "". Its key hints are shown instead of those of `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)
     """Input id -> the completions to show in place of the key hints while this input has the focus."""
     equivalent_command = reactive("")

@@ -263,7 +263,7 @@ class PlannedPrompt:
 def read_planned_prompt(
     library: Library, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...] = ()
 ) -> PlannedPrompt:
-    """Load the knowledge from its files, and return the prompt that results from the marks."""
+    """Load the knowledge from its files, apply the changes `marks`, and return the resulting prompt."""
     written = library.load_knowledge()
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.
@@ -276,7 +276,10 @@ def read_planned_prompt(
 def apply_preload_marks(
     before: PlannedPrompt, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...]
 ) -> PlannedPrompt:
-    """Return a planned prompt with other marks; marks that cannot be set are in its `refusals`."""
+    """Return the prompt `before` with the changes `marks` instead of its own changes.
+
+    The changes that cannot be made are in the `refusals` of the result.
+    """
     knowledge, applied = before.written, []
     if marks[: len(before.marks)] == before.marks:  # only new marks were added
         knowledge, applied = before.knowledge, list(before.marks)

@@ -129,7 +129,7 @@ def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
 def _split_topic_from_patterns(
     words: list[PatternInputWord], knowledge: KnowledgeBase, selected: str | None
 ) -> tuple[str, list[PatternInputWord]]:
-    """Return the topic of the patterns (by default `selected`), and the patterns without the topic."""
+    """Return the topic that the patterns name (else `selected`), and the patterns without its name."""
     name: str | None = None
     patterns = []
     for word in words:

@@ -36,7 +36,7 @@ NodeKind = Literal["whole", "topic", "folder", "subject", "problem", "fragment"]
 WHOLE_PROMPT_KEY = "whole"
 """The key of the row for the whole `<knowledge>` section."""
 UNWRITTEN_SIGN = "*"
-"""The sign of a subject or topic whose mark is not written to `kb.toml` yet."""
+"""The sign of a subject or topic that has a change which is not written to `kb.toml` yet."""
 LEARNED_SIGN = ENTRY_MARKS["pre-loaded"][0].strip()
 EXACT_COST_CELLS = 52
 """If the list is at least this many cells wide, it shows exact costs, otherwise rounded costs."""

@@ -84,7 +84,7 @@ class ReaderDocument:
 
     @property
     def available_features(self) -> frozenset[str]:
-        """The features of the document, for the `needs` of commands: "turns", "folds", "links", "views"."""
+        """The features of the document: "turns", "folds", "links", "views". Some commands need one of them."""
         features = {
             "turns": self.turns_total > 0,
             # The command that needs "folds" also opens links.

@@ -66,7 +66,7 @@ class ReaderHeader(LeftAndRightTextLine):
         self._short_forms: list[Spans] = []
 
     def set_header_texts(self, left: Spans, forms: list[Spans]) -> None:
-        """Set the text of both sides; `forms` are versions of the right side, from the longest to the shortest."""
+        """Set the left text, and the versions (`forms`) of the right text, from the longest to the shortest."""
         self._short_forms = forms[1:]
         self.set_edge_texts(left, forms[0])
 
@@ -346,7 +346,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
-        """Go to the next (`step` 1) or previous (-1) match during a find, otherwise to the next or previous turn."""
+        """Go to the next (`step` 1) or previous (-1) match or turn.
+
+        While matches are highlighted, this goes to a match, otherwise to a turn.
+        """
         if self.is_finding:
             self.go_to_match_at_index(self.match_index + step)
         else:

@@ -341,7 +341,10 @@ def _decode_conversation_part(
     span: _JsonElementBatch,
     is_last: bool,
 ) -> ConversationPart | None:
-    """Decode the turns of `span`; return None if a result in it belongs to a call in an earlier part."""
+    """Decode the turns in a batch of elements (`span`).
+
+    Returns None if the batch contains a result whose call is in an earlier part.
+    """
     before = start or ReadingResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
     if waiting and any(

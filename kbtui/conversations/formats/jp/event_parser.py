@@ -33,7 +33,7 @@ class MergedConversationConfig:
         self.attachments: list[str] = []
 
     def apply_config(self, config: Any) -> None:
-        """Merge a base configuration or a delta; values of the wrong type are ignored."""
+        """Apply a base configuration or a change to it; ignore values of the wrong type."""
         if not isinstance(config, dict):
             return
         assistant = config.get("assistant")
@@ -344,7 +344,11 @@ class ConversationEventParser:
     def _set_event_text_from_value(
         self, event: ConversationEvent, element: _Element, value: Any, field: str
     ) -> None:
-        """Set the text of an event from typed content, or from a value of the wrong type."""
+        """Set the text of an event from a value that is not a string.
+
+        An object with a `type`, or an array of such objects, becomes its text. Any other value becomes
+        JSON, and is reported as a problem of the event.
+        """
         try:
             text = format_typed_content(value)
         except RecursionError:

@@ -348,7 +348,7 @@ def _parse_id_from_directory_name(name: str) -> str | None:
 
 
 def _find_nested_conversations(path: str) -> list[str]:
-    """Return the paths of child conversations, which later versions of JP keep in their parent's directory."""
+    """Return the paths of child conversations. Newer versions of JP store them in the parent's directory."""
     try:
         # A directory with two links has no subdirectories: most file systems count a link for each,
         # and the others always report one link.
