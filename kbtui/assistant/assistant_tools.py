@@ -340,7 +340,7 @@ def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
 ANSWER_LIMIT = 60_000
 """A reply to an assistant has at most this many characters."""
 MAX_TITLE_WIDTH = 400
-"""The maximum width of a passage's title in a reply, in columns."""
+"""In a reply, the titles of passages are cut to this many columns."""
 _HEAD_LENGTH = 2_000
 """In a reply with passages, this many characters are reserved for the text above the passages.
 

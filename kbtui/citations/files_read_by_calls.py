@@ -80,7 +80,7 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
 
 
 def list_files_added_to_chat(text: str) -> list[FileRead]:
-    """Return the files that a person added to the conversation, as aider reports them."""
+    """Return the files that a person added to the conversation, which aider reports in `text`."""
     return [FileRead(path) for path in _ADDED_TO_CHAT.findall(text)]
 
 

@@ -194,8 +194,10 @@ def _raise_first_query_mistake(answer: SearchAnswerMessage) -> None:
         raise UsageError(message, where=where, hint=hint)
 
 
-CONTEXT_CHARACTERS, EXCERPT_CHARACTERS = 60, 240
-"""How many characters of a hit are shown before its first match, and how many in all."""
+CONTEXT_CHARACTERS = 60
+"""At most this many characters of a hit are shown before its first match."""
+EXCERPT_CHARACTERS = 240
+"""At most this many characters of a hit are shown in all."""
 MAX_TERMS_SHOWN = 12
 
 
@@ -269,7 +271,7 @@ def _join_lines_with_spaces(text: str) -> str:
 
 
 def format_hit_explanation(explained: RankExplanationJson) -> str:
-    """Format an explanation: rank in each leg, matching terms, and reasons that exclude the passage."""
+    """Format an explanation: rank in each leg, matching terms, and why the passage is excluded, if it is."""
     return "\n".join(sanitize(line) for line in _iterate_explanation_lines(explained))
 
 

@@ -145,7 +145,8 @@ class GrepQuery:
     """A text to search for in events, and the limits of the search.
 
     At most `limit` matches are returned, but all are counted. `context` is the number of lines to
-    return before and after a match. If `masked`, secrets are masked first, so no search finds them.
+    return before and after a match. If `masked`, secrets are masked before the search, which therefore
+    cannot find them.
     """
 
     pattern: LiteralGrepPattern

@@ -97,7 +97,7 @@ def find_network_file_system_type(path: Path) -> str | None:
 START_SECONDS = 20.0
 """How many seconds a client waits for the first answer of an engine that it started."""
 SILENT_SECONDS = 5.0
-"""How many seconds a client waits for an engine that listens but does not answer."""
+"""A client gives up after this many seconds if an engine listens but does not answer."""
 
 # An engine inherits only these environment variables from the client that starts it.
 _KEPT_VARIABLES = (

@@ -143,7 +143,7 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 FIRST_REFRESH_SECONDS = 10.0
 """How many seconds a search waits for the first comparison of the index with the files."""
 MAX_SEARCHES = 16
-"""The maximum number of parallel searches. Most of them wait for the model or the GIL."""
+"""At most this many searches run in parallel. Most of them wait for the model or the GIL."""
 HELLO_SECONDS = 10.0
 """How many seconds a new connection may take to send its hello."""
 IDLE_CHECK_SECONDS = 1.0

@@ -32,8 +32,8 @@ class EntriesWithoutVectors:
     """The entries that lack vectors.
 
     `missing` maps their ids to the error of the last attempt to embed them, or to None. `seq` is the
-    number of the last catalog transaction that the list covers, or -1 if nothing was ever embedded.
-    `model` is the model's key.
+    number of the last catalog transaction that is taken into account, or -1 if nothing was ever
+    embedded. `model` is the key of the embedding model.
     """
 
     seq: int = -1

@@ -236,7 +236,7 @@ COMMIT_SECONDS, COMMIT_SECONDS_MAX = 2.0, 16.0
 The pause doubles after each commit, because indexing waits for each commit.
 """
 PATIENCE_SECONDS = 0.5
-"""How many seconds a refresh runs before another requested refresh may interrupt it.
+"""A refresh runs for at least this many seconds before another requested refresh can interrupt it.
 
 Without interruptions, a saved subject would wait until a long conversation is indexed.
 """

@@ -83,7 +83,7 @@ An approximate search reads only some partitions, and could miss the nearest of 
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """How many bytes of memory Lance may use to cache its index, and to cache the metadata of its files."""
 KEEP_VERSIONS = timedelta(minutes=2)
-"""How long old versions of the table are kept for threads that still read them."""
+"""For this long, old versions of the table are kept, because other threads may still read them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
 """A query's vector is moved towards the vector of a keyword hit: the first of the best

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_ARGUMENT_CHARACTERS = 300
 MAX_NAMES_CHARACTERS = 4_000
-"""The maximum length, in characters, of the list of subjects that did not fit into an answer."""
+"""The list of subjects that did not fit into an answer has at most this many characters."""
 _NOTE_CHARACTERS = 700
 """How many characters are reserved for the note below a shortened subject."""
 MAX_SUGGESTED_TOPICS = 3

@@ -132,7 +132,7 @@ class SubjectSlugsByVisibility:
         self.available = [slug for slug in self.visible if slug not in self.learned_set]
 
     def list_matching_slugs(self, patterns: Iterable[str]) -> list[str]:
-        """Return the slugs that match, ordered by pattern; matches of one pattern are sorted by slug.
+        """Return the matching slugs in the order of the patterns; for each pattern, sort them by slug.
 
         A pattern that equals a slug selects its subject, even a hidden one. Any other pattern is a glob
         over the visible subjects.

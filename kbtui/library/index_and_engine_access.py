@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 SILENT_SECONDS = 10.0
-"""An engine that failed to answer gets no request for this many seconds."""
+"""After an engine failed to answer, this process sends it no request for this many seconds."""
 STEP_SECONDS = 0.02
 """The interval at which a waiting call checks whether it was cancelled."""
 

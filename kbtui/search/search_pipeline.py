@@ -39,9 +39,12 @@ CHUNKS_LOADED_AT_ONCE = 25
 """How many ranked chunks are loaded from the catalog at once. Most ranked chunks are never shown."""
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
-"""Ranks chunks by their vectors; the arguments are the request and the name of the generation."""
+"""A function that ranks chunks by their vectors, for a request and the name of a generation."""
 SemanticLeg = Callable[[str], SemanticRanker]
-"""Starts to embed the text of a query. The returned function waits for the vector and ranks chunks."""
+"""A function that starts to embed the text of a query, and returns immediately.
+
+It returns another function, which waits for the vector and ranks chunks.
+"""
 
 
 def search_index(

@@ -474,7 +474,7 @@ UPDATE_SECONDS = 10.0
 def list_library_filter_completions(
     text: str, cursor: int, contents: LibrarySnapshot
 ) -> list[QueryCompletion]:
-    """Return completions of the filter text; values are the agents, labels, tools and models in `contents`."""
+    """Return completions of the filter text, among them the agents, labels, tools and models in `contents`."""
     from kbtui.search.query_completion import list_filter_completions, list_fixed_filter_values
 
     def list_values(row: FilterDefinition, _: str) -> list[tuple[str, str]]:

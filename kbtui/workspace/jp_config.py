@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 """The extensions of a layer's file, in the order in which they are tried."""
 MAX_SLOW_CHARACTERS = 100_000
-"""The maximum length of a YAML or JSON5 file; parsing that many characters takes a second.
+"""A YAML or JSON5 file can have at most this many characters; parsing so many takes a second.
 
 The parsers are written in pure Python. The faster libyaml is not used, because a deeply nested
 file would crash the process.
 """
 MAX_LAYERS = 1_000
-"""The maximum number of files that one layer may load through `extends`."""
+"""One layer can load at most this many files through `extends`."""
 MAX_DEPTH = 50
 """A chain of files in which each file extends the next can have at most this many files."""
 

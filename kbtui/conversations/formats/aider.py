@@ -233,7 +233,7 @@ def _find_sessions(
 
 
 def _has_only_grown(file: int, state: tuple[int, int, int], known: _HistoryFileSessions) -> bool:
-    """Return whether a file has only been appended to since `known` was read."""
+    """Return whether a file has grown since `known` was read, and seems otherwise unchanged."""
     inode, size, _ = known.state
     at = size - len(known.tail)
     return (

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_CHAIN = 10_000
-"""The maximum number of messages of one turn; only a damaged database has more."""
+"""At most this many messages of one turn are read; only a damaged database has more."""
 _RESPONSE_COLUMNS = (
     "id",
     "model",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 NEAR_END_LINES = 3
-"""The list is scrolled near its end if at most this many lines follow the visible lines."""
+"""A list counts as scrolled near its end if at most this many lines follow the visible lines."""
 WIDE_ROW = 36
 """A row with at least this many cells has enough room for a title and an additional column."""
 

@@ -240,7 +240,7 @@ class PaneLayout:
         return False
 
     def drag_pane_border(self, x: int) -> None:
-        """Move the grabbed border to a column."""
+        """Move the grabbed border to column `x` of the screen."""
         if self._grabbed_border:
             name, before = self._grabbed_border
             by = before - x if name == "citations" else x - before

@@ -50,7 +50,7 @@ class LinePosition(NamedTuple):
 
 
 def _count_letters_before_lines(lines: Iterable[StyledLine]) -> list[int]:
-    """Return how many letters and digits precede each line, followed by the total of all lines."""
+    """Return how many letters and digits precede each line; the last number is the total of all lines."""
     texts = (line.full_text or line.plain for line in lines)
     return list(accumulate((sum(map(str.isalnum, text)) for text in texts), initial=0))
 

@@ -50,8 +50,9 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[int, int]]:
     """Open a file of at most `largest` bytes; yield its descriptor and its size.
 
-    A pipe is rejected, because reading it could wait forever. All failures raise `WorkspaceError`,
-    including a link that leads out of the conversations' directory and a read error in the `with` block.
+    A pipe is rejected, because reading it could wait forever. Every failure raises
+    `WorkspaceError`: also a link that leads out of the conversations' directory, and a read error in the
+    `with` block.
     """
     try:
         try:
@@ -149,7 +150,7 @@ def _remove_byte_order_mark(data: bytes, problems: list[str]) -> bytes:
 
 
 def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
-    """Yield the elements of an `events.json` in batches; append its problems to `problems`.
+    """Yield the elements of an `events.json` in batches; append the file's problems to `problems`.
 
     A large file that has JP's line breaks and indentation is read in blocks of about a megabyte, and
     is never in memory as a whole. Raises `WorkspaceError`.
