@@ -120,7 +120,7 @@ class ToolConversationNotFound(ToolCallRefused, NothingFound):
 class ConversationListPage:
     """A page of the list of conversations.
 
-    `total` is the number of matching conversations; `omitted` of them come after this page.
+    `total` is the number of matching conversations, and `omitted` is the number of those after this page.
     """
 
     total: int

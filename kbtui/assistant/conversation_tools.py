@@ -320,7 +320,7 @@ def _make_omitted_matches_notice(
 
 
 def _resolve_conversation_ids(workspace: Workspace, names: Sequence[str]) -> list[str]:
-    """Return whole conversation ids without duplicates; `names` are references or shortened ids."""
+    """Return the full ids of conversations, without duplicates; `names` are references or shortened ids."""
     refs = (parse_conversation_ref(name, workspace.id) for name in names)
     ids = (expand_conversation_reference(workspace, ref).conversation for ref in refs)
     return [id for id in dict.fromkeys(ids) if id is not None]  # noqa: A001
@@ -634,7 +634,7 @@ def _make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
 _TURN_FRAME = 200
 """An estimate: how many characters of XML a turn has in addition to its events."""
 _MIN_TEXT_LENGTH = 200
-"""The length to which texts are cut before whole events are omitted."""
+"""To shorten a turn, texts are cut, but not below this length; if that is not enough, events are omitted."""
 
 
 class _ShortenableText(NamedTuple):

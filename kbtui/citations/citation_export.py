@@ -211,9 +211,9 @@ def _format_citation_date(cite: Citation) -> str:
 def format_citations_markdown(
     ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
 ) -> str:
-    """Return Markdown that lists the targets that `ref` uses, and the turns that use `ref`.
+    """Return Markdown with two lists: `uses`, the citations in `ref`, and `used_by`, the turns that cite it.
 
-    The targets that `ref` uses are numbered as in the citations pane.
+    The first list is numbered as in the citations pane.
     """
     parts = []
     if uses:

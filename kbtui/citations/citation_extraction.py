@@ -172,7 +172,10 @@ _TOOL_NAME = re.compile(
 
 
 def parse_kbtui_tool_name(name: str) -> str | None:
-    """Return the name of a kbtui tool without the additions of an MCP host; None for other tools."""
+    """Return the name of a kbtui tool, such as `learn` for `mcp__kbtui__learn`; None for other tools.
+
+    MCP hosts add such prefixes and suffixes to the names of tools.
+    """
     match = _TOOL_NAME.fullmatch(name)
     return (match["tail"] or match["head"]) if match else None
 

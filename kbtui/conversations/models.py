@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 
 
 Presence = Literal["projected", "user_local", "external"]
-"""Where JP keeps a conversation: in both of its roots, only in the user-local root, or only in the workspace."""
+"""Where JP stores a conversation.
+
+`user_local` means only in the user's own directory, `external` only in the workspace, and `projected`
+in both.
+"""
 MAX_NAMED_PROBLEMS = 10
 """The maximum number of problems that `Conversation.describe_problems` names; it counts the others."""
 MAX_NAMED_KINDS = 5
@@ -137,7 +141,7 @@ class ConversationEvent:
 
     @property
     def values(self) -> dict[str, Any] | None:
-        """A call's arguments, or the event's fields; None if there are none, or only a text instead."""
+        """The arguments of a tool call, or the fields of any other event; None if the event has only a text."""
         values = self.fields if self.arguments is None else self.arguments
         return None if self.text and not values else values
 
@@ -258,9 +262,10 @@ class ConversationCompaction:
 class Conversation:
     """A whole conversation: its metadata, turns and compactions.
 
-    `problems` has one line for each damaged part. Problems of elements after the 100th share one
-    line; `more_problems` is their number. `leading` are events of unknown kinds before the first
-    turn. `resources` counts the resources that requests include.
+    Each line of `problems` describes one problem. After the first 100, further problems are only
+    counted: `more_problems` is their number, and the last line states it. `leading` contains the
+    events of unknown kinds before the first turn. `resources` is the number of resources that
+    requests include.
     """
 
     info: ConversationInfo

@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         event: Literal["ready"]
 
     class IndexProgressEvent(TypedDict):
-        """The event that a phase of indexing has advanced. `waits` is the code that says why it pauses."""
+        """The event that a phase of indexing has advanced. `waits` says why the phase pauses, or is None."""
 
         event: Literal["progress"]
         phase: IndexPhase
@@ -178,8 +178,8 @@ if TYPE_CHECKING:
     class EngineSearchReply(TypedDict, total=False):
         """The answer of `search`; it has one of three sets of fields.
 
-        `answer` and `suspect`: if nothing was found and the index was not recently checked for damage,
-        `suspect` is true and the search is not logged.
+        `answer` and `suspect`: the answer, and whether damage of the index could be the reason why it is
+        empty. `suspect` is false if the index was recently checked. If it is true, the search is not logged.
         `failed`: an error that the client must raise (class, message, location and hint).
         `declined` and `detail`: why the engine cannot search, as a code and a text.
         """

@@ -44,7 +44,7 @@ _WANTED_EVENTS = (
     | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORIES
 )  # fmt: skip
 _IGNORED_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG}
-"""Errors of directories that cannot be watched because they no longer exist or cannot be read."""
+"""The error numbers that mean that a directory no longer exists or cannot be read."""
 _READ_BYTES = 1 << 16
 
 

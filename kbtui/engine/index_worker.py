@@ -250,9 +250,9 @@ class IndexWorker:
             self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
 
     def _start_index_damage_check(self, folder: Path) -> None:
-        """Start a thread that checks the index, and requests a rebuild if the index is damaged.
+        """Start a thread that checks the generation at `folder`, and requests a rebuild if it is damaged.
 
-        Does nothing if this generation was checked within the last ten minutes.
+        Does nothing if the generation was checked within the last ten minutes.
         """
         since = time.monotonic() - self._checked_at
         if folder == self._checked_folder and since < DAMAGE_CHECK_INTERVAL:

@@ -285,7 +285,10 @@ def _load_conversation_part(
     mark: ReadingResumePoint | None,
     size: int | None,
 ) -> ConversationPart:
-    """Load about `size` bytes from `mark` on, or the whole conversation; may raise any error."""
+    """Load about `size` bytes of a conversation, beginning at `mark`; any error can occur.
+
+    Loads the whole conversation if `size` is None or the conversation cannot be loaded in parts.
+    """
     from kbtui.conversations.models import ConversationPart
 
     part = form.load_conversation_part(info, mark, size) if size is not None else None
@@ -338,11 +341,11 @@ def _make_conversation_entry_part(
     new_chunks: list[Chunk],
     settled_count: int,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
-    """Return the part to write, and the part of the conversation that is indexed after this write.
+    """Return the part to write, and a description of all that is indexed after the write.
 
-    `new_chunks` are the chunks of `part`, without ids; the next part does not repeat the first
-    `settled_count` of them. The part to write also repeats the last indexed chunks, because they get
-    new neighbours.
+    `new_chunks` are the chunks of `part`, without ids. The next part contains them again, except the first
+    `settled_count` ones. The part to write also contains the last chunks that are already indexed,
+    because their neighbours change.
     """
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)

@@ -59,10 +59,12 @@ class IndexGenerationWriter:
     """
 
     def __init__(self, cache_dir: Path, settings: Settings, *, rebuild: bool = False) -> None:
-        """Open or create the files; raises `IndexUnavailable` or `OSError`.
+        """Open the current generation, or create one if the fingerprint has changed.
 
-        `rebuild` creates a new generation. The old one stays in use until `publish_new_generation` is
-        called.
+        Raises `IndexUnavailable` or `OSError`.
+
+        If `rebuild` is true, a new generation is always created. The old one stays in use until
+        `publish_new_generation` is called.
         """
         self.cache_dir, self.settings = cache_dir, settings
         self._uncommitted = 0
@@ -421,7 +423,10 @@ class WorkspaceIndexWriter:
         knowledge: KnowledgeBase,
         changes: IndexRefreshChanges,
     ) -> None:
-        """Remove the `gone` entries, index `subjects` and `conversations`, and commit at growing intervals."""
+        """Remove the entries with the ids `gone`, and index `subjects` and `conversations`.
+
+        The keyword indexes are committed from time to time, at growing intervals.
+        """
         from kbtui.citations import CitationTargetLookup
         from kbtui.conversations.conversation_repository import list_conversations
         from kbtui.conversations.project_directories import list_project_directories
@@ -535,7 +540,7 @@ def _make_citation_rows(
 
 
 TOKENS_MAX = 1 << 53
-"""The maximum number of tokens that is stored; files can have any number."""
+"""Files can state any number of tokens; a larger number than this is stored as this number."""
 
 
 def _make_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:

@@ -86,8 +86,11 @@ KEEP_VERSIONS = timedelta(minutes=2)
 """For this long, old versions of the table are kept, because other threads may still read them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
-"""A query's vector is moved towards the vector of a keyword hit: the first of the best
-`LEAN_CANDIDATES` hits that has one. `LEAN_WEIGHT` is the weight of the hit's vector."""
+"""A search moves the vector of its query towards the vector of a keyword hit.
+
+It uses the first hit that has a vector, among the best `LEAN_CANDIDATES` hits. `LEAN_WEIGHT` is the weight
+of the hit's vector.
+"""
 MAX_FRAGMENTS = 24
 """`compact_vector_table` does nothing until the table has more than this many fragments or new writes."""
 OVERFETCH = 5
@@ -293,11 +296,11 @@ def remove_vector_directory(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def move_vector_towards(vector: list[float], towards: list[float] | None) -> list[float]:
-    """Return `vector` plus `LEAN_WEIGHT` times `towards`, if there is one (docs/search-quality.md)."""
-    if towards is None:
+def move_vector_towards(vector: list[float], goal: list[float] | None) -> list[float]:
+    """Return `vector + LEAN_WEIGHT * goal`, or `vector` if `goal` is None (see docs/search-quality.md)."""
+    if goal is None:
         return vector
-    return [mine + LEAN_WEIGHT * other for mine, other in zip(vector, towards, strict=True)]
+    return [mine + LEAN_WEIGHT * other for mine, other in zip(vector, goal, strict=True)]
 
 
 def make_vector_filter_sql(

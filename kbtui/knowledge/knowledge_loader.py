@@ -446,7 +446,7 @@ class KnowledgeBase:
         return system_prompt_section.read_prompt_fragments(self.workspace)
 
     def copy_with_preload_marks(self, marks: Iterable[PreloadOrDisableMark]) -> KnowledgeBase:
-        """Return a copy to which `marks` are applied; raises `NothingFound` or `UsageError`."""
+        """Return a copy in which `marks` pre-load or disable subjects; raises `NothingFound` or `UsageError`."""
         topics = dict(self.topics)
         file = self.workspace.format_config_path(TOPICS_FILE)
         for mark in marks:

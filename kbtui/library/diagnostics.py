@@ -172,7 +172,10 @@ FindingWithoutArea = (
 MIN_TERMINAL_SIZE = (60, 15)
 """The smallest size, in columns and rows, in which all panes of the TUI have enough space."""
 READING_SECONDS = 1.0
-"""The time limit, in seconds, for reading conversations. The index says whether the others are damaged."""
+"""The doctor reads conversations for at most this many seconds.
+
+For conversations that it has not read by then, it reports the errors that the index has recorded.
+"""
 READING_BYTES = 8 << 20
 """An indexed conversation with more bytes than this is not read. The index says whether it is damaged."""
 _ENTRIES_AT_ONCE = 10_000

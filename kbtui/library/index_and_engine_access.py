@@ -186,7 +186,10 @@ class IndexAndEngineAccess:
         raise AssertionError("unreachable: the second try returns or raises")
 
     def _open_engine_connection(self) -> EngineClient:
-        """Connect to the engine; if the engine recently failed to answer, raise the same error at once."""
+        """Connect to the engine.
+
+        If the engine did not answer a recent attempt, raise the error of that attempt again, without waiting.
+        """
         from kbtui.engine.engine_client import UnresponsiveEngine
 
         with self._lock:

@@ -244,7 +244,7 @@ class Library(ReferenceReader):
     def find_similar_passages(
         self, ref: Ref, request: SearchRequest | None = None, wait: float = 10.0
     ) -> SearchAnswer:
-        """Find passages that are similar to a reference's target; raises `NothingFound`."""
+        """Find passages that are similar to the text that `ref` names; raises `NothingFound`."""
         request = request or SearchRequest(per_entry=1)
         return self.search(request._replace(like=str(ref)), wait, origin=None)
 

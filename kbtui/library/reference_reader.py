@@ -176,7 +176,7 @@ class ReferenceReader(IndexAndEngineAccess):
         return "\n\n".join(parts)
 
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
-        """Return the citations of a conversation's turns, with the targets' current titles."""
+        """Return the citations of a conversation; each has the current title of the cited entry or file."""
         from kbtui.citations import extract_citations
         from kbtui.conversations import conversation_repository
 

@@ -35,8 +35,8 @@ _FILTER_LIKE = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
 class QueryFilter(NamedTuple):
     """A filter `key:value,value` in a query, at the offsets `start` to `end`.
 
-    `unfinished` means that the user is still typing the filter. It is no mistake yet if its value is the
-    beginning of a valid one.
+    `unfinished` means that the user is still typing the filter. A value that is only the beginning
+    of a valid value is then not a mistake.
     """
 
     key: str

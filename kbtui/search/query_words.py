@@ -84,8 +84,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 class QueryToken(NamedTuple):
     """A run of letters and digits in a word of a query.
 
-    `stem` is its term in the index, and `others` are `(field, term)` for each further language. If the
-    index does not contain the word, `corrected` has the stems of similar words.
+    `stem` is its term in the index. If the setting `language` names several languages, `others`
+    has a pair `(field, term)` for each language after the first. If the index does not contain the
+    word, `corrected` has the stems of similar words.
     """
 
     plain: str

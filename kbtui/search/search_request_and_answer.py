@@ -26,9 +26,9 @@ MAX_QUERY_CHARACTERS = 1000
 """The maximum length of a query. A longer query is cut, and the answer has a notice."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 100
-"""How many hits each leg fetches.
+"""Each leg fetches at most this many hits, whatever the limit of the request is.
 
-It does not depend on the limit of the request, because the limit must not change the order of hits.
+The limit of a request must not change the order of its hits.
 """
 MAX_HITS = 2 * LEG_DEPTH
 """The maximum number of hits of an answer: all hits of both legs."""

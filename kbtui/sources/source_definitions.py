@@ -68,7 +68,11 @@ class SourceDefinition:
 
 @dataclass(frozen=True)
 class SourceRunProgress:
-    """The progress of a run: `total` documents are known so far, and `now` is being fetched."""
+    """The progress of a run.
+
+    `done` is the number of documents already processed, `total` the number of documents known so far, and `now`
+    the document that is being fetched.
+    """
 
     source: str
     done: int

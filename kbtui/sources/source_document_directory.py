@@ -291,7 +291,7 @@ class SourceRunContext:
             self.record_failed_document(document.url, str(error), permanent=False)
 
     def keep_unchanged_document(self, url: str) -> None:
-        """Record that a document did not change, and keep its facts for the next run."""
+        """Record that a document did not change, and copy the facts about its URL to `new_memory`."""
         self.directory.mark_document_unchanged(url)
         self.new_memory[url] = self.memory.get(url, {})
 

@@ -35,7 +35,7 @@ SCOPES: dict[Scope, str] = {
     "moving": "Moving inside a pane",
     "everywhere": "Everywhere",
 }
-"""Scope of the main screen -> its heading on the help page, in the order of that page."""
+"""Scope of commands -> its heading on the help page of the main screen, in the order of the headings."""
 
 
 def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:

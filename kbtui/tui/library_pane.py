@@ -409,7 +409,7 @@ class _ConversationRowMaker:
         self._marks_presence = any(
             info.presence not in {"external", None} for info in contents.conversations
         )
-        """Whether any conversation is stored locally; if none is, the mark "workspace only" is left out."""
+        """Whether rows show the mark "workspace only". It is left out if it would be on all JP conversations."""
 
     def is_shown(self, info: ConversationInfo) -> bool:
         """Return whether the filter matches a conversation or one of its parts."""

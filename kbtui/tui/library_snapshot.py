@@ -153,7 +153,7 @@ class LibrarySnapshotReader:
         """Conversation id -> the conversation's signature when it was last read, and its summary."""
         self._infos: dict[str, ConversationInfo] = {}
         self._checked: dict[str, int] = {}
-        """File of a subject -> the file's stamp (`_make_subject_file_stamp`) when it was last read."""
+        """File of a subject -> the result of `_make_subject_file_stamp` when the file was last read."""
         self._reasons: dict[str, str] = {}
         """File of an unreadable subject -> the reason why it cannot be read."""
 

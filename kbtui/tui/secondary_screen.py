@@ -130,7 +130,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def met_command_needs(self) -> dict[str, bool]:
-        """A need of the screen's commands (`TuiCommand.needs`) -> whether it is met now."""
+        """For each condition that commands of the screen need (`TuiCommand.needs`): whether it is true now."""
         return {}
 
     def get_key_label(self, name: str) -> str:
@@ -142,7 +142,7 @@ class SecondaryScreen(StyledScreen):
         return list_commands_of_scopes(self.SCOPE, keymap=self.configured_keys)
 
     def show_key_hints(self) -> None:
-        """Show hints for the keys that work now; while an input has the focus, for its keys."""
+        """Show hints for the keys that work now. If an input has the focus, these are the keys of the input."""
         bar = self.query_one("#keys", LeftAndRightTextLine)
         if isinstance(self.focused, Input):
             bar.set_edge_texts(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))

@@ -185,7 +185,7 @@ def make_source_problem_details(problem: KnowledgeProblem) -> ReaderDocument:
 
 
 def make_source_details(state: SourceStatus, now: datetime) -> ReaderDocument:
-    """Return the details of a source: facts, last run, declaration."""
+    """Return a document that describes a source, its last run and its declaration."""
     source = state.source
     approved: Spans = [("not yet", "warning")]
     if state.approved:

@@ -571,7 +571,10 @@ class ClaudeCodeParser(JsonlConversationParser):
         return True
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
-        """Return whether a record is a request by a person or, to a subagent, by the main agent."""
+        """Return whether a record is a request.
+
+        A person writes the requests of a conversation; the main agent writes the request of a subagent.
+        """
         if record.get("isSidechain"):
             # The first record of a subagent's file is the request of the main agent.
             return not self.builder.turn_count and record.get("type") == "user"

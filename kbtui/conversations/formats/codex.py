@@ -506,7 +506,10 @@ class CodexParser(JsonlConversationParser):
         }
 
     def can_resume_reading_in_turn(self) -> bool:
-        """Return whether it is known who wrote each message so far: a person or Codex."""
+        """Return whether reading can resume after the records parsed so far.
+
+        It can, unless a later record decides whether a person or Codex wrote an earlier message.
+        """
         return not self._unclear
 
     @property

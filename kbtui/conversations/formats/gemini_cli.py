@@ -728,7 +728,7 @@ def _read_message_parts(content: Any) -> _MessageContent:
 
 
 def _split_typed_and_sent_request(record: dict[str, Any]) -> tuple[str, str | None]:
-    """Return the text that a person typed, and the text sent to the model if it differs, else None."""
+    """Return the text that the user wrote, and the text that the model got, or None if both are equal."""
     sent = _read_message_parts(record.get("content")).text
     shown = _read_message_parts(record.get("displayContent")).text
     return (shown, sent) if shown and shown != sent else (sent, None)

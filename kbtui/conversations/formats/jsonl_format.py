@@ -53,7 +53,10 @@ FIRST_BLOCK_BYTES = 16 << 10
 
 
 ABANDONED_SECONDS = 3600.0
-"""How long the agent may take to finish a line, in seconds."""
+"""If a file has not changed for this many seconds, kbtui assumes that the agent has stopped writing to it.
+
+An incomplete last line is then reported as a problem.
+"""
 MARK_BYTES = 64 << 10
 """The minimum number of bytes between two points within a turn at which reading can resume."""
 RECORDS_KEPT = 32

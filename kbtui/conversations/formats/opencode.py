@@ -609,7 +609,7 @@ class OpencodeMessageParser:
             self.builder.add_unknown_event(name, {**message, "parts": parts}, time)
 
     def _make_parts_of_flat_message(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return the content of a message of version 2 as the parts of earlier versions."""
+        """Convert the content of a message that opencode 2 wrote to the parts that older versions write."""
         kind = message["type"]
         if kind == "assistant":
             content = message.get("content")

@@ -37,7 +37,10 @@ UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
 class KeyHandled(Message):
-    """A follow-up message to the widget that gets a key; when the last one reaches the app, the key is handled."""
+    """A follow-up message, sent to the widget that got a key.
+
+    Once the last follow-up message of a key has reached the app, the key counts as handled.
+    """
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:
         super().__init__()

@@ -50,7 +50,7 @@ class ListRow:
 
 
 def make_heading_row(key: str, text: str, right: str = "") -> ListRow:
-    """Return a row with the heading of a section, and `right` at the right edge; it cannot be selected."""
+    """Return a row that cannot be selected: the heading `text` of a section, with `right` at the right edge."""
     return ListRow(f"head:{key}", [(text, "section")], [(right, "dim")], selectable=False)
 
 

@@ -91,11 +91,14 @@ class DocumentNavigator:
         self.keymap: Mapping[str, str] = {}
         """The keys from the settings, for the key labels on the home page."""
         self._restoring: NavigationTarget | None = None
-        """The last place of the saved session while it is loading; otherwise None."""
+        """The place that was open in the saved session, while it is loading; None after that."""
         self._home_note = ""
         """A remark on the home page. It is removed when the reader shows another page."""
         self.is_opening = True
-        """Whether a document is loading and no part of it is shown yet; True until the first one is shown."""
+        """Whether a document is loading and no part of it is shown yet.
+
+        Also true before the first document is shown.
+        """
         self.shown: NavigationTarget | None = None
         """The place that the reader shows. If it is the preview of a hit, `history` does not contain it."""
 
@@ -127,14 +130,14 @@ class DocumentNavigator:
             mark = self._pane.document_view.viewport.make_scroll_anchor()
             history.targets[history.at] = current._replace(mark=mark)
 
-    def go_back_or_forward(self, by: int) -> None:
-        """Go `by` steps forward in the history; go back if `by` is negative."""
+    def go_back_or_forward(self, steps: int) -> None:
+        """Go forward in the history by a number of steps, or back if the number is negative."""
         self.save_reading_position_in_history()
-        if 0 <= self.history.at + by < len(self.history.targets):
-            self.history.at += by
+        if 0 <= self.history.at + steps < len(self.history.targets):
+            self.history.at += steps
             self.show_target_in_reader(self.history.targets[self.history.at])
         else:
-            direction = "back" if by < 0 else "forward"
+            direction = "back" if steps < 0 else "forward"
             self._status.show_key_refusal(f"Nothing to go {direction} to.", "dim")
 
     def return_to_document_before_preview(self) -> None:

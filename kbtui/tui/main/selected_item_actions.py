@@ -47,7 +47,7 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
-"""The limits of the search for text files in a directory: levels of subdirectories, and (roughly) files."""
+"""A search for text files in a directory goes down this many levels, and stops after about this many files."""
 
 
 class SelectedItemActions:

@@ -210,7 +210,7 @@ class KeyHintLine(StyledWidget):
 
     scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))
     offers: reactive[frozenset[str]] = reactive(frozenset())
-    """The features of the document (`TuiCommand.needs`), and "find" during a find."""
+    """The needs of commands (`TuiCommand.needs`) that the document meets now, and "find" during a find."""
     input_id = reactive("")
     """The id of the focused input, or "". Its key hints are shown instead of those of `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)

@@ -40,9 +40,9 @@ class PromptSize(NamedTuple):
     is_estimate: bool = False
 
     def format_prompt_size_without_units(self, *, exact: bool = True) -> str:
-        """Format the cost as `1,204 ≈ 301` if `exact` is true, else as `1.2k ≈ 301` with a fixed width.
+        """Format the numbers of characters and tokens, such as `1,204 ≈ 301`; `~` marks an estimate.
 
-        `~` marks an estimate.
+        If `exact` is false, both numbers are rounded and padded to a fixed width, such as `1.2k ≈ 301`.
         """
         sign = "~" if self.is_estimate else ""
         if exact:
@@ -152,7 +152,7 @@ class FolderSizeSums:
         self._slugs = slugs
         known = [cost or PromptSize(is_estimate=True) for cost in costs]
         self._sums = [[0, *accumulate(cost[n] for cost in known)] for n in range(3)]
-        """The running sums of the three fields of `PromptSize`."""
+        """For each of the three fields of `PromptSize`: its running sums over the subjects."""
 
     def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptSize]:
         """Return the number and the cost of the subjects whose slugs start with a prefix."""
@@ -162,7 +162,7 @@ class FolderSizeSums:
 
 
 def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
-    """Return the start and end (exclusive) of the slugs with this prefix in a sorted list."""
+    """Return the range of the slugs that begin with `prefix`, as start and end (exclusive); `slugs` is sorted."""
     return bisect_left(slugs, prefix), bisect_left(slugs, prefix + chr(0x10FFFF))
 
 

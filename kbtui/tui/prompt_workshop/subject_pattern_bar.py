@@ -281,7 +281,10 @@ class SubjectPatternBar(Vertical):
 
 
 def _format_problem_with_caret(problem: PatternProblem, column: int, width: int) -> Spans:
-    """Return a line with `^` in a column, and the problem after the `^`, or before it if there is no room."""
+    """Return a line with a `^` in column `column`, and the text of the problem next to it.
+
+    The text is to the right of the `^` if there is enough room, else to its left.
+    """
     text = sanitize_to_one_line(problem.message + (f"; {problem.hint}" if problem.hint else ""))
     role = "error" if problem.is_error else "warning"
     size = measure_text_width(text)

@@ -148,7 +148,7 @@ class DocumentViewport:
         return self._get_line_counts_before_blocks()[position.block] + position.line
 
     def find_position_at_line(self, line: int) -> LinePosition:
-        """Return the position of line number `line` of the document; if there is no such line, of the last line."""
+        """Return the position of line number `line` of the document, or of its last line if it has fewer lines."""
         tops = self._get_line_counts_before_blocks()
         if not tops[-1]:
             return LinePosition()

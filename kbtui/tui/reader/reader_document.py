@@ -251,8 +251,8 @@ def _find_best_matching_block(
 ) -> tuple[int, int] | None:
     """Return the index of the best block among `span`, and the index of a match within it; None without a match.
 
-    A block with a match and the beginning of the passage is best; otherwise, the block with the most different
-    matches.
+    A block that has a match and contains the beginning of the passage is preferred to all others. Among other
+    blocks, the one with the most different matches is the best.
     """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0, None
@@ -270,7 +270,7 @@ def _find_best_matching_block(
 
 
 def _find_passage_block(document: ReaderDocument, passage: str) -> int:
-    """Return the index of the block with the first line of the passage that is found; 0 if no line is found."""
+    """Search for each line of the passage until one is found; return the index of its block, or 0."""
     texts = [
         (index, block.get_searchable_text())
         for index, block in enumerate(document.blocks)

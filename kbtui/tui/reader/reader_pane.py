@@ -282,10 +282,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
     def _make_right_sides_of_header(self) -> list[Spans]:
-        """Return the right side of the header, followed by shorter versions if it contains a size.
+        """Return variants of the right side of the header, the longest first.
 
         The right side shows the number of matches during a find, else the number of new events, else the badges
-        and the size.
+        and the size of the document. Only the size can be shortened or left out.
         """
         document = self.viewport.document
         if self.is_finding and not self.matches:
