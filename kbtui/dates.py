@@ -157,14 +157,14 @@ def format_date(day: date, today: date) -> str:
 
 
 def format_time_or_date(when: datetime, present: datetime) -> str:
-    """Format a time of today as `14:05`, any other time as a date without the time."""
+    """Format a time as `14:05` if it is today, otherwise as a date only."""
     local = when.astimezone(present.tzinfo)
     is_today = local.date() == present.date()
     return f"{local:%H:%M}" if is_today else format_date(local.date(), present.date())
 
 
 def format_time_with_date(when: datetime, present: datetime) -> str:
-    """Format a time of today as `14:05`, any other time as date and time."""
+    """Format a time as `14:05` if it is today, otherwise as date and time."""
     local = when.astimezone(present.tzinfo)
     is_today = local.date() == present.date()
     day = "" if is_today else f"{format_date(local.date(), present.date())} "

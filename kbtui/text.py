@@ -216,7 +216,7 @@ def format_json_value_on_one_line(value: object) -> str:
 
 
 def describe_missing_words(missing: Sequence[str]) -> list[str]:
-    """Return a line for the words that a passage lacks, and a line for words that are not side by side."""
+    """Return a line that lists the words that a passage lacks, and one for words that are not side by side in it."""
     words = [word for word in missing if " " not in word]
     # Leave out a pair if one of its words is missing: the first line already says so.
     pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]

@@ -432,7 +432,10 @@ def answer_conversation_read(
 
 
 def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
-    """Return the turn number in the reference or the argument; raises `UsageError` if they differ."""
+    """Return the number of the requested turn: the one in the reference, otherwise `turn`, which can be None.
+
+    Raises `UsageError` if the reference names a turn, and `turn` or `last` selects other turns.
+    """
     if ref.turn is None:
         return turn
     name, value = ("turn", turn) if last is None else ("last", last)

@@ -40,9 +40,10 @@ class Citation(NamedTuple):
     `conversation`, `turn` and `call` identify the tool call; `source_title` is the title of its
     conversation. `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if
     `kind` is "file"; `title` is the title of the target, if known. `gone` means that the target
-    no longer exists. `quote` is the beginning of the passage that a search returned. By its quote, a
-    passage is found even if its subject is now split differently. Citations from the index have no
-    quote. `rewound` means that the user later went back to a turn before the citing turn.
+    no longer exists. `rewound` means that the user later went back to a turn before the citing turn.
+
+    `quote` is the beginning of the passage, if a search returned it. With the quote, the passage can be
+    found even if its subject is now split differently. Citations from the index have no quote.
     """
 
     conversation: str

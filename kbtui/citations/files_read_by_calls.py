@@ -40,7 +40,7 @@ _COMMAND_ARGUMENTS = ("command", "cmd")
 _DIRECTORY_ARGUMENTS = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _READING_COMMANDS = re.compile(r"\b(?:bat|cat|head|less|more|nl|sed|tail)\b")
 _COMMAND_CHARACTERS_MAX = 10_000
-"""The maximum length in characters of a command that is parsed. A longer command counts as a script."""
+"""A command with more characters than this is not parsed, and counts as a script."""
 _OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line-range", "-l"})
 _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
 """Matches a script of `sed -n` that prints lines, such as `1,200p`."""

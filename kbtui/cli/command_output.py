@@ -147,7 +147,7 @@ class ProgressLine:
         self.clear_line()
 
     def show_progress(self, text: str) -> None:
-        """Show a progress text, but at most one every `REFRESH_SECONDS`."""
+        """Show a progress text, unless another was shown less than `REFRESH_SECONDS` ago."""
         now = time.monotonic()
         if now - self._began < SILENT_SECONDS or now - self._last < REFRESH_SECONDS * self._shown:
             return

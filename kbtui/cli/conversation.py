@@ -582,7 +582,7 @@ _OPTIONS_BY_ARGUMENT = {
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Return a tool's error in the wording for people: with options instead of arguments."""
+    """Return a tool's error with the wording of the command line, which names options, not arguments."""
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
     if isinstance(error, ToolCallRefused):
         kind = UsageError if isinstance(error, UsageError) else NothingFound

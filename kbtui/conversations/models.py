@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     class ConversationFacts(TypedDict, total=False):
-        """The fields of `ConversationInfo` that only the content of a conversation's files says."""
+        """The fields of `ConversationInfo` that are known only after reading a conversation's files."""
 
         title: str | None
         created_at: datetime
@@ -301,7 +301,7 @@ class Conversation:
         return "; ".join(named) or None
 
     def describe_unknown_content(self) -> list[str]:
-        """Return up to two phrases: one counts the unknown events, the other the resources."""
+        """Return a phrase that counts the events of unknown kinds, and one that counts resources, if any."""
         extras = []
         if unknown := self.unknown_events:
             kinds = Counter(event.name for event in unknown)
@@ -360,9 +360,9 @@ class ReadingResumePoint:
 class ConversationPart:
     """A range of consecutive turns, which keep their numbers from the whole conversation.
 
-    `start` is the point at which these turns begin, None for the beginning of the file. `mark` is the
-    last point at which reading can resume, None if there is none. If a turn begins before `start`, the
-    part has only the later events of this turn, but its complete usage.
+    `start` is the point in the file at which the part begins; None means the beginning of the file.
+    `mark` is the last point in the part at which reading can resume, or None. If the first turn begins
+    before `start`, the part has only the events of this turn after `start`, but its complete usage.
     """
 
     conversation: Conversation

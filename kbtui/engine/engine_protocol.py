@@ -118,7 +118,7 @@ if TYPE_CHECKING:
     """A message to subscribers."""
 
     class EngineStatus(EngineReadiness):
-        """The answer of `status`. `progress` is the last event `progress` of unfinished work."""
+        """The answer of `status`. If work is unfinished, `progress` is its last `progress` event."""
 
         pid: int
         version: str

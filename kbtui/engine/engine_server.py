@@ -145,12 +145,12 @@ FIRST_REFRESH_SECONDS = 10.0
 MAX_SEARCHES = 16
 """At most this many searches run in parallel. Most of them wait for the model or the GIL."""
 HELLO_SECONDS = 10.0
-"""How many seconds a new connection may take to send its hello."""
+"""A connection whose first message, the greeting, takes longer than this many seconds is closed."""
 IDLE_CHECK_SECONDS = 1.0
 """The interval at which the engine checks whether it is still needed."""
 MAX_CLIENTS = 128
 MAX_UNGREETED = 64
-"""At most this many connections can be open without having sent their hello."""
+"""At most this many connections can be open that have not sent their greeting yet."""
 LOG_SWEEP_SECONDS = 86_400.0
 """The interval at which searches older than `query_log_days` are removed from the query log."""
 

@@ -463,7 +463,7 @@ class CatalogDatabase:
         return {row[0]: parse_catalog_entry_row(row) for row in self._db.execute(query, list(ids))}
 
     def find_conversation_ids_with_beginnings(self, beginnings: Iterable[str]) -> list[str]:
-        """Return the ids of conversations that begin with one of `beginnings`."""
+        """Return the conversation ids that begin with one of `beginnings`."""
         query = "SELECT id FROM entries WHERE id >= ? AND id < ? AND kind = 'conversation'"
         # Ids contain no character that sorts after `~`.
         ranges = ((one, f"{one}\x7f") for one in beginnings)
@@ -568,11 +568,11 @@ class CatalogDatabase:
         ).fetchall()
 
     def iterate_chunks_to_embed(self) -> Iterator[tuple[int, str, bytes]]:
-        """Yield the number, entry id and vector hash of every chunk that gets a vector."""
+        """Yield the number, entry id and vector hash of every chunk that needs a vector."""
         yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
 
     def has_embeddable_chunks_since(self, seq: int) -> bool:
-        """Whether a chunk that gets a vector was written after transaction `seq`."""
+        """Whether any chunk that needs a vector was written after transaction `seq`."""
         query = "SELECT 1 FROM chunks WHERE seq > ? AND embed = 1 LIMIT 1"
         return self._query_single_value(query, seq) is not None
 

@@ -201,9 +201,9 @@ EXPORT_VERSION = 1
 MAX_TOKENS = 256
 """The packaged model reads at most this many tokens of a text and ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
-"""The minimum cosine similarity between the export's vectors and the original model's.
+"""An ONNX export is deleted if the cosine similarity of its vectors to the original's is lower than this.
 
-If the similarity is lower, the export is deleted.
+The vectors of a few sample texts are compared.
 """
 
 _SAMPLE_TEXTS = (

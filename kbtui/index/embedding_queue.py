@@ -169,8 +169,8 @@ class EmbeddingQueue:
         """Embed the chunks without a vector; return how many are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
-        changed. If the cache lacks vectors, `get_passage_embedder` is called with their number, and
-        returns the model.
+        changed. `get_passage_embedder` is called only if the cache lacks vectors. It gets the number
+        of missing vectors, and returns the model.
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
@@ -293,7 +293,10 @@ class EmbeddingQueue:
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
-        """Return the vectors of texts by hash, from the cache or the model; fewer if embedding must stop."""
+        """Return the vectors of texts, by hash, from the cache or the model.
+
+        If embedding must stop, some vectors are missing from the result.
+        """
         import numpy as np
 
         found = {

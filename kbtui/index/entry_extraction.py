@@ -177,8 +177,8 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""How many neighbours on each side of a chunk can be part of its vector, and how many characters they
-can have together."""
+"""A chunk's vector includes neighbouring chunks. On each side, these are at most `NEIGHBOURS` chunks, which
+together have at most `NEIGHBOUR_CHARACTERS` characters."""
 
 
 def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:

@@ -80,7 +80,7 @@ def create_index_generation(cache_dir: Path, fingerprint: str) -> Path:
 
 
 def publish_index_generation(folder: Path) -> None:
-    """Switch readers to a generation in one atomic step."""
+    """In one atomic step, make the generation in `folder` the one that readers open."""
     link = folder.parent / f"{CURRENT_LINK}.new"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)

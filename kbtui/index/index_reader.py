@@ -27,7 +27,8 @@ def _delegate_to_catalog(
 ) -> Callable[Concatenate[IndexReader, _Parameters], _Result]:
     """Return a method of `IndexReader` that calls a method of `CatalogDatabase`.
 
-    The method holds the lock during the call, and turns read errors into `IndexUnavailable`.
+    The returned method holds the reader's lock during the call, and raises `IndexUnavailable` for read
+    errors.
     """
 
     @wraps(method)

@@ -233,9 +233,10 @@ ComparedItem = TypeVar("ComparedItem")
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS, COMMIT_SECONDS_MAX = 2.0, 16.0
-"""The first and the maximum pause in seconds between two commits during a refresh.
+"""During a refresh, the first commit comes after `COMMIT_SECONDS`.
 
-The pause doubles after each commit, because indexing waits for each commit.
+The interval then doubles after each commit, up to `COMMIT_SECONDS_MAX`, so that a long refresh loses
+little time to commits.
 """
 PATIENCE_SECONDS = 0.5
 """A refresh runs for at least this many seconds before another requested refresh can interrupt it.

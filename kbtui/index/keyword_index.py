@@ -41,7 +41,7 @@ CONTEXT_CHARACTERS = 600
 """How many characters before a chunk, and after it, are indexed as its context."""
 
 MAX_ARGUMENT_TERMS = 60
-"""The maximum number of terms by which one argument can be found."""
+"""At most this many terms are indexed for one argument of a tool call."""
 
 _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 VECTORS_VERSION = 4
-"""The version of the table, a part of its name.
+"""The version of the vector table; the name of the table contains it.
 
 Increase it when the columns change, or when vectors are computed from different texts.
 """
@@ -94,7 +94,7 @@ of the hit's vector.
 MAX_FRAGMENTS = 24
 """`compact_vector_table` does nothing until the table has more than this many fragments or new writes."""
 OVERFETCH = 5
-"""The ratio of fetched to returned rows; a search drops surplus chunks of an entry."""
+"""A search fetches more rows than it returns, by this factor, because it drops surplus chunks of an entry."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""How many words a run has, how many runs of a text are sampled, and how many are looked up elsewhere."""
+"""Texts are compared by runs of `RUN_WORDS` adjacent words. A sample has `SAMPLE_RUNS` runs of a text.
+`CANDIDATE_RUNS` of these are used to find other texts that may be similar."""
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
 """A text with fewer than `MIN_WORDS` words is not compared with others, because it can be similar by chance.

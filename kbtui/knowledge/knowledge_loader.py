@@ -298,7 +298,10 @@ def find_superseded_file_problems(workspace: Workspace, name: str) -> list[Knowl
 
 
 def parse_ref_in_workspace(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference; a `:` can be part of an existing slug. Raises `UsageError` or `NothingFound`."""
+    """Parse a reference. A `:` inside the slug of an existing subject does not end the slug.
+
+    Raises `UsageError` or `NothingFound`.
+    """
     from kbtui.refs import parse_ref, remove_workspace_id_from_ref
 
     knowledge: KnowledgeBase | None = None
@@ -429,7 +432,10 @@ class KnowledgeBase:
         )
 
     def format_preloaded_subjects(self, topic: str) -> str | None:
-        """Return a topic's part of `<knowledge>`, or None if nothing is pre-loaded; raises `NothingFound`."""
+        """Return the part of the `<knowledge>` section with a topic's pre-loaded subjects.
+
+        Returns None if no subject of the topic is pre-loaded. Raises `NothingFound`.
+        """
         resolved = self.get_topic_slugs(topic)
         if not resolved.topic.enable or not resolved.learned:
             return None

@@ -42,9 +42,10 @@ _NO_MATCH_IN_TOPIC = 'Nothing in topic "{}" matches {}.'
 _NOTES = (_ALREADY_LEARNED, _EVERYTHING_LEARNED, _NO_MATCH, _NO_MATCH_IN_TOPIC, SKIPPED_SUBJECT)
 _NOTE_PATTERNS = [re.escape(note.replace("{}", "\0")).replace("\0", "[^\n]+") for note in _NOTES]
 ANSWER_WITHOUT_TEXT = re.compile(rf"\s*(?:{'|'.join(_NOTE_PATTERNS)})\s*(?:\Z|</subject>)")
-"""Matches an answer of `learn`, or the content of a subject's tags, without the text of a subject.
+"""Matches an answer of `learn` that contains only a remark, and not the text of a subject.
 
-It recognizes answers in stored conversations, so if a sentence changes, keep the old one in `_NOTES`.
+It also matches such a remark between the tags of a subject. Stored conversations contain such answers, so
+if the wording of a remark changes, keep the old wording in `_NOTES`.
 """
 
 

@@ -152,7 +152,7 @@ def define_learn_tool_parameters() -> ArgumentSchema:
 
 
 def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
-    """Return the sections of all readable fragment files, in the order of files and sections."""
+    """Return the prompt sections of all readable fragment files. The files are sorted by path."""
     from kbtui.workspace.jp_config import load_config_file
 
     folder = workspace.jp_directory / "config" / "knowledge"

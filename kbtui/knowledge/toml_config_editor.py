@@ -80,9 +80,10 @@ def _find_lost_comments(
 def _edit_toml_document(
     old: str, parents: list[str], edits: Mapping[str, Mapping[str, object] | None], *, careful: bool
 ) -> str:
-    """Return the edited text.
+    """Apply `edits` to the TOML text `old`, and return the new text.
 
-    If `careful` is false, rewrite each edited array with its comments above its items.
+    If `careful` is true, the comments in an edited array stay in their places. Otherwise, edited
+    arrays are written anew, with all comments above the items.
     """
     import tomlkit
 

@@ -30,7 +30,7 @@ STEP_SECONDS = 0.02
 FIRST_INDEX_SECONDS = 60.0
 """How many seconds a call waits for the first index to be built."""
 PATIENCE_SECONDS = 60.0
-"""Calls wait for a new private index until it is complete or this many seconds old."""
+"""Calls no longer wait for a temporary index this many seconds after kbtui began to build it."""
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeValues:
@@ -115,7 +115,10 @@ class IndexAndEngineAccess:
 
     @property
     def agent_directory_notices(self) -> list[Notice]:
-        """A notice if the engine looks for agents' conversations in other directories, else an empty list."""
+        """A notice if this process and the engine look for agents' conversations in different directories.
+
+        Otherwise, the list is empty.
+        """
         names = self._different_variables
         return [Notice("other_directories", {"variables": names})] if names else []
 

@@ -246,7 +246,7 @@ class KeywordSearch:
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
-        """Return a function that checks whether `text` contains a phrase; it compares stems."""
+        """Return a function that says whether `text` contains a given phrase. It compares stems of words."""
         stems, code = (
             self.language.stem_text(text),
             set(extract_code_words(normalize_unicode(text))),

@@ -358,7 +358,7 @@ class Hit(NamedTuple):
 
     @property
     def parent_name(self) -> str | None:
-        """The title of the conversation that this one belongs to, or its id; None if there is none."""
+        """The title of the parent conversation, or its id if it has no title; None without a parent."""
         return self.parent_title or self.parent_id
 
     def as_json(self) -> "HitJson":
@@ -510,13 +510,17 @@ class RankExplanation(NamedTuple):
 class SearchAnswer(NamedTuple):
     """The answer to a `SearchRequest`: the hits, and notices for the user.
 
-    `total` is the number of hits without the limit. `omitted` is the number of hits that were left out
-    because their text or file no longer exists. If there are `mistakes`, nothing was searched, and the
-    first mistake is also a notice. `empty` means that the index has no entries to search. If the request
-    asks for explanations, `explanations` has one for each hit, and `why` explains the reference of
-    `SearchRequest.why`. Two fields are for the query log: `filters` are the filters in effect, in the
-    syntax of queries, and `is_gap` means that the workspace seems to have nothing about the query.
-    `short_refs` has the short forms of references for lists that people read.
+    `total` is the number of hits that the search would return without a limit. `omitted` is the number of
+    hits that were left out because their text or file no longer exists. If the query has `mistakes`,
+    nothing was searched, and the first mistake is also a notice. `empty` means that the index has no
+    entries to search.
+
+    `explanations` has one explanation for each hit, if the request asks for them. `why` explains the
+    rank or the absence of the passage that `SearchRequest.why` names. `short_refs` has the short forms
+    of references for lists that people read.
+
+    Two fields are for the query log: `filters` are the filters in effect, in the syntax of queries, and
+    `is_gap` means that the workspace seems to have nothing about the query.
     """
 
     query: str

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_KEYWORDS = 25
 """The keyword leg searches for at most this many words of the given text."""
 MAX_PROSE_CHARACTERS = 600
-"""The query of the semantic leg has at most this many characters."""
+"""The semantic leg searches for at most this many characters of the given text."""
 
 
 def find_similar_passages(

@@ -31,7 +31,7 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Headers of every response: they forbid pages to load anything from other sites or to be framed.
+"""The headers of every response. With them, a page cannot load anything from another site or be framed.
 
 Inline styles are allowed because the terminal in the page creates its own.
 """

@@ -80,7 +80,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._used: dict[int, list[Citation]] | None = None
         """Turn number -> the citations of the turn; None until they are loaded."""
         self._short_refs: dict[str, str] = {}
-        """The target of a citation in `_used` -> its short form."""
+        """Maps the targets of the citations in `_used` to their short forms."""
         self._using: list[Citation] = []
         """The citations of the open document in all conversations."""
         self._why_not_used = ""

@@ -400,7 +400,7 @@ class EntriesScreen(ListDetailScreen):
         self._filter_timer: Timer | None = None
         self._go_to_end = False
         self._types: list[str] = []
-        """All types read so far. The key for the next type also offers those that the current filter excludes."""
+        """All entry types seen so far, so that the type filter can offer types that are not in the current list."""
         self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:

@@ -62,7 +62,7 @@ class NavigationTarget(NamedTuple):
 
 
 class OpenTargetRequested(Message):
-    """The user asks, in a pane, to open a target in the reader."""
+    """The user wants to open a place, the `target`, in the reader."""
 
     def __init__(self, target: NavigationTarget) -> None:
         super().__init__()

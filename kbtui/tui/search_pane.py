@@ -179,7 +179,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.post_message(self.MoreHitsRequested())
 
     def show_search_wait_reason(self, reason: str) -> None:
-        """Show `reason`, which says what the search is waiting for, if there are no hits."""
+        """If no hits are shown, show `reason`, a text that says what the search is waiting for."""
         if reason and not self.list.rows:
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 

@@ -207,7 +207,10 @@ class SecondaryScreen(StyledScreen):
     def go_to_next_block(
         self, step: int, is_wanted: Callable[[ReaderBlock], bool], lead: int | None = None
     ) -> None:
-        """Go to the next (`step` 1) or previous (-1) wanted block, and show `lead` lines above this block."""
+        """Go to the next block for which `is_wanted` returns true, or to the previous one if `step` is -1.
+
+        `lead` is the number of lines to show above this block.
+        """
         port = self.reader.viewport
         here, blocks = port.cursor.block, port.document.blocks
         beyond = range(here + 1, len(blocks)) if step > 0 else range(here - 1, -1, -1)

@@ -25,7 +25,7 @@ LOG_SECONDS = 0.05
 REPLACE_SECONDS = 600.0
 """The maximum age, in seconds, of a logged search that a search with a longer query replaces."""
 QUERY_CHARACTERS = 1000
-"""How many characters of a query the log keeps."""
+"""A longer query is cut to this many characters before it is logged."""
 DAY_SECONDS = 86_400.0
 _HINT = "`kbtui insights erase` replaces the file with an empty log"
 

@@ -62,7 +62,7 @@ def get_xdg_directory(variable: str, default: str) -> str:
 
 
 def get_cache_home() -> str:
-    """Return the directory of the indexes, which kbtui can rebuild."""
+    """Return the directory of data that kbtui can rebuild, such as the indexes."""
     return get_xdg_directory("XDG_CACHE_HOME", ".cache") + "/kbtui"
 
 
@@ -148,7 +148,7 @@ def _hash_paths(first: str, *paths: str) -> str:
 
 
 def convert_path_to_utf8(path: str | os.PathLike[str]) -> str:
-    """Return a path as UTF-8 for Rust and for other processes, whose locale may differ."""
+    """Return a path as UTF-8, for Rust and for processes that may have another locale."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
@@ -174,9 +174,10 @@ TOPICS_FILE, SOURCES_FILE = "kb.toml", "kb-sources.toml"
 def find_workspace_root(start: str) -> str:
     """Return the root of the workspace around the real path `start`, which exists.
 
-    The root is the nearest directory at or above `start` with `.jp` or `.kbtui`. If there is none, it
-    is the root of the Git repository or worktree or, outside of a repository, `start` or its directory.
-    `.kbtui` in the home directory is ignored in repositories below it; `.jp` is not ignored.
+    The root is the nearest directory at or above `start` that contains `.jp` or `.kbtui`. If there is
+    none, it is the root of the Git repository or worktree. Outside of a repository, it is `start` or,
+    if `start` is a file, its directory. Inside a repository below the home directory, a `.kbtui` in the
+    home directory is ignored unless there is a `.jp` next to it.
     """
     if not os.path.isdir(start):  # noqa: PTH112
         start = os.path.dirname(start)  # noqa: PTH120

@@ -156,9 +156,9 @@ class AiderFormat(ConversationFormat):
 class _AiderSession(NamedTuple):
     """The position and the start time of a session in a history file.
 
-    `start` and `end` are byte offsets, without white space at the end. `started` is the time in the
-    first line, as written in the conversation's id. `has_content` says whether the session has a
-    request or a reply.
+    `start` and `end` are byte offsets; white space after the session is not included. `started` is
+    the time in its first line, formatted as in the conversation's id. `has_content` says whether the
+    session has a request or a reply.
     """
 
     start: int
@@ -242,10 +242,10 @@ def _has_only_grown(file: int, state: tuple[int, int, int], known: _HistoryFileS
 
 
 def _iterate_session_ranges(file: int, start: int) -> Iterator[tuple[int, int, str | None, bool]]:
-    """Yield the first byte, the end, the time and `has_content` of each session from `start` on.
+    """Yield a tuple for each session from offset `start` on: its start, end, time and `has_content`.
 
-    A session ends before its trailing white space, so that its range stays the same when another
-    session is appended. Text before the first session has no time.
+    Start and end are byte offsets. A session ends before its trailing white space, so that its range
+    stays the same when another session is appended. Text before the first session has no time.
     """
     begin, end, started, has_content = start, start, None, False
     position, is_after_blank = start, True

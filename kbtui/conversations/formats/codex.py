@@ -444,7 +444,7 @@ def _read_first_request(path: str) -> str:
 
 
 class _UnattributedMessage(NamedTuple):
-    """A message in the name of the user that a person or Codex may have written."""
+    """A message with the role `user`; it is not known yet whether a person or Codex wrote it."""
 
     text: str
     images: list[str]

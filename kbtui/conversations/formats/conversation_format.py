@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BEGINNING_BYTES = 1 << 20
 """How many bytes of a long conversation are read to show its first turns."""
 MIN_BYTES_FOR_PARTS = 128 << 10
-"""The minimum size in bytes of a conversation that is read in parts. Shorter ones are fast to read."""
+"""A conversation with at least this many bytes is read in parts. A smaller one is fast to read whole."""
 
 
 class UnusableConversationDirectory(NamedTuple):

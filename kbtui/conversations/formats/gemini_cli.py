@@ -225,9 +225,10 @@ class _ProjectOfDirectory(NamedTuple):
 
 
 class _FoundSessionFile(NamedTuple):
-    """A file of a session.
+    """A file of a session, and the project to which it belongs, the `owner`.
 
-    If `owner` is None, `owners` maps the project's hash, which is in the file, to the owner.
+    If `owner` is None, the file itself contains a hash of its project, and `owners` maps this hash to
+    the project.
     """
 
     path: str
@@ -465,7 +466,7 @@ class _ReplayedSession:
 
 
 def _find_compression_summary(record: dict[str, Any]) -> str | None:
-    """Return the summary that a message of the user contains, None if it contains none."""
+    """Return the text of a message with the role `user` if it is a summary, otherwise None."""
     if record.get("type") != "user":
         return None
     try:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 LINE_BYTES_MAX = 32 << 20
-"""The maximum length in bytes of a line that is parsed; longer lines are skipped and reported."""
+"""A line with more bytes than this is skipped and reported as a problem."""
 BLOCK_BYTES = 1 << 20
 """At most this many bytes are read at a time. Blocks grow from `FIRST_BLOCK_BYTES` to this size."""
 FIRST_BLOCK_BYTES = 16 << 10
@@ -372,7 +372,7 @@ def _starts_turn_unless_damaged(parser: JsonlConversationParser, record: dict[st
 
 
 def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
-    """Return whether reading can resume here, within a turn; no call may be waiting for its result."""
+    """Return whether reading can resume here, within a turn. It cannot if a call has no result yet."""
     builder = parser.builder
     return (
         bool(builder.turns)

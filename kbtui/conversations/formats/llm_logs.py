@@ -245,7 +245,7 @@ def _read_conversation_facts(path: str, row: _ConversationRow) -> ConversationFa
 def _iterate_responses(
     database: sqlite3.Connection, own_id: str
 ) -> Iterator[tuple[sqlite3.Row, bool]]:
-    """Yield each response of a conversation, and whether it is in the tables of version 0.32."""
+    """Yield each response of a conversation, and whether it is in the tables that llm 0.32 introduced."""
     for table, key, wanted in (
         ("responses", "conversation_id", _RESPONSE_COLUMNS),
         ("turns", "thread_id", _TURN_COLUMNS),

@@ -213,7 +213,7 @@ class OpencodeFormat(ConversationFormat):
         )
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return opencode's directory, and the directory of a database that is kept elsewhere."""
+        """Return the directory of opencode's databases in a list; [] if the database is in memory."""
         return [Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_databases()))]
 
     def count_conversations_of_all_projects(self) -> int:

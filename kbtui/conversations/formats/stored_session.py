@@ -41,8 +41,8 @@ _TITLE_SEARCH_CHARACTERS = 4000
 class StoredSession:
     """One conversation of an agent other than JP, found but not read.
 
-    `read_facts` reads the fields of `ConversationInfo` that this class does not know, such as the
-    title; it may raise any error.
+    `read_facts` reads the fields of `ConversationInfo` that this class lacks, such as the title. It
+    can raise any error.
     """
 
     id: str

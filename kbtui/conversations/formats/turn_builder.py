@@ -49,7 +49,7 @@ class TurnBuilder:
     def __init__(self, *, turns: int = 0, count: int = 0, record_noun: str = "record") -> None:
         self.turns_before = turns
         self.count = count
-        """The number of records so far, including those before the first turn of this builder."""
+        """The number of records read so far, including those of turns that this builder did not build."""
         self.turns: list[Turn] = []
         self.leading: list[ConversationEvent] = []
         self.problems: list[str] = []

@@ -30,7 +30,7 @@ IDLE_SECONDS = 1.0
 SHORT_COLLECTION_SECONDS = 0.008
 """If the last full collection took longer than this, the next one waits until the user is idle."""
 FREED_PER_STEP = 100
-"""How many blocks or turns to free per step."""
+"""A closed document is freed in steps of this many blocks or turns."""
 
 _frozen_count = 0
 

@@ -183,7 +183,7 @@ class LabeledInput(Horizontal):
 
     @cached_property
     def input(self) -> PaneInput:
-        """The input, created on first use."""
+        """The input widget; it is created when this property is first read."""
         return self._create_input()
 
     def on_mount(self) -> None:

@@ -324,7 +324,7 @@ class SearchController:
         )
 
     def recall_earlier_query(self) -> None:
-        """Put the previous query of the log into the input; repeated calls go further back."""
+        """Put the latest query of the query log into the input. Each further call goes one query back."""
         if self._recent_index >= 0:
             self._recall_older_query()
             return

@@ -94,7 +94,7 @@ class StatusBar(StyledWidget):
     def describe_index_wait(self, has_answer: bool) -> str:
         """Return a text that says what searches are waiting for, or "" if they need not wait.
 
-        `has_answer` says whether a search has returned an answer, for which this process needs an index.
+        `has_answer` says whether a search has returned an answer. If it has, this process has an index.
         """
         if self._first_index_by == "engine":
             progress = self._activities.get("index")

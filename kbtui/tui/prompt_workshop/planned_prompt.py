@@ -169,7 +169,7 @@ def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
 def make_folder_size_sums(
     knowledge: KnowledgeBase, costs: SubjectSizes
 ) -> dict[str, FolderSizeSums]:
-    """Return the running sums of the costs of each topic's visible subjects."""
+    """Map each topic to an object that adds up the costs of its visible subjects by folder."""
     visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
     return {
         topic: FolderSizeSums(slugs, (costs.get_subject_size(topic, slug) for slug in slugs))
@@ -192,7 +192,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
 
     @property
     def unwritten_marks(self) -> tuple[PreloadOrDisableMark, ...]:
-        """The marks without their keys, as `KnowledgeBase.copy_with_preload_marks` takes them."""
+        """The marks as a tuple, for `KnowledgeBase.copy_with_preload_marks`."""
         return tuple(self.values())
 
     def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:

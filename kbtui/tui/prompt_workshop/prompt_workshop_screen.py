@@ -640,7 +640,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # writing
 
     def action_review_or_write_marks(self) -> None:
-        """Show the change of `kb.toml` for review; if it is shown already, write it."""
+        """Show how the marks would change `kb.toml`; if this change is already shown, write it."""
         change, marks = self._shown_change, self.marks.unwritten_marks
         if change is not None:
             self._shown_change = None
@@ -723,7 +723,10 @@ class PromptWorkshopScreen(ListDetailScreen):
     # leaving
 
     def action_back(self) -> None:
-        """Close the question, review, pattern or filter; if none is open, leave the preview, then the screen."""
+        """Close the question, review, pattern or filter that is open.
+
+        If none is open, move the focus from the preview to the list, or else leave the screen.
+        """
         if self._is_asking_to_leave:
             self.show_message()
         elif self._shown_change is not None:

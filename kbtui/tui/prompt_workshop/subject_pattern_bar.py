@@ -74,7 +74,7 @@ class PatternMatchResult:
 
     @property
     def shell_arguments(self) -> str:
-        """The arguments of the command `kbtui` that print this result, quoted for a shell."""
+        """The arguments, quoted for a shell, with which the command `kbtui` prints this result."""
         if self.preloads:
             return "prompt " + " ".join(f"-k {quote(value)}" for value in self.preloads)
         return " ".join(["learn", *map(quote, [self.topic or "", *self.patterns])])
@@ -206,7 +206,10 @@ def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[Patt
 def _find_pattern_problem(
     knowledge: KnowledgeBase, topic: str, patterns: list[PatternInputWord]
 ) -> PatternProblem | None:
-    """Return the first problem, or None: a pattern that is too long, matches nothing, or has an unclosed `[`."""
+    """Return the problem of the first pattern that has one; None if no pattern has a problem.
+
+    A pattern has a problem if it is too long, matches nothing, or contains an unclosed `[`.
+    """
     resolved = knowledge.get_topic_slugs(topic)
     for word in patterns:
         pattern = word.text

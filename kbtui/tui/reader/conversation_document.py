@@ -142,9 +142,10 @@ class CompactedTurnParts:
 def find_compacted_turn_parts(conversation: Conversation) -> dict[int, CompactedTurnParts]:
     """Return the parts that compactions removed from each turn, by turn number.
 
-    If compactions with a summary cover a turn, the latest of these applies. Otherwise, the reasoning is removed
-    if any compaction removes it, and the latest compaction that changes tool calls decides which parts of calls
-    are removed. Of compactions with the same time, the last one in the file counts as the latest.
+    If any compaction that covers a turn has a summary, the latest such compaction applies alone. Otherwise, the
+    turn lacks its reasoning if any compaction removes reasoning, and the latest compaction that changes tool calls
+    decides which parts of the calls are missing. If several compactions have the same time, the last one in the
+    file counts as the latest.
     """
     latest_first = sorted(
         conversation.compactions, key=lambda c: c.timestamp.timestamp() if c.timestamp else 0.0
@@ -173,7 +174,7 @@ PRESENCE_LABELS = {
     "external": "workspace only",
 }
 MAX_NAMED_TOOLS = 12
-"""The maximum number of tools named in the details; the most used tools come first."""
+"""A conversation's details name at most this many tools, the most used ones first."""
 
 
 def list_conversation_facts(

@@ -259,8 +259,8 @@ def make_source_text_blocks(
 ) -> list[ReaderBlock]:
     """Split a text into source blocks with the keys `key:0`, `key:1` and so on.
 
-    `above` is set on the first block, `fields` on all blocks. With `has_line_numbers`, references can name the
-    lines of the text.
+    `above` is the number of blank lines above the first block. All blocks get the attributes in `fields`. With
+    `has_line_numbers`, references can name the lines of the text.
     """
     from kbtui.tui.reader.markdown_layout import split_source_text_into_sections
 
@@ -284,7 +284,8 @@ def make_markdown_blocks(
     """Split a Markdown text into blocks, from character `start` on.
 
     Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`, or None if
-    references cannot name lines. `above` is set on the first block. See `MarkdownBlock` for `breaks`.
+    references cannot name lines. `above` is the number of blank lines above the first block.
+    See `MarkdownBlock` for `breaks`.
     """
     from kbtui.tui.reader.markdown_layout import find_link_definitions, split_markdown_into_sections
 

@@ -59,9 +59,9 @@ class ReaderDocument:
     is_missing: bool = False
     """Whether this page only says that the requested document does not exist."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
-    """Fold key -> the kind of the fold."""
+    """Maps the key of each fold to the kind of the fold."""
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
-    """Fold key -> the key of the fold that contains the fold, or None."""
+    """Maps the key of each fold to the key of the fold around it; None if there is no fold around it."""
     is_compacted: bool = field(init=False)
     """Whether the user and the model see different blocks (`ReaderBlock.view`)."""
 

@@ -47,7 +47,10 @@ class MergedConversationConfig:
             self._update_attachments(conversation.get("attachments"))
 
     def _update_attachments(self, value: Any) -> None:
-        """Add the attachments in a list or in `{value, strategy}`; "replace" drops the earlier ones."""
+        """Add the attachments in `value`, which is a list or `{value, strategy}`.
+
+        With the strategy "replace", they replace all earlier attachments.
+        """
         kept = self.attachments
         if isinstance(value, dict):
             kept = [] if value.get("strategy") == "replace" else kept
@@ -496,8 +499,8 @@ def decode_base64_text(text: str) -> str:
 def decode_tool_result_text(text: str) -> str:
     """Return the text of a tool result, which may be encoded twice.
 
-    Old versions of JP wrote results in URL-safe base64. A newer version takes such a result for
-    plain text, and encodes it again.
+    Old versions of JP wrote results in URL-safe base64. A newer version of JP mistakes such a
+    result for plain text, and encodes it again.
     """
     decoded = decode_base64_text(text)
     is_encoded = decoded is not text and _TWICE_ENCODED.fullmatch(decoded)

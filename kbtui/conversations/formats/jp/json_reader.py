@@ -116,7 +116,10 @@ def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
 
 
 def hash_file_until_resume_point(file: int, mark: ReadingResumePoint) -> Any:
-    """Return the SHA-256 of an open file up to a mark, or None if it differs from the mark's hash."""
+    """Hash an open file (SHA-256) up to the resume point `mark`, and return the hash object.
+
+    Returns None if the hash differs from that of the resume point, because the file has changed.
+    """
     digest = hashlib.sha256()
     hash_file_range(digest, file, 0, mark.offset)
     return digest if digest.hexdigest() == mark.digest else None
