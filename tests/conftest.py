@@ -1,5 +1,6 @@
 """What every test has: directories of its own, so that nothing touches the user's."""
 
+import gc
 import os
 import shutil
 import signal
@@ -19,6 +20,17 @@ settings.load_profile("ci" if os.environ.get("CI") else "quick")
 # A job in the background, or below `nohup`, ignores these, and so would the programs under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the garbage collector away from modules and tests: they live as long as the process."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

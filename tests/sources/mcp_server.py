@@ -10,12 +10,13 @@ import sys
 import time
 from pathlib import Path
 
-import mcp_types as types
-from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
-
 
 async def main(resources: dict, mode: str) -> None:
+    # A server that never answers does not need these, and importing them takes a second.
+    import mcp_types as types
+    from mcp.server.lowlevel import Server
+    from mcp.server.stdio import stdio_server
+
     async def listed(ctx, params) -> types.ListResourcesResult:
         if mode == "hang-list":
             await asyncio.sleep(3600)
