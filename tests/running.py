@@ -47,6 +47,7 @@ def on_pipe(
             if environment is not None:
                 os.environ.clear()
                 os.environ.update(environment)
+                time.tzset()
             _become(words)
     os.close(out_write)
     os.close(err_write)

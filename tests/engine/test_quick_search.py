@@ -11,6 +11,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from running import run_command
 from support import Builder, asked, end_engine, kill_engine, said
 
 from kbtui.engine import EngineClient, connect_or_start_engine
@@ -42,12 +43,10 @@ def settled(engine: EngineClient) -> EngineClient:
     return engine
 
 
-def run(builder: Builder, *words: str, **environment: str) -> tuple[int, bytes, bytes]:
-    """Run `kbtui search` as a process."""
-    command = [sys.executable, "-m", "kbtui.cli.main", "search", "-w", str(builder.root)]
-    done = subprocess.run(
-        [*command, *words], capture_output=True, check=False, env={**os.environ, **environment}
-    )
+def run(builder: Builder, *words: str, **environment: str) -> tuple[int, str, str]:
+    """Run `kbtui search`."""
+    command = ["search", "-w", str(builder.root), *words]
+    done = run_command(*command, environment={**os.environ, **environment})
     return done.returncode, done.stdout, done.stderr
 
 
@@ -99,7 +98,7 @@ def test_dates_of_a_query_hold_in_the_time_zone_of_who_asks(served: Builder) -> 
 def test_a_search_without_its_engine_starts_one(served: Builder) -> None:
     end_engine(served)
     code, shown, _ = run(served, "--mode", "lexical", "aardvark")
-    assert (code, shown.startswith(b"guide/start")) == (0, True)
+    assert (code, shown.startswith("guide/start")) == (0, True)
 
 
 def test_a_search_is_logged_once(served: Builder) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from running import run_command
 from support import Builder, kill_engine
 
 from kbtui.cli.main import main
@@ -110,8 +111,7 @@ def test_keywords_work_though_somebody_else_made_the_runtime_directory(
     taken(short_dir / f"kbtui-{os.getuid()}")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "kbtui.cli.main", "-w", str(built.root), *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return run_command("-w", str(built.root), *words)
 
     for mode in ("lexical", "hybrid"):
         found = run("search", "--mode", mode, "--json", "otter")
