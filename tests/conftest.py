@@ -1,6 +1,9 @@
 """What every test has: directories of its own, so that nothing touches the user's."""
 
+import fcntl
 import gc
+import hashlib
+import importlib.metadata
 import os
 import shutil
 import signal
@@ -74,3 +77,36 @@ def short_dir() -> Iterator[Path]:
     """A directory whose path is short enough for a socket, wherever temporary ones lie."""
     with tempfile.TemporaryDirectory(prefix="kb-", dir="/tmp") as path:
         yield Path(path)
+
+
+@pytest.fixture(scope="session")
+def exported(pytestconfig: pytest.Config) -> Path:
+    """The directory of an export of the model, which an engine loads in a second.
+
+    Runs share it until the module that exports or an installed package changes, because the export takes
+    a core for ten seconds.
+    """
+    from kbtui.index import embedding_model
+
+    packages = sorted(f"{one.name} {one.version}" for one in importlib.metadata.distributions())
+    made_by = Path(embedding_model.__file__).read_bytes() + repr(packages).encode()
+    assert pytestconfig.cache is not None
+    cache = pytestconfig.cache.mkdir(f"exported-{hashlib.sha256(made_by).hexdigest()[:16]}")
+    with (cache / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(cache))
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        model = embedding_model.find_embedding_model("")
+        path = embedding_model.get_onnx_export_path(model)
+        if not path.exists():
+            embedding_model.export_model_to_onnx(model)
+    return path.parent
+
+
+@pytest.fixture
+def with_export(home: Path, exported: Path) -> Path:
+    """Return the path of the export in this test's home directory."""
+    from kbtui.index.embedding_model import find_embedding_model, get_onnx_export_path
+
+    target = get_onnx_export_path(find_embedding_model(""))
+    shutil.copytree(exported, target.parent)
+    return target

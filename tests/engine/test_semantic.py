@@ -1,8 +1,6 @@
 """The semantic leg with the real model: finds by meaning, resumes after a kill, uses no network."""
 
-import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +20,6 @@ from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
     OnnxEmbedder,
     TorchEmbedder,
-    export_model_to_onnx,
     find_embedding_model,
     get_onnx_export_path,
     verify_packaged_model,
@@ -33,37 +30,6 @@ from kbtui.workspace import load_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tui"))
 from tui_support import running
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A cache directory with an export of the model, which an engine loads in a second.
-
-    The workers of a run share it, because the export takes a core for many seconds.
-    """
-    base = tmp_path_factory.getbasetemp()
-    cache = (base if worker_id == "master" else base.parent) / "exported"
-    cache.mkdir(exist_ok=True)
-    with (cache / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(cache))
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not get_onnx_export_path(find_embedding_model("")).exists():
-            export_model_to_onnx(find_embedding_model(""))
-    return cache
-
-
-@pytest.fixture
-def with_export(home: Path, exported: Path) -> Path:
-    """Return the path of the export in this test's home directory."""
-    target = get_onnx_export_path(find_embedding_model(""))
-    shutil.copytree(export_path_below(exported).parent, target.parent)
-    return target
-
-
-def export_path_below(cache: Path) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(cache))
-        return get_onnx_export_path(find_embedding_model(""))
 
 
 def ask(lib: Library, query: str, mode: str = "hybrid") -> list[str]:
@@ -154,7 +120,7 @@ def test_a_hidden_subject_that_is_being_embedded_changes_no_visible_answer(
         while not engine.send_request("settle", wait=1.0)["done"]:
             pass
         before, during = visible(), 0
-        passages = "\n\n".join(f"Secret {number}. " + f"w{number} " * 150 for number in range(24))
+        passages = "\n\n".join(f"Secret {number}. " + f"w{number} " * 150 for number in range(12))
         builder.subject("notes/.hidden.md", f"# Hidden\n\n{passages}\n")
         assert engine.send_request("refresh", wait=60)["done"]
         while not engine.send_request("settle", wait=0.0)["done"]:

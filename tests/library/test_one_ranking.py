@@ -142,7 +142,9 @@ async def test_every_front_end_gives_the_same_ranking_by_keywords(
     await same_everywhere(zoo, QUESTIONS[:3])
 
 
-async def test_every_front_end_gives_the_same_ranking_with_meaning(zoo: Builder) -> None:
+async def test_every_front_end_gives_the_same_ranking_with_meaning(
+    zoo: Builder, with_export: Path
+) -> None:
     await same_everywhere(zoo, QUESTIONS)
 
 
