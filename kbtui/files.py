@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kbtui.errors import WorkspaceError
 
 FILE_SIZE_LIMIT = 500_000
-"""The maximum size in bytes of a configuration file. Parsing that much takes a second."""
+"""A configuration file may have at most this many bytes. Parsing a file of this size takes a second."""
 
 
 def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT) -> bytes:
@@ -75,7 +75,10 @@ def publish_staged_file(staged: Path, path: Path) -> None:
 
 
 class FileReplacement(NamedTuple):
-    """A file to write or remove: its old and new content. None means that the file does not exist."""
+    """A file to write or remove.
+
+    `old` and `new` are its content before and after the change, or None while it does not exist.
+    """
 
     path: Path
     old: bytes | None

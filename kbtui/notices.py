@@ -33,7 +33,10 @@ MODEL_CAUSES: dict[str, str] = {
     "other_time_zone": "the engine uses another time zone",
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Maps a cause to the text that says why semantic search is unavailable; other causes have a `detail`."""
+"""Maps a cause to the text that says why semantic search is unavailable.
+
+The notice for any other cause contains its text as `detail`.
+"""
 PauseReason = Literal["battery", "busy"]
 PAUSE_REASONS: dict[PauseReason, str] = {
     "battery": "the computer runs on battery",

@@ -712,7 +712,10 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
-    """Leave out events in the middle until the rest fits into `size`, with texts cut as far as allowed."""
+    """Leave out events in the middle, so that the rest fits into `size` characters.
+
+    Each event counts with the size that it has after its texts are cut as much as possible.
+    """
     sizes = []
     for event in events:
         spare = sum(max(0, text.size - _MIN_TEXT_LENGTH) for text in _find_shortenable_texts(event))

@@ -113,12 +113,12 @@ class PlannedFileChange:
 
     @property
     def new_text(self) -> str:
-        """The new content as text."""
+        """The content after the change, as text."""
         return (self.new or b"").decode("utf-8")
 
     @property
     def old_text(self) -> str:
-        """The current content as text."""
+        """The content before the change, as text."""
         return (self.old or b"").decode("utf-8", "replace")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 CitationMethod = Literal["learn", "search", "file", "read", "grep"]
-"""The kind of tool with which a turn used a target.
+"""The kind of tool with which a turn used a subject, a conversation or a file.
 
 "search" means `knowledge_search`, "file" a tool or a command that reads files, "read"
 `conversation_read`, and "grep" `conversation_grep`.
@@ -187,7 +187,7 @@ _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
 """How many characters of a stored result are searched for the start of a JSON list."""
 QUOTE_CHARACTERS = 600
-"""The maximum length of a citation's quote, in characters."""
+"""A citation quotes at most this many characters of a passage."""
 
 SEARCH_RESULT_HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
@@ -201,7 +201,7 @@ _GREP_HIT_MATCH = re.compile(r"^[ \t]*<is_match>true</is_match>", re.MULTILINE)
 
 
 class _CitedTarget(NamedTuple):
-    """The fields of a `Citation` that depend on its target."""
+    """The fields of a `Citation` that describe the cited target and how it was used."""
 
     how: CitationMethod
     kind: Any

@@ -126,7 +126,7 @@ def _list_removed_worktrees(
 ) -> list[tuple[str, str]]:
     """Return the worktrees that the engine saw earlier and that no longer exist.
 
-    Each comes with the path that the workspace had in it.
+    Each item has the root of a worktree, and the path that the workspace had in this worktree.
     """
     return [
         (top, path)

@@ -197,7 +197,7 @@ REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 16 << 20
 """The maximum length in bytes of a frame from the engine."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
-"""The default time that a search waits for the model, and its time limit after this wait, in seconds."""
+"""A search waits for the model for `WAIT_SECONDS` by default, and may then take `SEARCH_SECONDS` more."""
 MAX_WAIT_SECONDS = 86_400
 FRAME_HEADER = struct.Struct(">I")
 
@@ -235,11 +235,11 @@ def encode_message_as_frame(message: Mapping[str, Any]) -> bytes:
     return FRAME_HEADER.pack(len(body)) + body
 
 
-def parse_frame_length(header: bytes, most: int) -> int:
-    """Parse the length of a frame; raises `InvalidProtocolFrame` if it exceeds `most`."""
+def parse_frame_length(header: bytes, max_bytes: int) -> int:
+    """Return the length of a frame; raises `InvalidProtocolFrame` if it exceeds `max_bytes`."""
     (size,) = FRAME_HEADER.unpack(header)
-    if size > most:
-        raise InvalidProtocolFrame(f"a frame of {size} bytes exceeds the limit of {most}")
+    if size > max_bytes:
+        raise InvalidProtocolFrame(f"a frame of {size} bytes exceeds the limit of {max_bytes}")
     return int(size)
 
 

@@ -38,9 +38,10 @@ DAMAGE_CHECK_VALIDITY = 60.0
 COMPACT_AT_ONCE_MAX = 2000
 """An index with at most this many passages is compacted by every refresh (in about 0.3 s)."""
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
-"""The time in seconds to compact one passage, and the share of a core that compacting may use.
+"""How many seconds it takes to compact one passage, and how much of one core compacting may use.
 
-An index larger than `COMPACT_AT_ONCE_MAX` is compacted after a pause that is long enough for this share.
+An index with more than `COMPACT_AT_ONCE_MAX` passages is compacted after a pause. The pause is so long that
+compacting uses at most `COMPACT_SHARE` of the time.
 """
 CLOSE_INDEX_SECONDS = 5.0
 """The index is closed this many seconds after the last change.

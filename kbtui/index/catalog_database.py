@@ -119,7 +119,7 @@ def parse_catalog_chunk_row(row: tuple[Any, ...]) -> Chunk:
 
 
 def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
-    """Return a chunk's row exactly as SQLite will return it, to compute its CRC before writing."""
+    """Return a chunk's row as SQLite will read it back, to compute the row's CRC before writing it."""
     first, last = chunk.lines or (None, None)
     when = chunk.timestamp
     return (

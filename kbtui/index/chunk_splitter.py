@@ -103,7 +103,7 @@ def _join_text_blocks(blocks: list[TextPartWithLineNumbers]) -> TextPartWithLine
 
 
 def _split_lines_into_blocks(lines: list[str], most: int) -> Iterator[TextPartWithLineNumbers]:
-    """Yield paragraphs, headings and fenced blocks; split those larger than `most`."""
+    """Yield paragraphs, headings and fenced blocks; any of them larger than `most` is split."""
     start = 0
     fence: str | None = None
     for at, line in enumerate(lines):

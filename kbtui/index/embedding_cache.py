@@ -83,7 +83,7 @@ class EmbeddingCache:
         }
 
     def store_cached_vectors(self, vectors: Mapping[bytes, Matrix]) -> None:
-        """Store vectors by the hash of their text."""
+        """Store vectors; the keys of `vectors` are the hashes of the embedded texts."""
         rows = [(self.model, key, vector.tobytes()) for key, vector in vectors.items()]
         self._retry_with_new_cache_file(lambda: self._write_cached_vectors(rows))
 

@@ -226,7 +226,10 @@ class OnnxEmbedder:
     """
 
     def __init__(self, model: EmbeddingModelSource, *, threads: int = 1) -> None:
-        """Verify and load the export; raises `EmbeddingModelUnavailable` if it is missing or damaged."""
+        """Verify and load the ONNX export of a model.
+
+        Raises `EmbeddingModelUnavailable` if the export is missing or damaged.
+        """
         path = get_onnx_export_path(model)
         _verify_onnx_export(model, path)
         import onnxruntime

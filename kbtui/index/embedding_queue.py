@@ -88,10 +88,10 @@ class ChunksWithoutVector:
 def compare_vectors_with_catalog(
     catalog: CatalogDatabase, store: VectorStore
 ) -> tuple[list[int], dict[str, set[int]]]:
-    """Compare the vectors with the catalog.
+    """Return the numbers of chunks with stale vectors, and of chunks without a current vector.
 
-    The returned list has the chunk numbers of stale vectors; if a chunk has several vectors, all of them
-    are stale. The returned dictionary maps entry ids to the chunks without a current vector.
+    The second result maps entry ids to chunk numbers. A vector is stale if its chunk was removed or
+    changed, or if the chunk has several vectors.
     """
     import numpy as np
 
@@ -266,7 +266,10 @@ class EmbeddingQueue:
     def _make_vector_rows(
         self, entry: CatalogEntry, chunks: list[Chunk], positions: list[int]
     ) -> list[tuple[VectorRow, Matrix]]:
-        """Embed the chunks at `positions`, and return their rows; fewer if embedding must stop."""
+        """Embed the chunks at `positions`, and return their rows.
+
+        If embedding must stop, the rows of the last chunks are missing.
+        """
         import numpy as np
 
         text_groups = [

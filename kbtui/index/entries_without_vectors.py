@@ -1,7 +1,7 @@
 """The list of entries that lack vectors. Clients read it without LanceDB.
 
-The list is in a small SQLite file next to the vectors, with the number of the last catalog transaction
-that it covers. An entry that was last written by that transaction or an earlier one has its vectors
+The list is in a small SQLite file next to the vectors. The file also has the number of the last catalog
+transaction that the list covers. An entry that was not written after this transaction has all its vectors
 unless it is in the list.
 """
 

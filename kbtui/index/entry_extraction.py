@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 SUBJECT_BYTES_MAX = 20_000_000
-"""The maximum size in bytes of a subject whose text is indexed. Larger subjects are only listed."""
+"""If a subject has more bytes than this, its text is not indexed, and the subject is only listed."""
 
 
 @dataclass

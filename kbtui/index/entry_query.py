@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 CANCEL_CHECK_STEPS = 10_000
-"""How many SQLite instructions, about 100 µs, run between two checks for cancellation."""
+"""Each time SQLite has run this many instructions (about 100 µs), a query checks for cancellation."""
 
 # SQL for the time of a citation; without one, the time at which its conversation was created.
 _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"

@@ -190,9 +190,9 @@ class IndexGenerationWriter:
         return sum(writer.count_committed_documents() for writer in stale)
 
     def remove_stale_documents(self, give_up: Callable[[], bool]) -> None:
-        """Rewrite the keyword indexes in which replaced documents affect the scores.
+        """Rewrite each keyword index in which too many replaced documents still affect the scores.
 
-        Stops once `give_up` returns true; the index that it was rewriting stays unchanged.
+        Stops when `give_up` returns true; an index that is only partly rewritten stays unchanged.
         """
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():

@@ -50,8 +50,8 @@ _STEMMED, _CODE = "kb_stemmed", "kb_code"
 def make_keyword_index_schema(language: str = "") -> Any:
     """Return the schema of a chunk's document. Texts are indexed here, but stored in the catalog.
 
-    `body`, `context` and `title` are stemmed for the first language of the setting `language`;
-    each further language has its own field (`list_further_language_fields`).
+    `language` is the value of the setting, a list of languages. `body`, `context` and `title` are stemmed
+    for the first one; each of the others has its own field (`list_further_language_fields`).
     """
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("chunk", indexed=True, fast=True)

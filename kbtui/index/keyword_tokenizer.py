@@ -141,7 +141,10 @@ def split_camel_case(word: str) -> list[str]:
 
 
 def extract_cjk_character_pairs(text: str) -> Iterator[str]:
-    """Yield each pair of adjacent characters in scripts without spaces, and characters that stand alone."""
+    """Yield each pair of adjacent characters of a script without spaces, such as Chinese.
+
+    A character without such a neighbour is yielded alone.
+    """
     for match in re.finditer(_UNSPACED_SCRIPT, text):
         run = match[0]
         if len(run) == 1:

@@ -1,7 +1,8 @@
-"""The vectors: a LanceDB table for each model. No other module imports LanceDB.
+"""Stores vectors in LanceDB, with one table for each model. No other module imports LanceDB.
 
-A row has the number and the vector of a chunk, and the columns by which searches filter, so that
-filters apply before ranking. `embedding_queue` writes rows in batches.
+Each row has the number and the vector of a chunk. Other columns contain the values that searches
+filter by, so that LanceDB applies the filters before it ranks. `embedding_queue` writes rows in
+batches.
 """
 
 from __future__ import annotations
@@ -226,7 +227,7 @@ class VectorStore:
         ]
 
     def get_first_chunk_vector(self, numbers: Sequence[int]) -> list[float] | None:
-        """Return the vector of the first of these chunks that has one; None if no chunk has a vector."""
+        """Return the vector of the first chunk in `numbers` that has a vector, or None."""
         if not numbers:
             return None
         query: Any = self.table.search().where(f"number IN ({', '.join(map(str, numbers))})")

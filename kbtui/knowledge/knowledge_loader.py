@@ -414,7 +414,10 @@ class KnowledgeBase:
     def _find_learn_topic_and_patterns(
         self, topic: str, patterns: list[str]
     ) -> tuple[Topic, list[str]]:
-        """Return the topic and the patterns for the arguments of `learn`; raises `NothingFound`."""
+        """Return the topic and the patterns that the caller of `learn` means; raises `NothingFound`.
+
+        If there are no patterns, `topic` can be `TOPIC/SLUG`; the slug is then the only pattern.
+        """
         name, _, slug = topic.partition("/")
         try:
             return self.resolve_topic(topic), patterns

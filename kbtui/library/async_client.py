@@ -67,7 +67,9 @@ class KnowledgeClient:
 
 
 class MemoryClient:
-    """One workspace for an agent. Use it as an asynchronous context manager, or call `close`.
+    """Gives an agent asynchronous access to a workspace.
+
+    Use it as an asynchronous context manager, or call `close`.
 
     It has the documented methods of `Library` as coroutines. Each call runs in a separate thread.
     Cancelling the task that awaits a call cancels the call.

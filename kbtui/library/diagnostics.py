@@ -435,9 +435,11 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
 def _diagnose_texts_of_conversations(
     library: Library, infos: list[ConversationInfo]
 ) -> Iterator[FindingWithoutArea]:
-    """Read conversations for `READING_SECONDS`; for the others, report the errors that the index knows.
+    """Report conversations that cannot be read completely.
 
-    Conversations that are not indexed, or that the index describes as damaged, are read first.
+    Reads as many conversations as possible within `READING_SECONDS`. For the others, reports the errors
+    that are recorded in the index. Conversations that are not indexed, or that the index describes as
+    damaged, are read first.
     """
     from kbtui.conversations.conversation_repository import load_conversation
 

@@ -147,9 +147,10 @@ class Library(ReferenceReader):
         )
 
     def update_index(self, wait: float = 10.0, *, meaning: bool = False) -> None:
-        """Wait until the index is up to date; without an engine, update only a private index.
+        """Wait up to `wait` seconds until the index is up to date.
 
-        With `meaning`, the engine also loads the model.
+        If no engine is available, this process updates its temporary index, if it has one. With
+        `meaning`, the engine also loads the embedding model.
         """
         from kbtui.engine import search_service
 

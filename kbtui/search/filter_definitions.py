@@ -278,7 +278,8 @@ def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
 def split_filter_values(text: str, *, at_spaces: bool = True) -> tuple[str, ...]:
     """Split `value,"another value"` into its values.
 
-    In a query, a space ends a value without quotation marks. In the value of an option, it does not.
+    In a query, a value without quotation marks ends at a space. In an option, where `at_spaces` is
+    false, such a value can contain spaces.
     """
     plain_value = r'[^\s",]+' if at_spaces else r'[^",]+'
     found = re.finditer(rf'"([^"]*)(?:"|$)|({plain_value})', text)

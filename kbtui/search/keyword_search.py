@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""In an index of at least this many chunks, terms below `MIN_WORTH_SHARE` are dropped.
+"""If an index has at least this many chunks, searches leave out some terms (`MIN_WORTH_SHARE`).
 
 See docs/performance.md.
 """
@@ -313,7 +313,7 @@ class _KeywordIndexQuery:
         self.query = self._build_tantivy_query(wanted, excluded, filters, archived=request.archived)
 
     def rank_chunks_of_index(self, limit: int, per_entry: int) -> list[RankedChunk]:
-        """Rank the best `limit` chunks of this index."""
+        """Return the best `limit` chunks of this index, with at most `per_entry` chunks of one entry."""
         if self.query is None or not self.searcher.num_docs:
             return []
         fetched = limit * OVERFETCH_FACTOR

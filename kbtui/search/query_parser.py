@@ -260,7 +260,7 @@ class _QueryFilterApplier:
         self._mistakes.append(mistake)
 
     def _resolve_request_filters(self) -> None:
-        """Replace the topics, roles, … of the request by indexed terms; report unknown values."""
+        """Convert the topics, roles and other filters of the request to indexed terms; report unknown values."""
         for row in _list_resolved_filters():
             field = row.search
             values: list[str] = []

@@ -72,7 +72,7 @@ _FUNCTION_WORDS = {
 
 FUNCTION_WORD_WEIGHT = 0.3
 MIN_CORRECTED_LETTERS = 6
-"""The minimum length of a word whose spelling is corrected if the index does not contain the word."""
+"""If the index does not contain a word, it is corrected only if it has at least this many letters."""
 MAX_CORRECTIONS = 3
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
@@ -114,7 +114,10 @@ class QueryWord(NamedTuple):
 
 
 class LanguageAnalyzer:
-    """Splits text into stems, and recognizes function words, for a value of the setting `language`."""
+    """Splits text into stems, and recognizes function words, in the languages that the user has set.
+
+    The argument is the value of the setting `language`.
+    """
 
     def __init__(self, setting: str) -> None:
         names = parse_language_setting(setting)

@@ -82,7 +82,7 @@ class SearchExplainer:
         return min(explained, key=_make_rank_sort_key)
 
     def _find_document_addresses_of_chunks(self, numbers: Iterable[int]) -> None:
-        """Find the documents of these chunks in each keyword index."""
+        """Store the addresses that the documents of these chunks have in each keyword index."""
         self._addresses = [
             side.find_document_addresses(numbers) for side in self._run.keyword_search.sides
         ]

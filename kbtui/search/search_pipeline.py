@@ -371,7 +371,7 @@ def _quote_value_for_query(text: str) -> str:
 RARE_SHARE = 0.05
 """A word is rare if at most this share of all passages contain it."""
 MIN_SIMILARITY = 0.4
-"""The minimum cosine similarity of a relevant passage that has no rare word of the query.
+"""A passage without a rare word of the query is relevant if its cosine similarity is at least this.
 
 The value was measured (docs/search-quality.md).
 """
@@ -380,9 +380,9 @@ The value was measured (docs/search-quality.md).
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
     """Return whether the workspace seems to have nothing about a query; insights list such queries.
 
-    Nearly every search has hits: by meaning, the nearest passages, and by keywords, passages with common
-    words. A query is therefore a gap unless its best hit has a rare word of the query or is similar to
-    the query.
+    Nearly every query has hits: semantic search returns the nearest passages, however distant, and
+    keyword search returns passages that contain common words. A query is therefore a gap unless its
+    best hit contains a rare word of the query or is similar to the query.
     """
     if best is None:
         return True
@@ -415,7 +415,10 @@ def _list_content_tokens(word: QueryWord) -> list[QueryToken]:
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages contain a word; if the word has several tokens, its rarest token."""
+    """Return how many passages contain a word.
+
+    If the word has several tokens, only its rarest token is counted.
+    """
     counts = [
         max(searcher.doc_freq(field, term) for field, term in token.index_terms)
         for token in _list_content_tokens(word)

@@ -151,9 +151,9 @@ class HttpFetcher:
     ) -> FetchedResponse:
         """Fetch a URL and follow its redirects; raises `FetchError`.
 
-        `accept` has the content types to accept; if it is empty, all are accepted. `conditions` returns
-        the conditional headers for a URL. `inside` says whether a redirect may lead to a URL.
-        `max_bytes` limits the size of the body.
+        `accept` lists the accepted content types; if it is empty, all are accepted. `conditions` returns
+        the conditional headers for a URL. A redirect is followed only if `inside` returns true for its
+        URL. `max_bytes` limits the size of the body.
         """
         limit = self.limits.redirects
         try:

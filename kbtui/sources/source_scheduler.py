@@ -94,7 +94,7 @@ class SourceScheduler:
             )
 
     def stop(self) -> None:
-        """Stop the current run; the next engine starts it again."""
+        """Stop the current run. The engine repeats it after the engine's next start."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()

@@ -173,8 +173,8 @@ class CommandPaletteScreen(StyledScreen):
     """A screen with an input and a list of matching items; its result is the chosen item.
 
     The result is a `TuiCommand`, the name of a theme, an `EnteredReference`, or the `NavigationTarget` of
-    a topic, subject or conversation. `find_targets` returns the items for the latter three; it is called in
-    a background thread.
+    a topic, subject or conversation. `find_targets` returns the items for topics, subjects and
+    conversations; it is called in a background thread.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

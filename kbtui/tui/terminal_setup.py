@@ -114,9 +114,10 @@ def _exit_after_terminal_hangup(terminal: int) -> None:
 
 
 def detect_terminal_background() -> tuple[bool | None, str]:
-    """Return whether the terminal's background is dark (None if unknown), and the text typed meanwhile.
+    """Return whether the terminal's background is dark, and the text typed during the query.
 
-    If the terminal does not answer the query (OSC 11), the environment variable `COLORFGBG` decides.
+    The first value is None if the background is unknown. If the terminal does not answer the query
+    (OSC 11), the environment variable `COLORFGBG` decides.
     """
     answer = b""
     if os.environ.get("TERM", "") not in SILENT_TERMINALS:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 LOG_SECONDS = 0.05
 """How many seconds logging a search may wait while another process writes to the log."""
 REPLACE_SECONDS = 600.0
-"""The maximum age, in seconds, of a logged search that a search with a longer query replaces."""
+"""A search replaces the logged search for an incomplete version of its query.
+
+This happens only if the logged search is at most this many seconds old.
+"""
 QUERY_CHARACTERS = 1000
 """A longer query is cut to this many characters before it is logged."""
 DAY_SECONDS = 86_400.0

@@ -328,7 +328,7 @@ def make_project_directory_name(directory: str) -> str:
 def _list_project_directories(
     projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
 ) -> list[str]:
-    """Return the folders that may have sessions of a project."""
+    """Return the folders that, judging by their names, can contain sessions of a project."""
     root = f"{get_claude_directory()}/projects"
     names = [make_project_directory_name(one.path) for one in projects.directories]
     return [
@@ -554,7 +554,9 @@ class ClaudeCodeParser(JsonlConversationParser):
         """The token counts of each message, by message id. Each record of a message has the counts so far."""
 
     def make_parser_state(self) -> ClaudeCodeState:
-        """Return the state from which another parser can resume: the model, the last records and messages.
+        """Return the state from which another parser can resume.
+
+        It has the model, and data about the last records and messages.
 
         Older records are not needed, because the next record usually replies to a recent one or
         repeats it.
@@ -627,7 +629,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             self.builder.add_event("notice", _format_notice(text), time)
 
     def _mark_rewound_turns(self, record: dict[str, Any]) -> None:
-        """Mark the turns that the person left behind by going back to an earlier one."""
+        """Mark the turns that the user left behind by going back to an earlier turn."""
         if "parentUuid" not in record:
             return
         # After a compaction, only `logicalParentUuid` may name the record before it.

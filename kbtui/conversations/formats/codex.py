@@ -639,7 +639,7 @@ class CodexParser(JsonlConversationParser):
     def _add_tokens_of_call(self, info: Any, is_copied: bool) -> None:
         """Add the tokens used since the last count. Codex counts from 0 again when it resumes a session.
 
-        The tokens of copied records count only in the session from which they were copied.
+        If a record was copied from another session (`is_copied`), its tokens count only there.
         """
         if type(info) is not dict:
             return
@@ -722,7 +722,7 @@ class CodexParser(JsonlConversationParser):
             self._unclear.append(_UnattributedMessage(text, images, event, time))
 
     def _remove_unattributed_messages(self) -> None:
-        """Remove the unclear messages from the turns."""
+        """Remove from the turns the messages of unknown author (`_UnattributedMessage`)."""
         builder = self.builder
         events = builder.turns[-1].events if builder.turns else builder.leading
         taken = {id(one.event) for one in self._unclear}
@@ -730,9 +730,9 @@ class CodexParser(JsonlConversationParser):
         self._unclear = [one._replace(event=None) for one in self._unclear]
 
     def _attribute_unattributed_messages(self) -> None:
-        """Decide, when the model answers, whether the unclear messages are requests.
+        """Decide, when the model answers, whether the messages of unknown author are requests.
 
-        They are requests if the file has no request as an event. Otherwise they remain unknown events.
+        They are requests if the file has no event for any request. Otherwise they remain unknown events.
         """
         unclear = self._unclear
         if unclear and not self._has_user_events:
@@ -761,7 +761,10 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
-        """Return whether a text repeats one that was read from the other source; if not, remember it."""
+        """Return whether a text was already read from the other kind of record; if not, remember it.
+
+        `source` is the kind of the record: "event" or "item".
+        """
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
             self._seen[other] -= 1
@@ -894,7 +897,7 @@ def _read_text_and_images(content: Any) -> tuple[str, list[str]]:
 
 
 def _format_image_placeholder(source: str) -> str:
-    """Return the line that stands for an image, which is a data URL, a URL or a path."""
+    """Return the line that is shown for an image; `source` is a data URL, a URL or a path."""
     if source.startswith("data:"):
         head, _, data = source.partition(",")
         kind = head.removeprefix("data:").partition(";")[0] or "unknown type"

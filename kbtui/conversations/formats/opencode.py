@@ -397,7 +397,10 @@ def _iterate_database_messages(
 
 
 def _iterate_flat_messages(database: sqlite3.Connection, own_id: str) -> Iterator[_StoredMessage]:
-    """Yield the messages of the table that replaces `message` and `part` in version 2."""
+    """Yield the messages of a session from the table `session_message`.
+
+    In version 2 of opencode, this table replaces the tables `message` and `part`.
+    """
     columns = list_columns(database, "session_message")
     order = "seq" if "seq" in columns else "time_created, id"
     query = f"SELECT id, type, data FROM session_message WHERE session_id = ? ORDER BY {order}"

@@ -96,7 +96,7 @@ def list_columns(database: sqlite3.Connection, table: str) -> set[str]:
 
 
 def format_select_columns(table: str, wanted: tuple[str, ...], existing: set[str]) -> str:
-    """Format columns for a SELECT; those that do not exist in this version are NULL."""
+    """Format columns for a SELECT; a column that is not in `existing` becomes NULL."""
     return ", ".join(
         f'"{table}"."{name}" AS "{name}"' if name in existing else f'NULL AS "{name}"'
         for name in wanted

@@ -32,7 +32,7 @@ HEAD_BLOCK_BYTES = 16 << 10
 TITLE_CHARACTERS = 80
 """The maximum length of a title that is made from the first request."""
 _MAX_HARMLESS_WORD = 11
-"""A word of at most this many characters is too short to be a secret, so a title may be cut in it."""
+"""A title may be cut within a word of at most this many characters, which is too short to be a secret."""
 _TITLE_SEARCH_CHARACTERS = 4000
 """How many characters of a request are searched for secrets, so that no title ends within one."""
 

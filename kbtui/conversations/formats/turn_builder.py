@@ -39,8 +39,8 @@ PROBLEMS_NAMED = 100
 class TurnBuilder:
     """Collects events into turns, numbers tool calls, and pairs them with their results.
 
-    A builder that starts in the middle of a conversation must be told how many turns and records
-    come before. `record_noun` is the word for a record in the texts of problems: `record` or `line`.
+    If a builder starts in the middle of a conversation, `turns` and `count` are the numbers of turns and
+    records before this point. The texts of problems call a record `record_noun`: `record` or `line`.
 
     The methods that add events raise `TypeError` for a value of the wrong type. The caller then adds
     the whole record with `add_unreadable_record`.

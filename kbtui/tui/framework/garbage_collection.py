@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""The number of new entries after which all objects are frozen again."""
+"""Each time the number of entries has grown by this many, all objects are frozen (`gc.freeze`)."""
 YOUNG_THRESHOLD = 2_000
 """How many new objects trigger a collection of young objects (default: 700; a repaint creates 20,000)."""
 FULL_THRESHOLD = 500

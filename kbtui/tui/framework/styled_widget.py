@@ -122,10 +122,10 @@ class StyledScreen(Screen[Any]):
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
         """The key bindings from the focused widget outwards.
 
-        The keys from the settings are applied first; then the keys that type a character into a focused input are
-        removed. Textual does both in the opposite order. While an input had the focus, a command whose default key
-        is a letter would then not work even with another key, and an immediate command whose new key is a letter
-        would prevent the user from typing this letter.
+        This property first applies the keys from the settings, and then removes the keys that type a character
+        into a focused input. Textual does this in the opposite order, which has two disadvantages while an input has
+        the focus. A command whose default key is a letter does not work, even if the settings give it another key.
+        If the settings assign a letter to an immediate command, the user cannot type this letter.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self

@@ -59,9 +59,9 @@ class NavigationHistory:
 class DocumentNavigator:
     """Loads documents and shows them in the reader.
 
-    `on_opened(document, target, is_reload)` is called when the reader has shown a document. `is_reload`
-    says whether the document is a new version of the document shown before. `open_and_focus` shows a
-    target and focuses the reader.
+    `on_opened(document, target, is_reload)` is called after the reader has shown a document; `target`
+    is the place that was opened. `is_reload` says whether the document is a new version of the one
+    shown before. `open_and_focus` opens a place in the reader and focuses the reader.
     """
 
     def __init__(

@@ -132,6 +132,6 @@ class JumpLabelScreen(StyledScreen):
         self.dismiss(None)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Close the screen without a result, because the copied lines have the old size."""
+        """Close the screen without a result, because it shows the main screen in the old size."""
         if self.is_current and len(self._strips) not in (0, event.size.height):
             self.dismiss(None)

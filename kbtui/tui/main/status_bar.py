@@ -225,7 +225,7 @@ class KeyHintLine(StyledWidget):
     def show_completions(
         self, entry: Input, text: str, cursor: int, found: list[QueryCompletion]
     ) -> None:
-        """Show completions of the text of an input: the best one in the input, all of them in this line."""
+        """Show completions of an input's text: the best one in the input, and all of them in the status bar."""
         if entry.value != text:
             return
         spans: Spans = [("Tab", "key"), (" completes: ", "dim")]

@@ -100,7 +100,7 @@ class WorkspaceChangeListener:
             self.read_library_lists()
 
     def handle_engine_event(self, event: EngineEvent) -> None:
-        """Show an event of the engine in the status line, and reload what it reports as changed."""
+        """Show an event of the engine in the status line; if files have changed, reload them."""
         self._main.status.show_engine_event(event)
         self._search.show_search_wait_reason()
         answer = self._main.panes.results.answer

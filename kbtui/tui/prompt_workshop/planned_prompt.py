@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_COUNTED_BYTES = 1_000_000
 """If a subject has more bytes than this, its cost is estimated instead of counted."""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""The subjects whose cost is counted have at most this many bytes in total; other costs are estimated."""
+"""Costs are counted for subjects of at most this many bytes in total; all other costs are estimated."""
 SUBJECTS_PER_REPORT = 400
 """How many subjects are counted between two progress reports."""
 
@@ -96,7 +96,10 @@ class SubjectSizes:
         return self._costs.get((topic, slug))
 
     def sum_subject_sizes(self, subjects: Collection[tuple[str, str]]) -> PromptSize:
-        """Return the total cost of subjects (pairs of topic and slug), an estimate unless all costs are counted."""
+        """Return the total cost of subjects, which are pairs of topic and slug.
+
+        The total is an estimate if the cost of any subject is estimated or unknown.
+        """
         costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
         characters = sum(cost.characters for cost in costs)
         tokens = sum(cost.tokens for cost in costs)
@@ -204,9 +207,9 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
-        """Mark a subject or topic with a state; if it already has this state, remove the state instead.
+        """Give a subject or topic the state of `mark`; if it already has this state, remove the state.
 
-        `knowledge` is the knowledge as the files define it.
+        `knowledge` has the states that the configuration files define.
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)

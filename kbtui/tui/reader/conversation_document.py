@@ -321,7 +321,7 @@ def build_conversation_document(
 
 
 def make_conversation_badges(info: ConversationInfo) -> Spans:
-    """Return badges for the state of a conversation: pinned, archived, part of another, local only, damaged."""
+    """Return the badges that apply to a conversation, such as "pinned", "archived" and "damaged"."""
     badges = (
         (info.pinned_at, "pinned", "accent"),
         (info.archived, "archived", "dim"),

@@ -162,14 +162,14 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
     return [DialogOption(key, name, preview, (name, get)) for key, name, preview, get in found]
 
 
-def _find_source_text_at_line(block: ReaderBlock, source: int) -> str:
-    """Return the source text of the paragraph, list, table or code block that contains line `source` of the file."""
+def _find_source_text_at_line(block: ReaderBlock, source_line: int) -> str:
+    """Return the source of the paragraph, list, table or code block that contains line `source_line`."""
     whole = block.get_searchable_text().strip("\n")
-    if not isinstance(block, TextBlock) or not source or not block.first_line:
+    if not isinstance(block, TextBlock) or not source_line or not block.first_line:
         return whole
     from kbtui.tui.reader.markdown_layout import parse_markdown
 
-    at = source - block.first_line
+    at = source_line - block.first_line
     for token in parse_markdown(block.get_searchable_text()):
         if token.level == 0 and token.map and token.map[0] <= at < token.map[1]:
             return "\n".join(block.get_searchable_text().split("\n")[slice(*token.map)]).strip("\n")

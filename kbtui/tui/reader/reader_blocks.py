@@ -134,7 +134,7 @@ class SourceTextBlock(TextBlock):
     panel: bool = False
 
     def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
-        """Lay out each line, highlighted if the language is known."""
+        """Lay out the lines of the code; if its language is known, highlight the syntax."""
         from kbtui.tui.reader.markdown_layout import highlight_source_code, lay_out_code_panel
 
         text = self.get_searchable_text().removesuffix("\n")
@@ -199,7 +199,7 @@ class FoldHeadingBlock(HeadingBlock):
         return [StyledLine(align_spans_to_edges(left, right, width))]
 
     def _cut_beginning_of_path(self, words: Spans, width: int) -> Spans:
-        """Cut the beginning of the path, which is the last text of `words`, so that `words` fit into `width` cells."""
+        """Shorten `words` to `width` cells by cutting the beginning of the path with which they end."""
         *before, (path, role) = self.left
         room = width - measure_cell_width(before)
         kept = truncate_text_start(path, room)

@@ -185,7 +185,7 @@ def format_characters_and_tokens(number: int) -> str:
 
 
 def format_token_count(number: int) -> str:
-    """Format an estimate of the tokens in a number of characters, such as "≈ 300 tokens"."""
+    """Estimate how many tokens `number` characters have, and format it, such as "≈ 300 tokens"."""
     return f"≈ {round(number / 4):,} tokens"
 
 

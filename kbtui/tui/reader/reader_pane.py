@@ -71,7 +71,7 @@ class ReaderHeader(LeftAndRightTextLine):
         self.set_edge_texts(left, forms[0])
 
     def render_line(self, y: int) -> Strip:
-        """Render the header with the longest version of the right side for which there is enough room."""
+        """Render the header; its right side has several versions, and the longest one that fits is shown."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
         forms = [self.right, *self._short_forms]
@@ -212,7 +212,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def _find_and_go_to_start_position(
         self, document: ReaderDocument, place: NavigationTarget
     ) -> None:
-        """Go to the position that `place` names; in a large document, search for a match in a thread."""
+        """Go to the position that `place` specifies.
+
+        If it is a match in a large document, a background thread finds the match.
+        """
         self._start_worker.discard_pending_results()
         if place.mark or not (document.has_many_blocks and place.words):
             self._go_to_start_position(

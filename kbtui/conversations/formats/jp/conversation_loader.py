@@ -154,7 +154,10 @@ def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig)
 
 
 def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with `last_event_at`, from the end of the file if that is enough."""
+    """Return `info` with `last_event_at`.
+
+    Reads only the end of the file if JP's usual formatting shows where the last element begins.
+    """
     if info.events_path is None or info.last_event_at is not None:
         return info
     try:
@@ -282,7 +285,10 @@ def load_conversation_part(
 
 
 class _JsonElementBatch(NamedTuple):
-    """Consecutive elements of the array, as bytes and as values; `starts` has their offsets in `data`."""
+    """Consecutive elements of the array in `events.json`.
+
+    `data` has their bytes, `starts` their offsets in `data`, and `elements` their parsed values.
+    """
 
     data: bytes
     starts: list[int]

@@ -105,7 +105,7 @@ class JpStoredConversation:
 
     @property
     def presence(self) -> Presence:
-        """Which of JP's roots contain the conversation."""
+        """Whether the conversation is in the workspace, in JP's user-local directory, or in both."""
         roots = {copy.is_local for copy in self.copies}
         if len(roots) == 2:
             return "projected"
@@ -174,7 +174,7 @@ class JpStoredConversation:
 
 
 def _read_metadata(copy: ConversationCopy) -> tuple[dict[str, Any], list[str]]:
-    """Return the object in `metadata.json`, empty if it cannot be read, and its problems."""
+    """Return the metadata of a copy and a phrase for each problem; unreadable metadata is empty."""
     from kbtui.conversations.formats.jp.json_reader import parse_json_object, read_file
 
     problems: list[str] = []
