@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 LOAD_CHECK_SECONDS = 5.0
 """The interval at which load and battery are checked."""
 BUSY_LOAD, OWN_LOAD = 0.75, 1.0
-"""The load per core above which the computer is busy, and the load that embedding itself adds."""
+"""The computer is busy if its load per core is above `BUSY_LOAD`. While embedding runs, `OWN_LOAD` is added
+to this limit, because embedding itself causes load."""
 
 
 class EmbeddingPausePolicy:

@@ -165,7 +165,7 @@ def _compute_checksum_of_rows(rows: Iterable[Any]) -> int:
 
 
 def make_catalog_error(verb: str, error: sqlite3.Error, path: Path) -> IndexUnavailable:
-    """Return the error for a catalog file that cannot be opened or read."""
+    """Return the error for a catalog file that cannot be opened or read; `verb` is "opened" or "read"."""
     problem, hint = f"the catalog cannot be {verb}: {error}", "run `kbtui index --rebuild`"
     return IndexUnavailable(problem, where=str(path), hint=hint)
 

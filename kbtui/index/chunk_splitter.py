@@ -65,7 +65,7 @@ class TextPartWithLineNumbers(NamedTuple):
 
 
 def split_text_into_chunks(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextPartWithLineNumbers]:
-    """Split a text into chunks whose size is at most `most`; only white space is dropped."""
+    """Split a text into chunks of at most `most` weighted characters; only white space is dropped."""
     lines = list(map(str.rstrip, text.split("\n")))
     if all(lines) and not any(sign in text for sign in _BLOCK_SIGNS):
         # A single paragraph, like most messages, needs no splitting into blocks.

@@ -38,7 +38,7 @@ adds a fragment to the table."""
 SLICE_CHUNKS = 128
 """The queue checks whether to stop or start again each time it has embedded this many chunks of an entry."""
 FAILURES_MAX = 3
-"""How many entries in a row must fail before the model counts as broken."""
+"""If this many entries in a row cannot be embedded, the model counts as broken."""
 PAUSE_SECONDS = 2.0
 """The interval in seconds at which a paused queue checks whether it may continue."""
 

@@ -135,7 +135,7 @@ def sort_ranked_chunks(
     """Sort chunks by score, best first, and equal scores by chunk id.
 
     Two scores count as equal if they differ by at most `tolerance` times the larger of the score and
-    `least`. `cut` says that the search stopped at a limit. The last group of equal scores may then be
+    `least`. If `cut` is true, the search stopped at a limit. The last group of equal scores may then be
     incomplete, so it is left out.
     """
     ordered = sorted(rows, key=lambda row: -row.score)

@@ -249,7 +249,7 @@ class KeywordIndexWriter:
         """Write all entries again, so that no replaced document remains.
 
         Merging segments would do the same, but tantivy-py has no function for it. If `give_up` returns
-        true, the index stays unchanged. Returns whether all entries were written.
+        true, this method returns False and leaves the index unchanged. Otherwise, it returns True.
         """
         self._writer.delete_documents_by_query(tantivy.Query.all_query())
         for entry, chunks in entries:

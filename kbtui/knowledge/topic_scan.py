@@ -115,7 +115,7 @@ def _strip_leading_dots(name: str) -> str:
 
 
 def find_file_name_problem(name: str) -> str | None:
-    """Return why a file's name cannot be sent as JSON or listed on one line; None if it can."""
+    """Return the reason why a file's name does not fit into JSON or on one line; None if it fits."""
     categories = () if name.isprintable() else set(map(unicodedata.category, name))
     if "Cs" in categories:
         return "the name is not UTF-8"

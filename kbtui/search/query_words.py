@@ -164,7 +164,7 @@ def analyze_and_correct_query_words(
 ) -> list[QueryWord]:
     """Analyze the words of a query for one index, and correct words that the index does not contain.
 
-    With `completes_last`, the last word may be unfinished and is completed instead.
+    With `completes_last`, the last word is completed instead of corrected, if that is possible.
     """
     found = []
     for position, text in enumerate(words, 1):

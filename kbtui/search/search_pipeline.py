@@ -326,8 +326,8 @@ def fuse_rankings(
     """Return the score of every ranked chunk, by chunk number: the sum of its scores in the legs.
 
     `legs` has the chunk numbers of each leg, best first. `coverage` is the share of chunks with a
-    vector, and `pending` are the keyword hits without a vector. For a pending hit, the keyword rank
-    also counts as the semantic rank, so that chunks with a vector have no advantage.
+    vector, and `pending` are the keyword hits without a vector. For these hits, the keyword
+    rank also counts as the semantic rank, so that chunks with a vector have no advantage.
     """
     leg_ranks = {
         name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()

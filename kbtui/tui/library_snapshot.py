@@ -78,7 +78,7 @@ class LibrarySnapshot:
 
     @cached_property
     def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
-        """Conversation id -> the conversations that are its parts, such as those of its subagents."""
+        """Maps the id of a conversation to the conversations that belong to it, such as those of its subagents."""
         ids = {info.id for info in self.conversations}
         parts: dict[str, list[ConversationInfo]] = {}
         for info in self.conversations:

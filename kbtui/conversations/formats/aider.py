@@ -197,7 +197,7 @@ def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDire
 
 
 def _parse_conversation_id(conversation_id: str) -> tuple[str, int]:
-    """Return the time in an id, and the session's number among the sessions of the same second."""
+    """Return the time in an id, and the session's number among the sessions that began in that second."""
     match = re.fullmatch(r"(.*T\d\d-\d\d-\d\d)(?:-(\d{1,9}))?", conversation_id)
     if match is None:
         return "", 1

@@ -188,7 +188,7 @@ class CodexFormat(JsonlConversationFormat):
         return list(found.values()), unusable
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directories of live and archived sessions that exist."""
+        """Return the directories of live and archived sessions, if they exist."""
         home = find_codex_directory()
         return [Path(home, name) for name, _ in _ROOTS if os.path.isdir(f"{home}/{name}")]  # noqa: PTH112
 

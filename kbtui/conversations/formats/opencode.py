@@ -234,7 +234,7 @@ class OpencodeFormat(ConversationFormat):
         )
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the tokens of all messages. Never raises."""
+        """Return the number of tokens that all messages used. Never raises."""
         parser = OpencodeMessageParser(TurnBuilder())
         self._parse_messages_of_session(info, parser, with_parts=False)
         return parser.usage

@@ -97,7 +97,7 @@ def make_label_without_markup(text: str) -> Content:
 
 
 def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
-    """Return the keys from the settings: command id -> Textual's names of keys."""
+    """Return the keys that the settings assign to commands, by command id, with the names that Textual uses."""
     found: Mapping[str, str] = getattr(node.app, "keys", {})
     return found
 

@@ -561,7 +561,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.action_open_row_or_write()
 
     def action_move_in_list(self, where: str, *pages: float) -> None:
-        """Move in the list while the pattern input keeps the focus."""
+        """Move in the list by calling its action `where`; the pattern input keeps the focus."""
         getattr(self.list, f"action_{where}")(*pages)
 
     def action_toggle_preview_kind(self) -> None:
