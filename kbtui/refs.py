@@ -171,10 +171,10 @@ _MIN_ID_CHARACTERS = 8
 
 
 def parse_other_agents_conversation_id(text: str) -> Ref | None:
-    """Parse a text that begins like the id of another agent's conversation; return None for other texts.
+    """Parse a reference that begins like the id of another agent's conversation.
 
-    Unlike `parse_ref`, this function accepts an id without a digit, so the text can also be the name of
-    a topic. Raises `UsageError` if the id is too short.
+    Returns None for other texts. Unlike `parse_ref`, this function accepts an id without a digit, which
+    could also be the name of a topic. Raises `UsageError` if the id is too short.
     """
     pattern = rf"(({_AGENT}-)([0-9A-Za-z_~-]+))(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
     match = re.fullmatch(pattern, text.strip())

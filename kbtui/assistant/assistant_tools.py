@@ -520,7 +520,7 @@ _QUERY_NOTICES = frozenset({
     "filter_without_value", "meaning_only", "newest_first", "nothing_to_look_for", "query_cut",
     "unknown_filter",
 })  # fmt: skip
-"""Notices that assistants get in the same words as people: they only repeat parts of the query."""
+"""Codes of notices with the same text for assistants and people, because it only repeats the query."""
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 MAX_GREP_HINT_LENGTH = 1_500
-"""The maximum length of the hint in an answer of `conversation_grep`, in characters."""
+"""The hint in an answer of `conversation_grep` has at most this many characters."""
 MAX_READ_HINT_LENGTH = 400
 """The hint in an answer of `conversation_read` is cut to this many characters."""
 # Characters that XML 1.0 does not allow, and control characters that no text needs.

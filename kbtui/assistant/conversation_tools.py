@@ -78,7 +78,7 @@ MAX_CHECKED_BYTES = 4 << 20
 _FRAME_LENGTH = 10_000
 """How many characters of an answer are reserved for its hint and its other short fields."""
 _MIN_HIT_LENGTH = 100
-"""The minimum length of a hit in XML, in characters."""
+"""A hit in XML has at least this many characters, which limits the number of hits in an answer."""
 _MAX_PROBLEMS_NAMED = 3
 _MAX_IDS_NAMED = 40
 _MAX_LABELS_SHOWN = 20
@@ -466,7 +466,9 @@ def resolve_included_event_kinds(include: Sequence[str] | None) -> frozenset[str
 def select_requested_turns(
     conversation: Conversation, ref: Ref, turn: int | None, last: int | None
 ) -> list[Turn]:
-    """Return one turn, the `last` turns, or all turns. If `ref` names a call, other events are left out.
+    """Return the turn with the number `turn`, the last `last` turns, or all turns if both are None.
+
+    If `ref` names a tool call, the returned turn contains only the events of this call.
 
     Raises `UsageError` if both `turn` and `last` are given or one of them is below 1, and
     `NothingFound` for an unknown turn or call.
@@ -700,7 +702,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return the size to which longer texts are cut, so that all texts together fit into `total`."""
+    """Return the size to which longer texts must be cut, so that texts of these `sizes` fit into `total`."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0

@@ -299,10 +299,10 @@ def _find_learned_subjects(
 def _find_learned_slugs(
     topic: Topic | None, patterns: list[str], result: str, targets: CitationTargetLookup
 ) -> Iterator[str]:
-    """Yield the slugs of the learned subjects.
+    """Yield the slugs of the subjects whose text a call of `learn` returned.
 
-    A pattern without wildcards is a slug. For a glob, the slugs are taken from the result or, if the
-    result names none, from the topic.
+    A pattern without wildcards is a slug. For a glob, the matching slugs are taken from the result of
+    the call. If the result names no slug, they are taken from the topic.
     """
     from kbtui.knowledge.learn_tool_answers import ANSWER_WITHOUT_TEXT
     from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern

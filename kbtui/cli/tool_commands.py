@@ -155,7 +155,7 @@ def _format_file_change_headline(change: PlannedFileChange) -> str:
 
 
 def _format_file_change(change: PlannedFileChange) -> str:
-    """Format a planned change: the text of a new file, or how an existing file changes."""
+    """Format a planned change: all lines of a new file, or the changed lines of an existing file."""
     lines: list[str] = []
     if change.action == "write":
         lines = change.new_text.splitlines()

@@ -39,9 +39,9 @@ Presence = Literal["projected", "user_local", "external"]
 in both.
 """
 MAX_NAMED_PROBLEMS = 10
-"""The maximum number of problems that `Conversation.describe_problems` names; it counts the others."""
+"""`Conversation.describe_problems` names at most this many problems, and only counts the others."""
 MAX_NAMED_KINDS = 5
-"""The maximum number of unknown kinds that `Conversation.describe_unknown_content` names."""
+"""`Conversation.describe_unknown_content` names at most this many unknown kinds."""
 
 
 @dataclass(frozen=True)
@@ -336,11 +336,12 @@ class ConversationToolsAndModels:
 
 @dataclass(frozen=True)
 class ReadingResumePoint:
-    """A point at which reading a conversation can resume, at the beginning of a turn or within a turn.
+    """A position in a conversation's file at which reading can resume.
 
-    The point is byte `offset`. The other fields describe the part of the file before it: its SHA-256
-    (hex), the number of its whole turns and of its elements, whether its first element is a
-    configuration, its first problem, and the ids of its calls without a result in earlier turns.
+    `offset` is this position in bytes; it is at the beginning of a turn or within a turn. The next six
+    fields describe the part of the file before it: its SHA-256 (hex), the numbers of its complete turns
+    and of its elements, whether its first element is a configuration, its first problem, and the ids of
+    the calls in earlier turns that have no result yet.
     """
 
     offset: int

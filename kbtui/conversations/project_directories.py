@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 REMEMBERED_WORKTREES = 500
-"""How many worktrees are remembered for each workspace; the oldest are forgotten first."""
+"""For each workspace, at most this many worktrees are remembered; the oldest are forgotten first."""
 _WORKTREES_FILE = "worktrees.json"
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 LOAD_CHECK_SECONDS = 5.0
-"""The interval at which load and battery are checked."""
+"""The computer's load and its battery are checked at most once in this many seconds."""
 BUSY_LOAD, OWN_LOAD = 0.75, 1.0
 """The computer is busy if its load per core is above `BUSY_LOAD`. While embedding runs, `OWN_LOAD` is added
 to this limit, because embedding itself causes load."""
@@ -462,7 +462,10 @@ class EmbeddingWorker:
         return self.is_asleep
 
     def _update_vectors(self, folder: Path) -> None:
-        """Bring the vectors up to date. If their files are unusable, rebuild them once."""
+        """Embed all passages that have no vector.
+
+        If the vector files are unusable, delete them once, and embed all passages again.
+        """
         self.is_busy = True
         if self._is_damaged:
             self._discard_vectors(folder)

@@ -187,12 +187,11 @@ def _connect_to_running_engine(
 
 
 def _is_engine_incompatible(client: EngineClient) -> bool:
-    """Return whether this client needs an engine with a different index format, model or environment.
+    """Return whether this client needs another engine, because index format, model or environment differ.
 
-    An engine notices changed settings by itself, but it does not know the client's environment, which
-    can name another model or other directories of agents. While other clients are connected, a
-    different environment does not make an engine incompatible. A client whose model is "off" accepts
-    any model.
+    An engine notices changed settings by itself. It cannot notice that the client's environment
+    variables name another model or other directories of agents. A difference in these variables is
+    ignored while other clients use the engine. A client whose model is "off" accepts any model.
     """
     if client.hello.get("schema") != compute_index_schema_hash():
         return True
@@ -207,7 +206,7 @@ def _is_engine_incompatible(client: EngineClient) -> bool:
 
 
 def list_differing_directory_variables(client: EngineClient) -> list[str]:
-    """Return the variables for agents' directories whose value differs between engine and client."""
+    """Return the environment variables for agents' directories that differ between engine and client."""
     own = paths.read_agent_directory_variables()
     known = client.hello.get("agent_variables", own)
     return [name for name, value in own.items() if known.get(name) != value]

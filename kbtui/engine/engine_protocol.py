@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         """Which kinds of search the engine can do now, and what prevents the others.
 
         `lexical` and `semantic` say whether keyword search and semantic search are available.
-        `keywords_only` has the values of the notice that says why semantic search is not available.
+        If semantic search is not available, `keywords_only` says why: it has the values of a notice.
         `left` is the number of passages without a vector, or None if it is unknown. `error` says why the
         last refresh failed. `configuration_problem` says what is wrong with the workspace's
         configuration. `reading` is the progress of a running refresh.
@@ -195,7 +195,7 @@ PROTOCOL_VERSION = 3
 REQUEST_BYTES_MAX = 1 << 20
 """A frame to the engine has at most this many bytes."""
 ANSWER_BYTES_MAX = 16 << 20
-"""The maximum length in bytes of a frame from the engine."""
+"""A frame from the engine has at most this many bytes."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
 """A search waits for the model for `WAIT_SECONDS` by default, and may then take `SEARCH_SECONDS` more."""
 MAX_WAIT_SECONDS = 86_400

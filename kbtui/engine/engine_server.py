@@ -93,7 +93,7 @@ def is_client_from_same_user(writer: asyncio.StreamWriter) -> bool:
 
 
 class ClientConnection:
-    """A client's connection to the server. It is closed if the client does not read its events."""
+    """The engine's connection to one client. The engine closes it if the client stops reading."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer

@@ -70,7 +70,7 @@ CREATE INDEX usage_source ON usage (conversation, turn);
 """
 
 TURN_TABLES = ("citations", "usage")
-"""The tables with the citations and the token usage of turns."""
+"""The catalog's tables with rows about turns: what they cite, and how many tokens they used."""
 CONTEXT_CHUNKS = 2
 """For each chunk, the index also uses the texts of this many chunks before it and after it."""
 
@@ -335,10 +335,10 @@ class CatalogDatabase:
         after: int = 0,
         after_call: int = 0,
     ) -> None:
-        """Replace the rows of a conversation's turns after turn `after` in one of `TURN_TABLES`.
+        """Replace a conversation's rows in `table`, except those of its first `after` turns.
 
-        The citations of the first `after_call` calls of the next turn stay; the later calls of this
-        turn do not repeat them.
+        `table` is one of `TURN_TABLES`. `after_call` is used only for citations: in turn `after` + 1, the
+        citations of the first `after_call` calls stay, too, and `rows` that repeat one are left out.
         """
         where = f"{table} WHERE conversation = ? AND turn > ?"
         values: tuple[object, ...] = (entry.conversation, after)

@@ -50,7 +50,7 @@ class EmbeddingCache:
         )
 
     def _retry_with_new_cache_file(self, work: Callable[[], _Result]) -> _Result:
-        """Call `work`; if the file is damaged, replace it with an empty one and call `work` again."""
+        """Call `work`; if the cache file is damaged, create an empty one, and call `work` again."""
         try:
             return work()
         except sqlite3.DatabaseError as error:

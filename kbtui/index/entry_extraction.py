@@ -42,13 +42,13 @@ SUBJECT_BYTES_MAX = 20_000_000
 
 @dataclass
 class EntryPartToWrite:
-    """An entry, or a part of one, ready to be written.
+    """An entry, or a part of an entry, that is ready to be written to the index.
 
-    `first_ordinal` is the ordinal of the first chunk, and `chunks_before` are a few chunks before it.
-    `conversation` has the turns of the chunks, and `after_turn` is the number of the turn before them.
-    If the first of these turns began in an earlier part, `after_call` is the number of its calls there.
-    `mark` says where to resume reading, and `is_last` says whether this is the last part of the entry.
-    `citations` and `usage` are rows of the catalog's tables with these names.
+    `first_ordinal` is the position of the first chunk in the entry, and `chunks_before` has a few chunks
+    before it. `conversation` has the turns of this part, and `after_turn` is the number of the turn
+    before them. If the first of these turns began in an earlier part, `after_call` is the number of its
+    calls in that part. `mark` says where reading resumes after this part. `is_last` says whether this is
+    the last part of the entry. `citations` and `usage` are rows of the catalog's tables with these names.
     """
 
     entry: CatalogEntry
@@ -200,7 +200,7 @@ def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]
 
 
 def set_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
-    """Return the chunks with their `vector_hash`; those before position `first` already have one."""
+    """Return `chunks` with their `vector_hash`; the first `first` chunks stay unchanged."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
     hashed = chunks[:first]

@@ -103,7 +103,7 @@ def count_citations_of_entries(
 
 @dataclass
 class CitationCounts:
-    """The numbers of citations of existing entries, by entry id and by local day."""
+    """How often existing entries are cited: by entry id, and by local day of the citing turn."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
     by_day: Counter[str] = field(default_factory=Counter)
@@ -250,11 +250,12 @@ def query_entry_page(
     is_given_up: Callable[[], bool] | None = None,
     only: str | None = None,
 ) -> EntryPage:
-    """Return the page of entries that starts at `cursor`, with up to `limit` entries, never more than `most`.
+    """Return the page of entries that starts at `cursor`.
 
-    If `vectors` is false because the model is switched off, no entry counts as pending. `only` is an
-    entry id that limits the page to this entry. Raises `UsageError` if the cursor is invalid or belongs
-    to another filter, and `IndexUnavailable` once `is_given_up` returns true.
+    The page has up to `limit` entries, and never more than `most`. If `vectors` is false because the
+    model is switched off, no entry counts as pending. `only` is an entry id that limits the page to this
+    entry. Raises `UsageError` if the cursor is invalid or belongs to another filter, and
+    `IndexUnavailable` once `is_given_up` returns true.
     """
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now

@@ -141,7 +141,7 @@ def is_rust_panic(error: BaseException) -> bool:
 
 
 def find_damaged_tantivy_file(folder: Path) -> str | None:
-    """Return a phrase for the first damaged file of a tantivy index; None if there is none.
+    """Describe the first damaged file of a tantivy index; return None if no file is damaged.
 
     Checks only the files of the segments that `meta.json` names. If a file disappears during the check,
     a writer has replaced it, so the check starts again.

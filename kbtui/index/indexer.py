@@ -45,9 +45,10 @@ the next start applies only later changes.
 """
 
 MAX_STALE_SHARE = 2e-5
-"""The maximum share of replaced documents in BM25's statistics.
+"""A keyword index is rewritten when more than this share of its documents is stale.
 
-Each commit replaces at least one document: the watermark with the catalog's sequence number.
+A stale document has been replaced, but BM25's statistics still count it. Each commit makes at least one
+document stale, because it replaces the document with the catalog's sequence number.
 """
 
 
@@ -518,7 +519,7 @@ def _get_file_size_and_time(path: Path) -> list[object]:
 def _add_citation_and_usage_rows(
     part: EntryPartToWrite, conversation: Conversation, targets: CitationTargetLookup
 ) -> None:
-    """Set the rows of a part; if that raises an error, the entry has an `error` and no such rows."""
+    """Set `citations` and `usage` of a part; if this fails, set the `error` of the part's entry."""
     try:
         part.citations = _make_citation_rows(conversation, targets)
         part.usage = _make_usage_rows(conversation)

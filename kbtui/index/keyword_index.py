@@ -138,10 +138,10 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
 class KeywordIndexWriter:
     """Writes one of the two keyword indexes. Only one thread may use it.
 
-    `has_changes` says whether there is something to commit. A commit without changes also affects scores:
-    it replaces the watermark, and replaced documents stay in the statistics until tantivy merges
-    segments or `rewrite_all_documents` removes them. After a change of hidden entries only, the index of
-    visible entries must therefore not be committed.
+    `has_changes` says whether there is something to commit. Even a commit without changes affects the
+    scores, because it replaces the watermark: a replaced document counts in BM25's statistics until
+    tantivy merges segments or `rewrite_all_documents` removes it. If only hidden entries have changed,
+    the index of visible entries must therefore not be committed.
     """
 
     def __init__(self, folder: Path, language: str) -> None:

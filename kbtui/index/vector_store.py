@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbtui.index.embedding_model import Matrix
 
     class VectorRow(TypedDict):
-        """A row of the vector table without its vector: the facts about a chunk that searches filter by."""
+        """A row of the vector table without its vector: facts about a chunk, used to filter hits."""
 
         number: int
         hash: bytes
@@ -70,7 +70,7 @@ PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
 """A search of an approximate index ranks at least this many rows by their full vectors."""
 REINDEX_GROWTH = 4
-"""The factor by which the table grows before its index is rebuilt."""
+"""The index is rebuilt when the table needs this many times as many partitions as the index has."""
 MAX_SUPPLEMENTS = 12
 """If the vector index has more than this many parts, it is rebuilt as one part.
 

@@ -105,9 +105,9 @@ def format_preloaded_topic_block(
 
 
 def define_learn_tool(topics: list[SubjectSlugsByVisibility]) -> LearnToolDefinition | None:
-    """Return name, description and parameters of `learn`; None if there is nothing to learn.
+    """Return the name, description and parameters of the tool `learn`; None if no topic has a subject.
 
-    Topics with only pre-loaded subjects are listed, too, because programs that offer this tool do not
+    A topic whose subjects are all pre-loaded is listed, too, because programs that offer this tool do not
     put the `<knowledge>` section into the prompt.
     """
     listed = [resolved for resolved in topics if resolved.available or resolved.learned]

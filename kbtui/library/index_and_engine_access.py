@@ -103,7 +103,7 @@ class IndexAndEngineAccess:
         self._private: PrivateIndex | None = None
         self.index_behind_notice: Notice | None = None
         self._different_variables: list[str] = []
-        """The variables for agents' directories whose value differs between this process and the engine."""
+        """The environment variables for agents' directories that differ between client and engine."""
 
     @property
     def index_notices(self) -> list[Notice]:
@@ -395,7 +395,7 @@ class EngineEventListener:
         threading.Thread(target=self._pass_on_engine_events, name="listen", daemon=True).start()
 
     def stop_listening(self) -> None:
-        """Stop the thread; `on_event` is not called any more."""
+        """Stop the thread, so that `on_event` is not called for later events."""
         self._stop.set()
         if self._client is not None:
             self._client.close()

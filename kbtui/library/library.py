@@ -346,7 +346,11 @@ class Library(ReferenceReader):
         milliseconds: float | None = None,
         replaces: str = "",
     ) -> Notice | None:
-        """Log a search. `replaces` is the incomplete query that was logged while the user typed."""
+        """Log a search.
+
+        `replaces` is an incomplete query that was logged while the user was typing; this search replaces
+        it in the log.
+        """
         from kbtui.userdata.query_log import log_search_answer
 
         return log_search_answer(

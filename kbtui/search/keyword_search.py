@@ -83,7 +83,7 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
 
 
 def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
-    """Return a term's weight times its rarity; None if it has alternatives or is in no chunk."""
+    """Return a term's weight times its rarity; None if the term has alternatives or no chunk contains it."""
     if "|" in part.term:
         return None
     total = 0.0
@@ -98,7 +98,10 @@ def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
 
 FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
-"""The weight of a whole compound word, and of a pair of characters in a script without spaces."""
+"""The weight of a match with a whole compound word such as `utf-8`.
+
+In a script without spaces, it is the weight of a match with a pair of adjacent characters.
+"""
 PART_WEIGHT = 0.5
 """The weight of a match with only one part of a camelCase word, in the query or in the text."""
 GUESS_WEIGHT = 0.8
@@ -242,7 +245,7 @@ class KeywordSearch:
 
     @property
     def analyzed_words(self) -> list[QueryWord]:
-        """The analyzed words of the query for each index; corrections can differ between the indexes."""
+        """The analyzed words of the query, once for each searched index, because corrections can differ."""
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:

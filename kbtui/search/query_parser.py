@@ -60,7 +60,7 @@ class ParsedQuery(NamedTuple):
 
     A hit contains all `phrases` and no `excluded` text. If there are no phrases, a keyword hit contains
     at least one of the `words`. `spoken` is the text for the semantic leg: the words and phrases as
-    typed. `open` means that the user may still be typing the last word.
+    the user wrote them. `open` says that the last word can be incomplete, because the user is typing.
     """
 
     text: str
@@ -208,8 +208,8 @@ def apply_query_filters(
 ) -> tuple[SearchRequest, ArgumentAndExclusionFilters, list[QueryMistake]]:
     """Apply a query's filters to a request.
 
-    Returns the changed request, the filters that have no field in it, and the mistakes. Filters narrow the
-    options of the request and never widen them.
+    Returns the changed request, the filters for which `SearchRequest` has no field, and the mistakes. A
+    filter can narrow an option of the request, but never widen it.
     """
     if not (query.filters or any(getattr(request, row.search) for row in _list_resolved_filters())):
         return request, ArgumentAndExclusionFilters(), []

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""If a chunk is not a hit of a leg, its rank is looked up in the leg's best `DEEP_RANKS` chunks."""
+"""The rank of a chunk that is not a hit is looked up among this many of the best chunks of each leg."""
 
 
 class SearchExplainer:

@@ -64,7 +64,7 @@ def search_index(
 def run_search_and_build_answer(
     run: SearchRun, semantic: SemanticLeg | None = None
 ) -> SearchAnswer:
-    """Run a search, and return its answer; the rankings of the legs are kept in `run`."""
+    """Run a search, store the rankings of its legs in `run`, and return the answer."""
     request = run.request
     mistakes = tuple(run.mistakes)
     answer = SearchAnswer(

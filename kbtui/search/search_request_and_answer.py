@@ -31,7 +31,7 @@ LEG_DEPTH = 100
 The limit of a request must not change the order of its hits.
 """
 MAX_HITS = 2 * LEG_DEPTH
-"""The maximum number of hits of an answer: all hits of both legs."""
+"""An answer has at most this many hits: all hits of both legs."""
 
 if TYPE_CHECKING:
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 QUIT_SECONDS = 5.0
 """How many seconds the TUI may take to quit before its process is terminated."""
 FIRST_PAINT_BYTES = 400
-"""The minimum size, in bytes, of output that counts as the first paint of the screen.
+"""The first output of at least this many bytes counts as the first paint of the screen.
 
 Output that only sets terminal modes or queries the terminal is shorter.
 """

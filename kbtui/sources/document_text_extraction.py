@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     class ExtractedText(TypedDict):
         """The text of a document, as Markdown.
 
-        Only HTML has the last three fields: the links, and whether the page asks not to be indexed, or
-        that its links are not followed.
+        Only HTML has the last three fields. `noindex` says that the page asks not to be indexed, and
+        `nofollow` says that it asks programs not to follow its links.
         """
 
         title: str
@@ -297,7 +297,10 @@ def _detect_code_language(block: Any) -> str:
 
 
 def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
-    """Replace each placeholder with its code block, on lines of its own, indented like the text around it."""
+    """Replace each placeholder in `text` with its code block from `codes`.
+
+    The code block starts on a new line, and is indented like the line that had the placeholder.
+    """
     lines: list[str] = []
     left = dict(enumerate(codes))
     for line in (text or "").split("\n"):

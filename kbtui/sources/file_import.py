@@ -143,7 +143,10 @@ async def _import_source_file(
 
 
 def _detect_file_content_type(path: Path) -> str:
-    """Return the content type of a text file with an unknown extension; raises `_SkippedFile`."""
+    """Return the content type of a file with an unknown extension; a text file counts as code.
+
+    Raises `_SkippedFile` for an image, a font, audio, and any other binary file.
+    """
     kind = guess_type(path.name)[0] or ""
     if kind.partition("/")[0] in ("image", "audio", "font"):
         raise _SkippedFile(f"content type {kind} is not supported")

@@ -348,7 +348,10 @@ def remove_source(workspace: Workspace, name: str) -> None:
 
 
 def suggest_source_name(kind: str, what: str) -> str:
-    """Return a name for a new source, made from its host, file, command or kind."""
+    """Suggest a name for a new source.
+
+    The name is made from `what`, which is the URL, path or command of the source, or else from `kind`.
+    """
     from contextlib import suppress
     from urllib.parse import urlsplit
 

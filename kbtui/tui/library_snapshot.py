@@ -191,7 +191,7 @@ class LibrarySnapshotReader:
         return self._add_known_details(snapshot)
 
     def read_snapshot_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
-        """Return the snapshot with as many further details as can be read in `READ_SECONDS`."""
+        """Read more details for about `READ_SECONDS`; return the snapshot with all details read so far."""
         end = monotonic() + READ_SECONDS
         self._find_unreadable_subjects(contents, end)
         for info in contents.conversations:

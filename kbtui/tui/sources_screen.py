@@ -383,10 +383,11 @@ def add_source_from_form(library: Library, values: FormValues) -> SourceDefiniti
 def change_source_from_form(
     library: Library, before: SourceDefinition, values: FormValues
 ) -> tuple[SourceDefinition, bool]:
-    """Change the source `before`; return the changed source, and whether it is approved.
+    """Change a source; return the changed source, and whether it is approved.
 
-    An approved source stays approved, because the user made the change. Raises `KbtuiError` if the
-    change fails, or if the source in the file was changed after `before` was read.
+    `before` is the source as it was when the form was opened. An approved source stays approved, because
+    the user made the change. Raises `KbtuiError` if the change fails, or if the file no longer contains
+    the source as in `before`.
     """
     workspace, userdata = library.workspace, UserData(library.workspace)
     current = load_source_definitions(workspace).find_source(before.name)

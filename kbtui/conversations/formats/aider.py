@@ -55,7 +55,7 @@ _TOKEN_COUNT = re.compile(r"([\d.,]+)(k|M)? (sent|cache write|cache hit|received
 
 
 class AiderFormat(ConversationFormat):
-    """The sessions of aider in the directories of the workspace."""
+    """Finds and reads the sessions of aider in the directories of the workspace."""
 
     name = "aider"
     label = "aider"
@@ -171,7 +171,8 @@ class _AiderSession(NamedTuple):
 class _HistoryFileSessions(NamedTuple):
     """The state and the sessions of a history file.
 
-    `tail` is the last bytes of the file; they show later whether the file has only grown.
+    `tail` contains the last bytes of the file. If the file has grown and still has them at the same
+    position, text was only appended to it.
     """
 
     state: tuple[int, int, int]
@@ -364,7 +365,7 @@ class _HistoryBlock(NamedTuple):
 
 
 def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> None:
-    """Parse the text of a session after its first line into turns. Never raises."""
+    """Parse the text of a session, without its first line, into turns. Never raises."""
     opening: list[_HistoryBlock] = []
     for block in _split_into_blocks(text):
         if block.kind == "request":

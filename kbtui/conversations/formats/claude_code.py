@@ -76,7 +76,10 @@ _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
-"""Matches a key and its text in a truncated record, if only simple values precede them."""
+"""Matches the beginning of a record, which may be truncated, up to the string under one key.
+
+The values before this key must be strings, numbers, booleans or null.
+"""
 _SESSION_NAME = re.compile(r"[0-9A-Za-z_-]{1,80}")
 _SUBAGENT_NAME = re.compile(r"agent-(?!acompact-)([0-9A-Za-z_-]{1,60})")
 """Matches the name of a subagent's file, except that of the subagent that summarizes (`acompact`)."""
@@ -207,7 +210,10 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         name: str,
         parent: str | None,
     ) -> None:
-        """Add a session to `found` if it is the project's, or to `without` if it names no directory."""
+        """Add a session file to `found` if its working directory belongs to the workspace.
+
+        A file that names no working directory is added to `without` instead.
+        """
         status = stat_session_file(path)
         if status is None:
             return
@@ -551,7 +557,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         self._usage: dict[str, dict[str, int]] = {
             key: {**used} for key, used in state.get("usage", {}).items()
         }
-        """The token counts of each message, by message id. Each record of a message has the counts so far."""
+        """The token counts of each message, by message id: the highest that its records have reported so far."""
 
     def make_parser_state(self) -> ClaudeCodeState:
         """Return the state from which another parser can resume.

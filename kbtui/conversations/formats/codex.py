@@ -102,13 +102,13 @@ _INSTRUCTIONS = re.compile(
     r"|<(?:environment_context|user_instructions|turn_aborted|permissions instructions"
     r"|collaboration_mode|personality_spec|model_switch|\w+_instructions)>)"
 )
-"""Matches a message to the model that is stored as the user's, but written by Codex."""
+"""Matches a message that Codex wrote for the model, although it is stored as a message of the user."""
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )
 """Matches a message that reports an event from Codex, although it is stored as the user's."""
 _HIDDEN_MARKUP = re.compile(r"<(oai-mem-citation|proposed_plan)>.*?(?:</\1>|\Z)", re.DOTALL)
-"""Matches the parts of a reply that are in the model's history but not on the screen."""
+"""Matches the parts of a reply that the model sees, but that Codex does not show to the user."""
 _EXIT_CODE = re.compile(r"(?:.*\n){0,4}?(?:Exit code:|Process exited with code) (-?\d+)\n")
 _FAILURES = (
     "failed in sandbox",
@@ -356,7 +356,7 @@ def _iterate_session_files(
 
 
 def _read_session_head(path: str) -> _CodexSessionHead:
-    """Read the id, the working directory and the origin; raises `WorkspaceError` or `ValueError`."""
+    """Read the id, working directory and origin of a session; raises `WorkspaceError` or `ValueError`."""
     with open_regular_file(path) as (file, size):
         if not size:
             raise ValueError("it is empty")
@@ -847,7 +847,7 @@ def read_tool_output(output: Any) -> tuple[str, bool]:
 
 
 def _unwrap_record(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the kind of a record and its content; the oldest versions write no envelope."""
+    """Return a record's kind and its content: the `payload` or, in old versions, the record itself."""
     kind = record.get("type")
     if "payload" in record:
         if type(record["payload"]) is not dict:
@@ -863,7 +863,7 @@ def _unwrap_record(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _is_typed_by_person(payload: dict[str, Any]) -> bool:
-    """Return whether a person typed the text of a `user_message` event."""
+    """Return whether the text of a `user_message` event was written by a person, not by Codex."""
     if type(payload["message"]) is not str:
         raise TypeError("the message is not text")
     # Some versions also write events for Codex's own messages; `kind` marks them.

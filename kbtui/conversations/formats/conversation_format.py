@@ -110,7 +110,10 @@ class ConversationFormat(ABC):
         return []
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directories in which the agent keeps conversations, of all projects if known."""
+        """Return the directories in which the agent stores conversations.
+
+        If kbtui knows the directories of all projects, they are included.
+        """
         return self.list_watched_directories(workspace)
 
     def count_conversations_of_all_projects(self) -> int | None:

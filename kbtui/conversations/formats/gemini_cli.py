@@ -200,7 +200,7 @@ class GeminiCliFormat(ConversationFormat):
         return found
 
     def _read_session_head(self, path: str, status: os.stat_result) -> _GeminiSessionHead:
-        """Return which session a file contains, and cache the result, because it never changes."""
+        """Return the ids of a file's session and project, and cache them, because they never change."""
         known = self._heads.get(path)
         if known is not None and known[0] == status.st_ino:
             return known[1]
@@ -598,7 +598,7 @@ class GeminiMessageParser:
         self._has_answer = False
         self._call_ids: set[str] = set()
         self._counted_ids: set[Any] = set()
-        """The ids of the messages whose tokens are counted; a message can be recorded again."""
+        """The ids of the messages whose tokens are already counted; a file can contain a message twice."""
 
     def parse_message(self, message: _GeminiMessage) -> None:
         """Parse the next message; a value of the wrong type may raise any error."""

@@ -58,7 +58,7 @@ ABANDONED_SECONDS = 3600.0
 An incomplete last line is then reported as a problem.
 """
 MARK_BYTES = 64 << 10
-"""The minimum number of bytes between two points within a turn at which reading can resume."""
+"""Within a long turn, the points at which reading can resume are at least this many bytes apart."""
 RECORDS_KEPT = 32
 """A parser's saved state contains the last records, texts and calls, at most this many of each."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
@@ -173,7 +173,7 @@ class JsonlConversationParser(ABC):
 
     @abstractmethod
     def starts_turn(self, record: dict[str, Any]) -> bool:
-        """Return whether a record is a request, with which a turn starts."""
+        """Return whether a record is a request, so that a new turn starts with it."""
 
     @abstractmethod
     def parse_record(self, record: dict[str, Any]) -> None:
@@ -216,7 +216,7 @@ class JsonlConversationFormat(ConversationFormat):
         return _make_conversation(info, parser, [problem] if problem else [])
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a long conversation; None if it must be loaded whole."""
+        """Load the first turns of a long conversation; return None if it must be loaded as a whole."""
         if info.size <= BEGINNING_BYTES:
             return None
         parser, _ = self._parse_conversation_file(info, BEGINNING_BYTES)
@@ -255,10 +255,11 @@ class JsonlConversationFormat(ConversationFormat):
     def load_conversation_part(
         self, info: ConversationInfo, mark: ReadingResumePoint | None, size: int
     ) -> ConversationPart | None:
-        """Load about `size` bytes of the file, but at least one record, from `mark` on.
+        """Load a part of the file that starts at `mark`: about `size` bytes, but at least one record.
 
-        If bytes before the mark have changed, the part starts at the beginning of the file. If a record
-        changes a turn before the mark, the part is the whole file. Returns None for an unreadable file.
+        If the bytes before the mark have changed, the part starts at the beginning of the file. If a record
+        of the part changes a turn before the mark, the whole file is loaded as one part. Returns None for
+        an unreadable file.
         """
         if info.events_path is None:
             return None

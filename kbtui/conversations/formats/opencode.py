@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_FILE_BYTES = 64 << 20
-"""The maximum size in bytes of a JSON file that is read."""
+"""A JSON file with more bytes than this is not read."""
 _SESSION_COLUMNS = (
     "id",
     "parent_id",
@@ -87,7 +87,7 @@ _BOOKKEEPING = frozenset(
 
 
 class OpencodeFormat(ConversationFormat):
-    """The sessions of opencode whose directory belongs to the workspace."""
+    """Finds and reads the sessions of opencode whose working directory belongs to the workspace."""
 
     name = "opencode"
     label = "opencode"
@@ -154,7 +154,10 @@ class OpencodeFormat(ConversationFormat):
         moved: set[str],
         problems: list[UnusableConversationDirectory],
     ) -> Iterator[StoredSession]:
-        """Find the sessions that are JSON files, except those in `moved`, which a database has."""
+        """Find the sessions that are stored as JSON files.
+
+        `moved` has the ids of the sessions that are also in a database; their files are ignored.
+        """
         for path, session_id in _list_session_files(own_id):
             if session_id in moved:
                 continue
@@ -558,7 +561,11 @@ class OpencodeMessageParser:
         return _make_usage(self._totals) if self._totals else None
 
     def parse_messages(self, messages: Iterable[_StoredMessage], reverted: str | None) -> None:
-        """Parse all messages; mark the turns from the message `reverted` on as rewound."""
+        """Parse all messages.
+
+        `reverted` is the id of the first message that was undone, or None. The turns that begin with this
+        message or later are marked as rewound.
+        """
         is_undone = False
         for message in messages:
             is_undone = is_undone or message.id == reverted
@@ -801,7 +808,7 @@ _FLAT_TYPES = {
     "location-switched": "bookkeeping",
     "idle": "bookkeeping",
 }
-"""Maps the types of messages in version 2 to the roles in earlier versions."""
+"""The `type` of a message -> its role. Messages that opencode 2 wrote have no `role`."""
 
 
 def _get_required_string(part: dict[str, Any], key: str) -> str:

@@ -34,7 +34,10 @@ TITLE_CHARACTERS = 80
 _MAX_HARMLESS_WORD = 11
 """A title may be cut within a word of at most this many characters, which is too short to be a secret."""
 _TITLE_SEARCH_CHARACTERS = 4000
-"""How many characters of a request are searched for secrets, so that no title ends within one."""
+"""Before a title is cut, at most this many characters of the request are searched for secrets.
+
+A title must not end within a secret, because the beginning of a secret is not recognized as one.
+"""
 
 
 @dataclass(slots=True)

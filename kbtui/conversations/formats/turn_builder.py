@@ -33,7 +33,7 @@ READ_ERRORS = (
 """The exceptions that parsing a record may raise if the record has values of the wrong type."""
 _TYPE_NAME = re.compile(r"[\w.:-][\w.: -]{0,59}")
 PROBLEMS_NAMED = 100
-"""The maximum number of problems that are kept as text; further ones are only counted."""
+"""At most this many problems of a conversation are stored as text; further problems are only counted."""
 
 
 class TurnBuilder:
@@ -109,9 +109,9 @@ class TurnBuilder:
         self._calls = state["calls"]
 
     def set_model(self, model: str, *, is_before_answer: bool = False) -> None:
-        """Set the model that answers from now on.
+        """Set the model of the answers that are added after this call.
 
-        With `is_before_answer`, the current turn has no answer yet, and gets this model, too.
+        `is_before_answer` says that the current turn has no answer yet; then the model applies to it, too.
         """
         _check_value_type("the model", model, str)
         self.model = model

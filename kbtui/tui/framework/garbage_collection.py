@@ -52,7 +52,11 @@ def configure_garbage_collector() -> None:
 
 
 class IdleGarbageCollector:
-    """Runs full collections after user input: every second if they are short, else when the user is idle."""
+    """Runs a full garbage collection after user input.
+
+    If the last full collection was short, the next one runs after a second, even if the user is still
+    active. If it was long, the next one waits until the user is idle.
+    """
 
     def __init__(self, app: App[None]) -> None:
         self._app = app
@@ -87,9 +91,10 @@ _pause_lock = threading.Lock()
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Disable the collector during a `with` block that loads something large, then freeze all objects.
+    """Disable the garbage collector during a `with` block, which loads a large document.
 
-    The collector never frees frozen objects; free a large document with `free_document_in_background`.
+    After the block, all objects are frozen: the collector never frees them. To free the document, call
+    `free_document_in_background`.
     """
     with _pause_lock:
         gc.disable()

@@ -31,7 +31,7 @@ Each follow-up message is queued after the messages that the key has caused so f
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
 """How many seconds to wait for `KeyHandled`. This message is lost if its target widget is removed."""
 MAX_WAIT_SECONDS = 3.0
-"""The maximum time in seconds that a key waits for unfinished work."""
+"""A key waits at most this many seconds for unfinished work."""
 RETRY_SECONDS = 0.01
 UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 

@@ -198,7 +198,7 @@ class MainScreen(StyledScreen):
         self.search.preview_selected_hit()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Grab the border between two panes if the mouse is on it."""
+        """Start to drag the border between two panes if the mouse is on it."""
         if self.panes.grab_pane_border(event.screen_x, event.screen_y):
             event.stop()
             self.capture_mouse()

@@ -32,7 +32,7 @@ DEFAULT_WIDTHS = {
 }
 """Width class -> the widths of the panes in cells; the reader gets the remaining width."""
 READER_MAX_WIDTH = 110
-"""The maximum width of the reader in a wide terminal, in cells; `kbtui.tcss` contains the same number."""
+"""In a wide terminal, the reader is at most this many cells wide; `kbtui.tcss` has the same number."""
 MIN_WIDTH = 16
 """A pane is at least this many cells wide, the reader at least twice as many."""
 

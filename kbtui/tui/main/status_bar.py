@@ -105,7 +105,7 @@ class StatusBar(StyledWidget):
         return ""
 
     def show_engine_event(self, event: EngineEvent) -> None:
-        """Update the state of index and search from an event of the engine."""
+        """Show the state of the index and of search that an event of the engine reports."""
         if event["event"] == "progress":
             self._show_index_progress(event)
         elif event["event"] == "ready":
@@ -197,7 +197,7 @@ INPUT_HINTS = {
 """Input id -> the keys of the input and what they do; "" stands for all other inputs."""
 
 MAX_SUGGESTIONS = 8
-"""The maximum number of completions shown in place of the key hints."""
+"""At most this many completions are shown in place of the key hints."""
 
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 """Command id -> the label of the command's key hint while the user searches the open document."""

@@ -199,9 +199,10 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return tuple(self.values())
 
     def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:
-        """Return the state of a subject, or of a topic if `slug` is None, after applying its mark.
+        """Return the state of a subject, or of a topic if `slug` is None.
 
-        `written` is the knowledge as the files define it.
+        This is the state of its mark or, if it has no mark, its state in `written`, which is the knowledge
+        as the files define it.
         """
         mark = self.get((topic, slug))
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)

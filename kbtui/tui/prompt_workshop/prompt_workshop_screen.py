@@ -170,7 +170,7 @@ def _make_text_preview(key: str, title: str, text: str) -> WorkshopPreview:
 def _find_prompt_line_of_node(
     knowledge: KnowledgeBase, text: str, node: SubjectTreeNode
 ) -> int | None:
-    """Return the line of the prompt where a topic or subject starts, or None."""
+    """Return the number of the line where a topic or subject starts in the prompt; None if it is absent."""
     if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
     name = escape_quotes(knowledge.topics[node.topic].name)

@@ -270,7 +270,7 @@ def _format_compacted_turns(
 
 
 def describe_compaction(compaction: ConversationCompaction, conversation: Conversation) -> str:
-    """Return a text that says which turns a compaction covers, and what it removed from them."""
+    """Describe a compaction: the turns that it covers, and the content that it removed from them."""
     what = []
     if compaction.summary is not None:
         what.append("replaced by a summary")
@@ -334,7 +334,7 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
 
 
 MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
-"""The maximum number of characters searched for secrets: per text, and per conversation."""
+"""At most this many characters are searched for secrets: in one text, and in one conversation."""
 
 
 MAX_NOTICE_CHARACTERS = 100

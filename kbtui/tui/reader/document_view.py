@@ -70,7 +70,7 @@ class DocumentViewport:
         self.code_offset: int | None = None
         """The number of cells by which wide code is scrolled to the left, or None if code is wrapped."""
         self.current_match: tuple[int, int] | None = None
-        """The index of the block with the current match, and the index of the match within the block."""
+        """The current match: the index of its block, and its index among the matches in this block."""
         self.layout_count = 0
         """How often a block has been laid out; only tests read this number."""
         self._open_fold_kinds: set[str] = set()

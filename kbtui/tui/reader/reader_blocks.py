@@ -102,7 +102,11 @@ class TextBlock(ReaderBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class MarkdownBlock(TextBlock):
-    """A section of Markdown. `links` are the document's link definitions; `breaks` keeps line breaks in paragraphs."""
+    """A section of Markdown.
+
+    `links` has the link definitions of the whole document. If `breaks` is true, the line breaks in a
+    paragraph are shown.
+    """
 
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False

@@ -51,7 +51,7 @@ class ReaderDocument:
     lines_total: int = 0
     """The number of lines of the text; 0 if a reference to this document cannot contain line numbers."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
-    """Kind ("turn", "request" or "error") -> the ascending indices of the blocks where one of this kind starts."""
+    """For "turn", "request" and "error": the indices of the blocks where one starts, in ascending order."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
     """The document's details (names and values), which the user can show above the document."""
     is_partial: bool = False

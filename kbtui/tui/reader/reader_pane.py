@@ -95,7 +95,7 @@ class DocumentFactsBar(WrappedParagraphs):
     DEFAULT_CSS = "DocumentFactsBar { max-height: 75%; }"
 
     def set_document_facts(self, facts: list[tuple[str, Spans]]) -> None:
-        """Set the facts, and show the bar if there are any facts."""
+        """Set the details, as pairs of a name and a value; hide the bar if there are no details."""
         from kbtui.tui.reader.reader_blocks import FactTableBlock
 
         self._block = FactTableBlock("facts", facts)
@@ -123,7 +123,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The cursor moved."""
 
     class FindEnded(Message):
-        """The find has ended, so the keys for the next match now go to the next turn."""
+        """The user has ended the search in the document.
+
+        The keys that went to the next and previous match go to the next and previous turn again.
+        """
 
     class StatusMessage(Message):
         """A message for the status line."""
@@ -154,7 +157,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._start_worker = LatestOnlyWorker(self)
         self._request_texts: dict[int, str] = {}
         self._new_event_count = 0
-        """How many events have been added since the end of the document was last visible."""
+        """How many events were added to the document since the user last saw its end."""
 
     def compose(self) -> ComposeResult:
         yield ReaderHeader(id="where")

@@ -460,7 +460,7 @@ def is_known_event_type(element_type: str) -> bool:
 
 
 def _parse_compaction_tool_policy(value: Any) -> str | None:
-    """Return `omit`, `strip`, `strip-request` or `strip-response`; None for anything else."""
+    """Return how a compaction treats tool calls: `omit`, `strip`, `strip-request`, `strip-response` or None."""
     if type(value) is not dict or type(policy := value.get("policy")) is not str:
         return None
     halves = [half for half in ("request", "response") if value.get(half) is True]

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import ReadingResumePoint
 
 MAX_EVENTS_BYTES = 512 << 20
-"""The maximum size in bytes of an `events.json`. JP's own files are a thousand times smaller."""
+"""An `events.json` with more bytes than this is not read. JP's own files are a thousand times smaller."""
 MAX_CONFIG_BYTES = 16 << 20
 DAMAGED = object()
 """The value that replaces an unreadable element, so that later elements keep their index."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 MIN_BYTES_FOR_BLOCKS = 4 << 20
-"""The minimum size in bytes of an array that is decoded in blocks."""
+"""Only an `events.json` with more bytes than this is read in blocks; a smaller one is read as a whole."""
 BLOCK_BYTES = 1 << 20
 """How much of a file is read at a time, in bytes."""
 ARRAY_START = b"[\n  {"
@@ -229,7 +229,7 @@ def parse_json_array(
 def _recover_array_elements(
     data: bytes, problems: list[str], first: int, more: bool
 ) -> Iterator[Any]:
-    """Yield the elements of a damaged array, and `DAMAGED` for each that cannot be parsed."""
+    """Yield the elements of a damaged JSON array; yield `DAMAGED` for an element that cannot be parsed."""
     text = _decode_utf8(data, problems)
     if not text.strip("\0 \t\r\n"):
         problems.append("it is empty" if not text.strip() else "it contains only NUL characters")
