@@ -652,7 +652,7 @@ class _ShortenableText(NamedTuple):
     """How many characters the text takes up in the XML."""
 
     def shorten_to_xml_size(self, size: int) -> None:
-        """Shorten the text to `size` characters of XML; a note in it says how much is left out."""
+        """Shorten the text to `size` characters of XML. The shortened text says how much is left out."""
         if self.size <= size:
             return
         text = self.container[self.key]

@@ -215,7 +215,7 @@ def _run_command(words: list[str]) -> int:
 
 
 def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]]:
-    """Split a leading `-w PATH` off the words; return the path (or None) and the other words."""
+    """Return the path of a `-w PATH` at the beginning of a command line, or None, and the other words."""
     if len(words) >= 2 and words[0] in {"-w", "--workspace"}:
         return words[1], words[2:]
     if words and words[0].startswith("--workspace="):

@@ -190,7 +190,7 @@ class ConversationUsage:
 
 
 def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | None:
-    """Return the sum of usages, marked as an estimate if one of them is; None for no usages."""
+    """Return the sum of usages, or None if there are none. One estimate makes the sum an estimate."""
     found = list(usages)
     if not found:
         return None

@@ -97,7 +97,7 @@ class IndexReader:
                 ) from error
 
     def open_keyword_index(self, *, hidden: bool = False) -> Any:
-        """Return the tantivy index at its last commit; with `hidden`, the index of hidden subjects."""
+        """Return the tantivy index of visible entries, or of hidden subjects if `hidden`, at its last commit."""
         from kbtui.index.keyword_index import open_tantivy_index
 
         name = "hidden" if hidden else "lexical"

@@ -55,8 +55,8 @@ def search_index(
 ) -> SearchAnswer:
     """Search with the legs of the request's mode, and fuse their rankings.
 
-    If `semantic` is None or cannot rank, the answer has only keyword hits. If the query has mistakes,
-    nothing is searched, and `SearchAnswer.mistakes` lists them.
+    If `semantic` is None or cannot rank chunks, the answer has only keyword hits. If the query has
+    mistakes, nothing is searched, and `SearchAnswer.mistakes` lists them.
     """
     return run_search_and_build_answer(SearchRun(workspace, reader, request), semantic)
 

@@ -87,7 +87,7 @@ _INSTRUCTIONS = re.compile(r"\s*(?:<session_context>|This is the Gemini CLI\. We
 _ACKNOWLEDGEMENTS = frozenset(
     {"Got it. Thanks for the context!", "Got it. Thanks for the additional context!"}
 )
-"""The replies that Gemini CLI writes in the name of the model to its own messages."""
+"""Gemini CLI itself writes these replies to its own messages, in the name of the model."""
 _NOTICES = frozenset({"info", "warning", "error"})
 
 

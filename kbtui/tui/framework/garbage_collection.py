@@ -36,7 +36,10 @@ _frozen_count = 0
 
 
 def freeze_objects_if_entries_grew(count: int) -> None:
-    """Freeze all objects if `count`, the number of entries, has grown by `MIN_NEW_ENTRIES` since the last freeze."""
+    """Exclude all existing objects from garbage collection (`gc.freeze`) if there are many new entries.
+
+    `count` is the number of entries. It must have grown by `MIN_NEW_ENTRIES` since the last `gc.freeze`.
+    """
     global _frozen_count
     # Freezing must be rare, because it keeps all current garbage in memory forever.
     if count >= _frozen_count + MIN_NEW_ENTRIES:
@@ -45,7 +48,10 @@ def freeze_objects_if_entries_grew(count: int) -> None:
 
 
 def configure_garbage_collector() -> None:
-    """Freeze the objects of the first screen, and enable the collector, which is disabled during startup."""
+    """Exclude the objects of the first screen from garbage collection, and enable the collector.
+
+    The collector is disabled during startup.
+    """
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, 10, FULL_THRESHOLD)
     gc.enable()

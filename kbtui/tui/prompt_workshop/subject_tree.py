@@ -166,7 +166,7 @@ class SubjectTreeList(RowList):
         return row.data if row is not None else WHOLE_PROMPT_NODE
 
     def set_planned_prompt(self, planned_prompt: PlannedPrompt) -> None:
-        """Draw the rows as this prompt would have them."""
+        """Draw the rows again, with the pre-loaded subjects and the sizes of `planned_prompt`."""
         self.planned_prompt = planned_prompt
         knowledge = planned_prompt.knowledge
         self._learned = {
