@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.conversation_grep import GrepLine
 
-    class ConversationJson(TypedDict):
+    class ConversationInfoJson(TypedDict):
         """A conversation as JSON, with the documented keys."""
 
         id: str
@@ -125,7 +125,7 @@ class ConversationListPage:
 
     total: int
     offset: int
-    conversations: list[ConversationJson]
+    conversations: list[ConversationInfoJson]
     omitted: int = 0
     notices: list[ConversationToolNotice] = field(default_factory=list)
     short_ids: dict[str, str] = field(default_factory=dict)

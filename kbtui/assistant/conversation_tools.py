@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from kbtui.assistant.conversation_answers import ConversationJson, EventJson, TurnJson
+    from kbtui.assistant.conversation_answers import ConversationInfoJson, EventJson, TurnJson
     from kbtui.conversations.models import (
         Conversation,
         ConversationEvent,
@@ -177,9 +177,9 @@ def _mask_secrets_if_requested(masked: bool, text: str) -> str:
 
 def _make_conversation_json(
     info: ConversationInfo, *, masked: bool, short: bool
-) -> ConversationJson:
+) -> ConversationInfoJson:
     """Return a conversation as JSON; `short` cuts long texts and limits the number of labels."""
-    entry: ConversationJson = {
+    entry: ConversationInfoJson = {
         "id": info.ref,
         "agent": info.agent,
         "title": info.title,
@@ -207,7 +207,7 @@ def _make_conversation_json(
         name: cut_line_around_match(value) if isinstance(value, str) else value
         for name, value in entry.items()
     }
-    return cast("ConversationJson", cut)
+    return cast("ConversationInfoJson", cut)
 
 
 # grep

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kbtui.assistant.conversation_answers import (
         ConversationGrepAnswer,
         ConversationGrepLine,
-        ConversationJson,
+        ConversationInfoJson,
         ConversationListPage,
         ConversationReadAnswer,
         EventJson,
@@ -264,7 +264,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
         find_conversation,
         load_conversation,
     )
-    from kbtui.conversations.conversation_summary import summarize_conversation
+    from kbtui.conversations.conversation_statistics import compute_conversation_statistics
     from kbtui.conversations.model_prices import ModelPrices
     from kbtui.refs import parse_conversation_ref
 
@@ -273,13 +273,13 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
         found = find_conversation(library.workspace, ref.conversation or "")
         if ref.turn is not None:
             check_turn_and_call_exist(load_conversation(found), ref)
-        summary = summarize_conversation(library.workspace, found)
+        statistics = compute_conversation_statistics(library.workspace, found)
     prices = ModelPrices(library.settings)
-    cost, unpriced = prices.compute_cost(summary.usage_by_model)
-    subagent_cost, unpriced_subagents = prices.compute_cost(summary.subagent_usage_by_model)
+    cost, unpriced = prices.compute_cost(statistics.usage_by_model)
+    subagent_cost, unpriced_subagents = prices.compute_cost(statistics.subagent_usage_by_model)
     unpriced = sorted({*unpriced, *unpriced_subagents})
     facts = {
-        **summary.as_json(),
+        **statistics.as_json(),
         "cost": cost,
         "subagent_cost": subagent_cost,
         "models_without_price": unpriced,
@@ -288,7 +288,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
     print_text_or_json("".join(f"{line}\n" for line in lines), facts, args.json)
     if ref.turn is not None:
         print_to_stderr(f"these facts are about the whole conversation, not about {args.ref} alone")
-    for problem in summary.problems:
+    for problem in statistics.problems:
         print_to_stderr(f"{found.ref}: {problem}")
     if unpriced and prices and not args.json:
         names = ", ".join(map(sanitize_to_one_line, unpriced))
@@ -543,7 +543,9 @@ class ConversationFormatter:
         return self.style_text(" ".join(parts), "bold", colour) + shown
 
 
-def _list_conversation_flags(entry: ConversationJson, short_ids: dict[str, str]) -> Iterator[str]:
+def _list_conversation_flags(
+    entry: ConversationInfoJson, short_ids: dict[str, str]
+) -> Iterator[str]:
     if entry["pinned_at"]:
         yield "pinned"
     if entry["archived_at"]:

@@ -16,12 +16,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from kbtui.userdata.query_log import LoggedQuery
-    from kbtui.userdata.search_and_citation_statistics import (
+    from kbtui.userdata.insights import (
         EntryCitationCount,
-        SearchAndCitationStatistics,
+        Insights,
         TokenCount,
     )
+    from kbtui.userdata.query_log import LoggedQuery
     from kbtui.userdata.user_data_store import UserData
 
 
@@ -44,7 +44,7 @@ def run_insights_command(args: Namespace) -> int:
     """
     from kbtui.conversations.model_prices import ModelPrices
     from kbtui.library import open_workspace
-    from kbtui.userdata.search_and_citation_statistics import collect_search_and_citation_statistics
+    from kbtui.userdata.insights import collect_insights
     from kbtui.userdata.user_data_store import UserData
 
     for option, number, minimum, maximum in (
@@ -61,7 +61,7 @@ def run_insights_command(args: Namespace) -> int:
     with WaitingLine("bringing the index up to date"):
         library.update_index()
     with WaitingLine("counting"):
-        found = collect_search_and_citation_statistics(
+        found = collect_insights(
             library.workspace,
             userdata,
             library.open_index_reader(),
@@ -97,9 +97,9 @@ def _format_count_with_noun(number: int, noun: str) -> str:
     return f"{number} {noun if number == 1 else plural}"
 
 
-def format_insights_report(found: SearchAndCitationStatistics) -> str:
+def format_insights_report(found: Insights) -> str:
     """Return the report that `kbtui insights` prints as text."""
-    from kbtui.userdata.search_and_citation_statistics import draw_daily_activity_chart
+    from kbtui.userdata.insights import draw_daily_activity_chart
 
     never = f"Never cited ({found.never_cited_total})"
     stale = f"Cited, unchanged for {_format_count_with_noun(found.stale_days, 'day')}"

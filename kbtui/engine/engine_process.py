@@ -60,7 +60,9 @@ def run_engine(root: Path) -> int:
         from kbtui.engine.engine_server import EngineServer
 
         def still_holds_lock_and_socket() -> bool:
-            return holds_engine_lock(lock, workspace) and _get_inode_number(socket_path) == inode
+            return (
+                is_lock_file_still_ours(lock, workspace) and _get_inode_number(socket_path) == inode
+            )
 
         asyncio.run(
             EngineServer(
@@ -110,7 +112,7 @@ def _get_inode_number(path: Path) -> int | None:
         return None
 
 
-def holds_engine_lock(lock: Any, workspace: Workspace) -> bool:
+def is_lock_file_still_ours(lock: Any, workspace: Workspace) -> bool:
     """Return whether the lock file is still the file that this engine locked."""
     try:
         return os.fstat(lock.fileno()).st_ino == get_engine_lock_path(workspace).stat().st_ino

@@ -443,7 +443,7 @@ def _diagnose_texts_of_conversations(
     """
     from kbtui.conversations.conversation_repository import load_conversation
 
-    errors = _find_errors_in_index(library, infos)
+    errors = _get_recorded_indexing_errors(library, infos)
     end = time.monotonic() + READING_SECONDS
     indexed = unknown = 0
     for info in sorted(infos, key=lambda info: info.id in errors and errors[info.id] is None):
@@ -472,7 +472,9 @@ def _diagnose_texts_of_conversations(
         yield "note", "conversations_unchecked", {"conversations": unknown}
 
 
-def _find_errors_in_index(library: Library, infos: list[ConversationInfo]) -> dict[str, str | None]:
+def _get_recorded_indexing_errors(
+    library: Library, infos: list[ConversationInfo]
+) -> dict[str, str | None]:
     """Map the id of each conversation to the error that occurred when it was indexed, or to None.
 
     Conversations that have changed since they were indexed are left out.

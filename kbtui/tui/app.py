@@ -171,7 +171,7 @@ class KbtuiApp(App[None]):
             return
         is_new_key = isinstance(event, Key) and not event.is_forwarded
         if is_new_key and self.screen_stack and isinstance(self.screen, StyledScreen):
-            self.screen.clear_refused_key_message()
+            self.screen.clear_key_refusal()
         await super().on_event(event)
 
     def on_key_handled(self, event: KeyHandled) -> None:

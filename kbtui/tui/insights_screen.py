@@ -16,8 +16,8 @@ from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderB
 from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
 from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
-from kbtui.userdata.search_and_citation_statistics import (
-    collect_search_and_citation_statistics,
+from kbtui.userdata.insights import (
+    collect_insights,
     draw_daily_activity_chart,
 )
 from kbtui.userdata.user_data_store import UserData
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.tui.framework.styled_text import Span, Spans
-    from kbtui.userdata.query_log import LoggedQuery
-    from kbtui.userdata.search_and_citation_statistics import (
+    from kbtui.userdata.insights import (
         EntryCitationCount,
-        SearchAndCitationStatistics,
+        Insights,
         TokenCount,
         TokenStatistics,
     )
+    from kbtui.userdata.query_log import LoggedQuery
 
 
 PERIODS = (30, 90, 7)
@@ -53,7 +53,7 @@ GAP_PREFIX = "gap:"
 class DailyActivityChartBlock(ReaderBlock):
     """A chart of the searches and citations of each day."""
 
-    insights: SearchAndCitationStatistics
+    insights: Insights
 
     def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
         # A line has a date and numbers (28 cells), and two bars that share the other cells.
@@ -66,7 +66,7 @@ class DailyActivityChartBlock(ReaderBlock):
         return self.above + 1 + self.insights.days
 
 
-def build_insights_document(found: SearchAndCitationStatistics, create_key: str) -> ReaderDocument:
+def build_insights_document(found: Insights, create_key: str) -> ReaderDocument:
     """Return a page with a section for each list, followed by the chart.
 
     `create_key` is the label of the key that creates an entry for a gap, or "" if there is no key.
@@ -175,7 +175,7 @@ class InsightsScreen(SecondaryScreen):
 
     def __init__(self, library: Library, clock: Clock) -> None:
         super().__init__(library)
-        self.insights: SearchAndCitationStatistics | None = None
+        self.insights: Insights | None = None
         self.subject_actions = SubjectFileActions(
             self, library, self.show_message, lambda ref: self.action_reload()
         )
@@ -195,12 +195,12 @@ class InsightsScreen(SecondaryScreen):
     def action_reload(self) -> None:
         self.run_in_thread(self._read_insights, self._show_insights)
 
-    def _read_insights(self) -> tuple[SearchAndCitationStatistics, ReaderDocument]:
+    def _read_insights(self) -> tuple[Insights, ReaderDocument]:
         """Collect the statistics and build their page. Called in a background thread."""
         from kbtui.conversations.model_prices import ModelPrices
 
         library = self.library
-        found = collect_search_and_citation_statistics(
+        found = collect_insights(
             library.workspace,
             UserData(library.workspace),
             library.open_index_reader(),
@@ -213,7 +213,7 @@ class InsightsScreen(SecondaryScreen):
         create_key = find_key_label_of_command("insights.open", self.configured_keys)
         return found, build_insights_document(found, create_key)
 
-    def _show_insights(self, made: tuple[SearchAndCitationStatistics, ReaderDocument]) -> None:
+    def _show_insights(self, made: tuple[Insights, ReaderDocument]) -> None:
         self.insights, document = made
         self.show_document(document)
         searches, citations = self.insights.searches, self.insights.citations

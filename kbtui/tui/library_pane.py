@@ -83,7 +83,7 @@ class LibraryFilter(NamedTuple):
         return bool(self.words or self.without or self.parts)
 
     @property
-    def needs_conversation_summaries(self) -> bool:
+    def needs_tools_and_models(self) -> bool:
         """Whether any condition needs summaries of conversations. For them, all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
@@ -344,9 +344,7 @@ def _make_conversation_section(
             yield _make_problem_row(f"conversations:{number}", line)
     if not contents.conversations:
         yield _make_note_row("no-talks", "none yet")
-    if (state.filter.needs_conversation_summaries or state.sort == "turns") and (
-        left := contents.unread
-    ):
+    if (state.filter.needs_tools_and_models or state.sort == "turns") and (left := contents.unread):
         yield _make_note_row("unread", f"reading {left:,} more conversations …")
     elif contents.conversations and not infos:
         yield _make_note_row("no-talk", "nothing matches")
@@ -541,9 +539,9 @@ class LibraryPane(BorderOnlyPane, Vertical):
         return self._worker.has_pending_result
 
     @property
-    def needs_conversation_summaries(self) -> bool:
+    def needs_tools_and_models(self) -> bool:
         """Whether the filter or the sort order depends on the summaries of conversations."""
-        return self.state.filter.needs_conversation_summaries or self.state.sort == "turns"
+        return self.state.filter.needs_tools_and_models or self.state.sort == "turns"
 
     def _unfold_topics_that_fit(self, contents: LibrarySnapshot) -> None:
         """Unfold the topics whose subjects fit into the pane without scrolling."""

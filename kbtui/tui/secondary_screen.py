@@ -174,7 +174,7 @@ class SecondaryScreen(StyledScreen):
         self.show_message(text, "warning")
         self._is_refusal = True
 
-    def clear_refused_key_message(self) -> None:
+    def clear_key_refusal(self) -> None:
         """Remove the message that `show_key_refusal` has shown, if it is still there."""
         if self._is_refusal:
             self.show_message()

@@ -11,7 +11,7 @@ from claude_sessions import claude_folder
 from support import Builder
 
 from kbtui.cli.main import main
-from kbtui.conversations import conversation_summary
+from kbtui.conversations import conversation_statistics
 from kbtui.index.entry_query import open_catalog_snapshot
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
@@ -74,7 +74,7 @@ def test_totals(
     whole: bool,
 ) -> None:
     if not whole:
-        monkeypatch.setattr(conversation_summary, "WHOLE_BYTES_MAX", 100_000)
+        monkeypatch.setattr(conversation_statistics, "WHOLE_BYTES_MAX", 100_000)
     found = info(id_, capsys)
     names = ("turns", "tool_calls", "tool_results", "compactions", "subagents")
     assert tuple(found[name] for name in names) == counts

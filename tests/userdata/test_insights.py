@@ -8,9 +8,9 @@ import pytest
 from index_without_engine import indexed
 from support import Builder, called
 
-from kbtui.userdata.search_and_citation_statistics import (
-    SearchAndCitationStatistics,
-    collect_search_and_citation_statistics,
+from kbtui.userdata.insights import (
+    Insights,
+    collect_insights,
     draw_bar_of_blocks,
     draw_daily_activity_chart,
 )
@@ -30,7 +30,7 @@ def created(ago: float) -> int:
 
 
 @pytest.fixture
-def found(workspace_root: Path) -> SearchAndCitationStatistics:
+def found(workspace_root: Path) -> Insights:
     builder = Builder(workspace_root)
     builder.topics(guide={})
     for name in ("used", "old", "never", ".hidden", "gone"):
@@ -49,12 +49,10 @@ def found(workspace_root: Path) -> SearchAndCitationStatistics:
     userdata = UserData(builder.workspace)
     userdata.query_log.log_search("nothing like it", "hybrid", 0, "cli", at=NOON)
     with indexed(builder) as reader:
-        return collect_search_and_citation_statistics(
-            builder.workspace, userdata, reader, days=30, now=NOON
-        )
+        return collect_insights(builder.workspace, userdata, reader, days=30, now=NOON)
 
 
-def test_most_cited_counts_what_exists_in_the_span(found: SearchAndCitationStatistics) -> None:
+def test_most_cited_counts_what_exists_in_the_span(found: Insights) -> None:
     assert [(use.ref, use.cites) for use in found.most_cited] == [
         ("guide/used", 2),
         ("guide/old", 1),
@@ -64,17 +62,17 @@ def test_most_cited_counts_what_exists_in_the_span(found: SearchAndCitationStati
 
 
 def test_never_cited_are_subjects_alone_and_no_hidden_ones(
-    found: SearchAndCitationStatistics,
+    found: Insights,
 ) -> None:
     assert [use.ref for use in found.never_cited] == ["guide/never"]
     assert found.never_cited_total == 1
 
 
-def test_stale_is_what_is_cited_and_long_unchanged(found: SearchAndCitationStatistics) -> None:
+def test_stale_is_what_is_cited_and_long_unchanged(found: Insights) -> None:
     assert [use.ref for use in found.stale] == ["guide/old"]
 
 
-def test_every_day_of_the_span_is_there_and_adds_up(found: SearchAndCitationStatistics) -> None:
+def test_every_day_of_the_span_is_there_and_adds_up(found: Insights) -> None:
     assert len(found.citations_by_day) == 30
     assert list(found.citations_by_day) == sorted(found.searches.by_day)
     assert sum(found.citations_by_day.values()) == found.citations
@@ -84,7 +82,7 @@ def test_every_day_of_the_span_is_there_and_adds_up(found: SearchAndCitationStat
     assert [gap["query"] for gap in shape["zero_result_queries"]] == ["nothing like it"]
 
 
-def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: SearchAndCitationStatistics) -> None:
+def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: Insights) -> None:
     lines = draw_daily_activity_chart(found, width=8)
     assert len(lines) == 31
     days = {line[:10]: line for line in lines[1:]}

@@ -10,9 +10,9 @@ from support import Builder, asked
 
 from kbtui.cli.insights import format_insights_report
 from kbtui.conversations.model_prices import ModelPrices
-from kbtui.userdata.search_and_citation_statistics import (
-    SearchAndCitationStatistics,
-    collect_search_and_citation_statistics,
+from kbtui.userdata.insights import (
+    Insights,
+    collect_insights,
 )
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings
@@ -21,10 +21,10 @@ NOW = datetime(2026, 5, 30, 12, tzinfo=UTC)
 PRICES = {"claude-opus-*": {"input": 5, "output": 25, "cache_read": 0.5, "cache_write": 6}}
 
 
-def statistics(builder: Builder, **prices: object) -> SearchAndCitationStatistics:
+def statistics(builder: Builder, **prices: object) -> Insights:
     settings = Settings(prices=prices or PRICES)
     with indexed(builder) as reader:
-        return collect_search_and_citation_statistics(
+        return collect_insights(
             builder.workspace,
             UserData(builder.workspace),
             reader,

@@ -396,10 +396,12 @@ def _iterate_database_messages(
             parts = (row["data"] for row in rows)
             yield _StoredMessage(str(message["id"]), message["data"], parts)
     if is_empty and {"session_id", "type", "data"} <= list_columns(database, "session_message"):
-        yield from _iterate_flat_messages(database, own_id)
+        yield from _iterate_session_message_table(database, own_id)
 
 
-def _iterate_flat_messages(database: sqlite3.Connection, own_id: str) -> Iterator[_StoredMessage]:
+def _iterate_session_message_table(
+    database: sqlite3.Connection, own_id: str
+) -> Iterator[_StoredMessage]:
     """Yield the messages of a session from the table `session_message`.
 
     In version 2 of opencode, this table replaces the tables `message` and `part`.

@@ -49,7 +49,9 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
     import sqlite3
 
     try:
-        with closing(sqlite3.connect(_make_uri(path), timeout=LOCK_SECONDS, uri=True)) as database:
+        with closing(
+            sqlite3.connect(_check_and_make_read_only_uri(path), timeout=LOCK_SECONDS, uri=True)
+        ) as database:
             database.row_factory = sqlite3.Row
             # An agent may store bytes that are not UTF-8; the default raises an error for them.
             database.text_factory = lambda data: data.decode("utf-8", "replace")
@@ -62,7 +64,7 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
         raise WorkspaceError((error.strerror or str(error)).lower(), where=path) from error
 
 
-def _make_uri(path: str) -> str:
+def _check_and_make_read_only_uri(path: str) -> str:
     """Return the URI that opens a database without creating a file beside it."""
     status = os.stat(path)  # noqa: PTH116
     if not stat.S_ISREG(status.st_mode):

@@ -151,7 +151,7 @@ class StyledScreen(Screen[Any]):
         """Return whether a key must wait because it depends on data that is still loading."""
         return False
 
-    def clear_refused_key_message(self) -> None:
+    def clear_key_refusal(self) -> None:
         """Remove the message, if there is one, that says why the last key did nothing. Called for every key."""
 
     def _find_key_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:

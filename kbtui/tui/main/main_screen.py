@@ -188,8 +188,8 @@ class MainScreen(StyledScreen):
         self.session.save_session_on_exit()
         self.change_listener.stop_listening_to_engine()
 
-    def clear_refused_key_message(self) -> None:
-        self.status.clear_refused_key_message()
+    def clear_key_refusal(self) -> None:
+        self.status.clear_key_refusal()
 
     # size, focus and the borders between panes
 
@@ -299,7 +299,7 @@ class MainScreen(StyledScreen):
 
     def open_target_in_reader(self, target: NavigationTarget) -> None:
         """Show the place `target` in the reader, and focus the reader."""
-        self.status.clear_refused_key_message()
+        self.status.clear_key_refusal()
         self.search.hide_results()
         self.navigator.open_target_in_reader(target)
         self.panes.focus_widget("#document")

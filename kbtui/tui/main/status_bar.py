@@ -82,7 +82,7 @@ class StatusBar(StyledWidget):
         self.flash_message(text, role)
         self._is_refusal = True
 
-    def clear_refused_key_message(self) -> None:
+    def clear_key_refusal(self) -> None:
         """Remove a message that `show_key_refusal` shows."""
         if self._is_refusal:
             self._clear_flashed_message()

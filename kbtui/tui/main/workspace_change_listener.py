@@ -158,10 +158,7 @@ class WorkspaceChangeListener:
         )
 
     def _handle_received_details(self, snapshot: LibrarySnapshot) -> None:
-        if (
-            snapshot.has_unread_details
-            and not self._main.panes.library.needs_conversation_summaries
-        ):
+        if snapshot.has_unread_details and not self._main.panes.library.needs_tools_and_models:
             self._main.navigator.contents = snapshot
             self._read_snapshot_details(snapshot)
         else:

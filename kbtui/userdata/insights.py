@@ -229,7 +229,7 @@ class EntryCitationCount:
 
 
 @dataclass
-class SearchAndCitationStatistics:
+class Insights:
     """Statistics of the searches and citations of the last `days` days."""
 
     days: int
@@ -265,7 +265,7 @@ class SearchAndCitationStatistics:
         }
 
 
-def collect_search_and_citation_statistics(
+def collect_insights(
     workspace: Workspace,
     userdata: UserData,
     reader: IndexReader,
@@ -276,7 +276,7 @@ def collect_search_and_citation_statistics(
     stale_days: int = 180,
     hidden: bool = False,
     now: float | None = None,
-) -> SearchAndCitationStatistics:
+) -> Insights:
     """Collect the insights of the last `days` days; every list has at most `limit` rows.
 
     Without `prices`, tokens have no cost.
@@ -324,7 +324,7 @@ def collect_search_and_citation_statistics(
     for use in most_cited:
         use.short_ref = short_refs.get(use.ref, use.ref)
     citations_by_day = {day: recent.by_day.get(day, 0) for day in dates}
-    return SearchAndCitationStatistics(
+    return Insights(
         days=days,
         stale_days=stale_days,
         searches=userdata.query_log.compute_search_statistics(days, limit, now),
@@ -346,9 +346,7 @@ def draw_bar_of_blocks(value: int, most: int, width: int = BAR_CELLS) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def draw_daily_activity_chart(
-    insights: SearchAndCitationStatistics, width: int = BAR_CELLS
-) -> list[str]:
+def draw_daily_activity_chart(insights: Insights, width: int = BAR_CELLS) -> list[str]:
     """Draw a header and a line for each day. The longest bar has `width` cells."""
     searches, citations = insights.searches.by_day, insights.citations_by_day
     scales = [max(column.values(), default=0) for column in (searches, citations)]

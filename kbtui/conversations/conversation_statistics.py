@@ -26,7 +26,7 @@ WHOLE_BYTES_MAX = 8 << 20
 
 
 @dataclass
-class ConversationSummary:
+class ConversationStatistics:
     """The models, the tokens and the numbers of turns and events of a conversation.
 
     `project` is the directory in which the agent ran. `usage` counts the conversation's tokens without
@@ -46,8 +46,8 @@ class ConversationSummary:
     """The models that answered, in the order of their first answers."""
     usage_by_model: dict[str | None, ConversationUsage] = field(default_factory=dict)
     usage: ConversationUsage | None = None
-    subagents: list[ConversationSummary] = field(default_factory=list)
-    """The summaries of the subagents' conversations, including those of subagents of subagents."""
+    subagents: list[ConversationStatistics] = field(default_factory=list)
+    """The statistics of the subagents' conversations, including those of subagents of subagents."""
     ended_at: datetime | None = None
     problems: list[str] = field(default_factory=list)
 
@@ -85,39 +85,45 @@ class ConversationSummary:
         }
 
 
-def summarize_conversation(workspace: Workspace, info: ConversationInfo) -> ConversationSummary:
+def compute_conversation_statistics(
+    workspace: Workspace, info: ConversationInfo
+) -> ConversationStatistics:
     """Summarize a conversation and its subagents. Never raises; errors are in `problems` of the result."""
-    summary = _read_conversation_summary(workspace, info)
+    statistics = _read_conversation_statistics(workspace, info)
     for one in find_subagents(workspace, info):
-        subagent = _read_conversation_summary(workspace, one)
-        summary.subagents.append(subagent)
-        summary.problems += [f"the subagent {one.ref}: {problem}" for problem in subagent.problems]
-    return summary
+        subagent = _read_conversation_statistics(workspace, one)
+        statistics.subagents.append(subagent)
+        statistics.problems += [
+            f"the subagent {one.ref}: {problem}" for problem in subagent.problems
+        ]
+    return statistics
 
 
-def _read_conversation_summary(workspace: Workspace, info: ConversationInfo) -> ConversationSummary:
+def _read_conversation_statistics(
+    workspace: Workspace, info: ConversationInfo
+) -> ConversationStatistics:
     """Read a whole conversation and summarize it without its subagents."""
     conversation_format = get_conversation_format(info)
     parts: Iterable[Conversation] | None = None
     project = info.working_directory or str(workspace.root)
     if info.size > WHOLE_BYTES_MAX and conversation_format.can_load_conversation_parts(info):
         parts = _iterate_conversation_parts(conversation_format, info)
-        summary = ConversationSummary(info, project)
+        statistics = ConversationStatistics(info, project)
         try:
             for part in parts:
-                _add_part_to_summary(summary, part)
+                _add_part_to_statistics(statistics, part)
         except _NotLoadableInParts:
             parts = None
     if parts is None:
-        summary = ConversationSummary(info, project)
-        _add_part_to_summary(summary, conversation_format.load_conversation(info))
-    summary.usage = add_up_usage(summary.usage_by_model.values())
-    if summary.usage is None:
-        summary.usage = conversation_format.read_usage(info)
-    if not summary.usage_by_model:
+        statistics = ConversationStatistics(info, project)
+        _add_part_to_statistics(statistics, conversation_format.load_conversation(info))
+    statistics.usage = add_up_usage(statistics.usage_by_model.values())
+    if statistics.usage is None:
+        statistics.usage = conversation_format.read_usage(info)
+    if not statistics.usage_by_model:
         found = conversation_format.read_conversation_tools_and_models(info).models
-        summary.models = dict.fromkeys(sorted(found))
-    return summary
+        statistics.models = dict.fromkeys(sorted(found))
+    return statistics
 
 
 class _NotLoadableInParts(Exception):
@@ -145,17 +151,17 @@ def _iterate_conversation_parts(
             return
 
 
-def _add_part_to_summary(summary: ConversationSummary, part: Conversation) -> None:
-    summary.turns = part.turns[-1].number if part.turns else summary.turns
-    summary.rewound_turns += sum(turn.is_rewound for turn in part.turns)
-    summary.compactions += len(part.compactions)
-    summary.problems += part.problems
+def _add_part_to_statistics(statistics: ConversationStatistics, part: Conversation) -> None:
+    statistics.turns = part.turns[-1].number if part.turns else statistics.turns
+    statistics.rewound_turns += sum(turn.is_rewound for turn in part.turns)
+    statistics.compactions += len(part.compactions)
+    statistics.problems += part.problems
     for turn in part.turns:
         if turn.model:
-            summary.models[turn.model] = None
+            statistics.models[turn.model] = None
         for event in turn.events:
-            summary.events[event.kind] += 1
-            summary.ended_at = event.timestamp or summary.ended_at
+            statistics.events[event.kind] += 1
+            statistics.ended_at = event.timestamp or statistics.ended_at
     used = [item for turn in part.turns for item in turn.usage.items()]
-    summary.models |= dict.fromkeys(model for model, _ in used if model is not None)
-    summary.usage_by_model = add_up_usage_by_model([*summary.usage_by_model.items(), *used])
+    statistics.models |= dict.fromkeys(model for model, _ in used if model is not None)
+    statistics.usage_by_model = add_up_usage_by_model([*statistics.usage_by_model.items(), *used])
