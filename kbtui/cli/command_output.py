@@ -1,4 +1,4 @@
-"""The output of commands: results on stdout, messages, progress and questions on stderr."""
+"""Prints the output of commands: results to stdout; messages, progress and questions to stderr."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ class VectorStore:
         return next((list(held[number]) for number in numbers if number in held), None)
 
     def compact_vector_table(self, *, force: bool = False) -> None:
-        """Join fragments, delete old versions, and index a large table.
+        """Join fragments, delete old versions and, if the table is large, build its index.
 
         Without `force`, it does nothing until there are more than `MAX_FRAGMENTS` fragments or writes.
         """

@@ -192,7 +192,10 @@ def _format_subject_blocks(
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectLineRange], int]:
-    """Return tagged texts, the subjects that do not fit, and the number of subjects that cannot be read."""
+    """Format the texts of subjects in tags.
+
+    Returns the formatted texts, the subjects that do not fit, and the number of unreadable subjects.
+    """
     room = None if caller.max_chars is None else caller.max_chars - MAX_NAMES_CHARACTERS
     blocks: list[str] = []
     failed = 0

@@ -31,7 +31,7 @@ The line numbers are None for a chunk without lines.
 
 
 class HitFreshnessChecker:
-    """Checks the hits of one answer, and reads each file only once."""
+    """Checks whether the files of the hits in one answer have changed. Each file is read only once."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader) -> None:
         self._workspace = workspace

@@ -125,7 +125,7 @@ class SearchRun:
 
     @cached_property
     def visible_chunks(self) -> dict[int, tuple[str, str]]:
-        """The chunk id and the entry id of each visible ranked chunk, by chunk number, best first.
+        """Maps the numbers of the ranked chunks that are visible to `(chunk id, entry id)`, best first.
 
         Equal scores are sorted by chunk id. The vectors may be older than the catalog, so chunks that
         the catalog no longer has, and chunks of entries that are hidden or archived now, are left out.

@@ -119,7 +119,10 @@ def normalize_url(url: str) -> str | None:
 
 
 def parse_host_and_port(url: str) -> tuple[str, int | str]:
-    """Return host and port. Ports 80 and 443 get the same value, so that http may redirect to https."""
+    """Return the host and port of a URL.
+
+    Ports 80 and 443 get the same value, so that the http and https URLs of a site have equal results.
+    """
     parts = urlsplit(url)
     port = parts.port or _PORTS.get(parts.scheme, 0)
     return (parts.hostname or "").rstrip("."), "web" if port in (80, 443) else port

@@ -170,7 +170,7 @@ SORTS = ("activity", "created", "updated", "title", "turns")
 
 @dataclass
 class LibraryPaneState:
-    """The user's choices: the keys of unfolded rows, whether to show hidden subjects, filter, sort order."""
+    """The user's choices: which rows are unfolded, whether hidden subjects are shown, filter, and order."""
 
     unfolded: set[str] = field(default_factory=set)
     hidden: bool = False

@@ -193,7 +193,7 @@ class QueryLog:
     def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:
         """Remove searches older than `days` days; return how many were removed. Never raises.
 
-        Also removes searches that a wrong clock dated more than `days` days in the future.
+        Also removes searches whose date is, because of a wrong clock, more than `days` days in the future.
         """
         now = time.time() if now is None else now
         span = max(0, days) * DAY_SECONDS

@@ -573,7 +573,7 @@ def _get_part_type(value: Any) -> str:
 
 
 def _parse_json_or_keep_value(value: Any) -> Any:
-    """Parse JSON; return None for None, and any value that is not JSON unchanged."""
+    """Parse a JSON text. None, and any value that is not JSON, is returned unchanged."""
     if value is None:
         return None
     try:

@@ -355,7 +355,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         )
 
     def _apply_marks_to_prompt(self) -> None:
-        """Apply the current marks to the prompt that was read from the files."""
+        """Apply the current marks to the prompt that was read from the files, and show the result."""
         planned_prompt, marks = self.planned_prompt, self.marks.unwritten_marks
         if planned_prompt is None:
             return

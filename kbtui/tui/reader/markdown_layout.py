@@ -42,8 +42,9 @@ _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 class TextSection:
     """A section of a text: the range of its characters, and the number of its first line.
 
-    `code` is true, and `language` may be set, for a part of fenced code that is too long for one section.
-    `continued` says whether the section continues a block that the previous section began.
+    `code` is true for a part of a fenced code block that is too long for one section; `language` is the
+    language of this block, or "". `continued` says whether the section continues a block that the
+    previous section began.
     """
 
     start: int

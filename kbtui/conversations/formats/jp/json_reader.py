@@ -331,7 +331,7 @@ def _parse_json_leniently(text: str, problems: list[str]) -> Any:
 
 
 def _replace_surrogates(value: Any, found: list[str]) -> Any:
-    """Replace unpaired surrogates, which cannot be stored or printed."""
+    """Replace unpaired surrogates, which cannot be stored or printed; add problems to `found`."""
     if isinstance(value, str):
         replaced, count = _LONE_SURROGATE.subn("\ufffd", value)
         if count:

@@ -314,7 +314,7 @@ def _list_subdirectories(
 def _is_directory(
     entry: os.DirEntry[str], unlisted: list[UnusableConversationDirectory] | None = None
 ) -> bool:
-    """Return whether an entry is a directory or a link to one; add a broken link to `unlisted`."""
+    """Return whether `entry` is a directory or a link to a directory; add a broken link to `unlisted`."""
     try:
         return entry.is_dir()
     except OSError as error:
