@@ -165,7 +165,8 @@ def _list_reference_completions(path: str | None, topic_name: str, current: str)
 def _list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
     """List the ids of JP's live conversations, newest first, then those of other agents.
 
-    Until the user has typed the prefix of an agent's ids, only that prefix is offered.
+    The ids of another agent have a prefix, such as `codex-`. Until the user has typed this prefix, only
+    the prefix is listed, not the ids.
     """
     found: list[tuple[str, str]] = []
     if current.isdigit() or current.startswith("jp-c") or "jp-c".startswith(current):

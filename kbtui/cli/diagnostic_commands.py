@@ -246,7 +246,7 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""A traceback line with a path that is not private: a file of Python, a package or kbtui."""
+"""A traceback line whose path is not private: the path of a module of Python, kbtui or another package."""
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )

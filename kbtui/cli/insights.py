@@ -117,7 +117,7 @@ def format_insights_report(found: Insights) -> str:
                 ("Tokens by agent", found.tokens.by_agent),
                 ("Tokens by model", found.tokens.by_model),
                 ("Tokens by project", found.tokens.by_project),
-                ("Tokens of citing turns by subject", found.tokens.subjects),
+                ("Tokens by cited subject", found.tokens.subjects),
             )
             if counts
         },

@@ -47,7 +47,10 @@ ENTRY_POINT_GROUP = "kbtui.conversation_formats"
 """The group of entry points through which other packages add subclasses of `ConversationFormat`."""
 _OTHER_PREFIX = re.compile("x-[a-z0-9]+-")
 AGENTS_OFF_BY_DEFAULT = frozenset({"llm"})
-"""The agents that record no working directory, so that their conversations belong to no project."""
+"""Agents whose conversations are read only if the settings name them.
+
+They record no working directory, so nothing says to which project a conversation belongs.
+"""
 
 
 @cache

@@ -59,7 +59,7 @@ class ConversationEventKind:
         self.language = language
         """The language of the text, such as `json`, or "" if the text is unformatted; None for Markdown."""
         self.is_subdued = is_subdued
-        """Whether commands print the text dim and exports quote it."""
+        """Whether the text is secondary: commands print it in dim characters, and exports as a quotation."""
 
 
 # fmt: off

@@ -88,9 +88,9 @@ class ChunksWithoutVector:
 def compare_vectors_with_catalog(
     catalog: CatalogDatabase, store: VectorStore
 ) -> tuple[list[int], dict[str, set[int]]]:
-    """Return the numbers of chunks with stale vectors, and of chunks without a current vector.
+    """Return which chunks have stale vectors, and which chunks have no current vector.
 
-    The second result maps entry ids to chunk numbers. A vector is stale if its chunk was removed or
+    The first result lists chunk numbers. The second maps entry ids to chunk numbers. A vector is stale if its chunk was removed or
     changed, or if the chunk has several vectors.
     """
     import numpy as np

@@ -109,7 +109,7 @@ class IndexGenerationWriter:
         self.catalog.close()
 
     def are_index_files_in_place(self) -> bool:
-        """Return whether the files exist, in a generation that is in use or not yet published."""
+        """Return whether the index files exist and no other generation has replaced this one."""
         names = ("lexical/meta.json", "hidden/meta.json", "catalog.sqlite")
         return self._is_current_or_unpublished() and all(
             (self.folder / name).exists() for name in names

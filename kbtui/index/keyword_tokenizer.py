@@ -1,4 +1,4 @@
-"""Extracts words from identifiers, paths, versions, and scripts without spaces.
+"""Extracts words from identifiers, paths, version numbers, and languages written without spaces.
 
 tantivy's tokenizer splits text into runs of letters and digits: `camelCase` is one word,
 `read_subject` is two, `C++` is `c`, and a Chinese sentence is one long word. This module extracts the

@@ -52,8 +52,8 @@ TOPIC_FIELDS = {
 class MergedTopicDeclarations:
     """The topics declared in the configuration layers that have been merged so far.
 
-    `broken` has the topics with a mistake. kbtui does not load them: if the mistake were in `disabled`,
-    the topic would show subjects that it should hide.
+    `broken` has the ids of the topics with a mistake. kbtui does not load these topics, because a mistake
+    in a pattern of `disabled` would make subjects visible that the user wants to hide.
     """
 
     root: Path

@@ -241,7 +241,8 @@ def _format_subject_range(
     first, last = part.lines or (1, count)
     last = min(last, count)
     if first > count:
-        raise NothingFound("it has one line" if count == 1 else f"it has {count:,} lines")
+        lines = "one line" if count == 1 else f"{count:,} lines"
+        raise NothingFound(f"there is no line {first:,}: it has {lines}")
     from kbtui import secret_detection  # imported late: compiling its patterns is slow
 
     hidden = secret_detection.find_secrets(text) if caller.masked else []

@@ -92,7 +92,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
         f"{values['directory']}: skipped: {_format_count(values, 'conversation')} that JP could not read; TRASHED.md in each says why"
     ),
     "conversations_unchecked": lambda values: (
-        f"not checked, because they are not indexed yet: {_format_count(values, 'conversation')}; run `kbtui index`, then `kbtui doctor` again"
+        f"{_format_count(values, 'conversation')} not checked, because not indexed yet; run `kbtui index`, then `kbtui doctor` again"
     ),
     "directory_not_writable": "the directory of the {name} is not writable: {directory}",
     "directory_skipped": "{directory}: skipped: {detail}",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 DEEP_RANKS = 1000
-"""The rank of a chunk that is not a hit is looked up among this many of the best chunks of each leg."""
+"""An explanation ranks this many chunks in each leg, to find the rank of a chunk that is not a hit."""
 
 
 class SearchExplainer:

@@ -112,7 +112,7 @@ if TYPE_CHECKING:
         reasons: Sequence[NoticeJson]
 
     class OptionalHitFields(TypedDict, total=False):
-        """The fields that only some hits have as JSON.
+        """The optional fields in the JSON of a hit.
 
         `explanation` depends on the search request, the other fields on the kind of the hit.
         """

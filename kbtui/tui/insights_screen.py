@@ -141,7 +141,7 @@ def _make_token_sections(tokens: TokenStatistics) -> list[ReaderBlock]:
         ("agents", "Tokens by agent", tokens.by_agent),
         ("models", "Tokens by model", tokens.by_model),
         ("projects", "Tokens by project", tokens.by_project),
-        ("subjects", "Tokens of citing turns by subject", tokens.subjects),
+        ("subjects", "Tokens by cited subject", tokens.subjects),
     ):
         if counts:
             rows = [_make_token_block(f"tokens-{name}", count) for count in counts]

@@ -1,1 +1,1 @@
-"""Data that kbtui cannot rebuild from files: query log, bookmarks, sessions, approvals and runs."""
+"""Data that kbtui cannot rebuild from files: the query log, bookmarks, the saved state of the TUI, approvals and runs of sources."""

@@ -53,6 +53,4 @@ def test_conversations_that_nobody_has_read_are_counted(
     write_session(home, root, session_id(2), [typed("Hello"), typed("again")])
     monkeypatch.setattr(diagnostics, "READING_SECONDS", 0.0)
     assert [state for state, _ in findings(root)] == ["ok", "ok", "note"]
-    assert findings(root)[2][1].startswith(
-        "not checked, because they are not indexed yet: 1 conversation;"
-    )
+    assert findings(root)[2][1].startswith("1 conversation not checked, because not indexed yet;")

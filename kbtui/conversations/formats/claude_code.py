@@ -327,7 +327,7 @@ def get_claude_directory() -> str:
 
 
 def make_project_directory_name(directory: str) -> str:
-    """Return the name of the folder with the sessions of a directory."""
+    """Return the name of the folder in which Claude Code stores the sessions of a project."""
     return re.sub(r"[^0-9A-Za-z]", "-", directory)
 
 

@@ -112,7 +112,7 @@ class ConversationFormat(ABC):
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
         """Return the directories in which the agent stores conversations.
 
-        If kbtui knows the directories of all projects, they are included.
+        The directories of other projects are included if the format can find them.
         """
         return self.list_watched_directories(workspace)
 

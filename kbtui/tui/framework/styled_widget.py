@@ -122,10 +122,10 @@ class StyledScreen(Screen[Any]):
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
         """The key bindings from the focused widget outwards.
 
-        This property first applies the keys from the settings, and then removes the keys that type a character
-        into a focused input. Textual does this in the opposite order, which has two disadvantages while an input has
-        the focus. A command whose default key is a letter does not work, even if the settings give it another key.
-        If the settings assign a letter to an immediate command, the user cannot type this letter.
+        This property first applies the keys from the settings, and then removes the letters if an input has the
+        focus, because they are typed into the input. Textual removes the letters first. A command whose default key
+        is a letter would then be lost, even if the settings give it another key, and a letter from the settings
+        would call a command instead of being typed.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self

@@ -93,8 +93,8 @@ def _find_visible_link_targets(
 class JumpLabelScreen(StyledScreen):
     """A screen that shows a copy of the screen below it, with jump labels.
 
-    When the user types a label, the screen closes, and its result is the function of the label. A click, or a
-    key that matches no label, closes it without a result.
+    When the user types a label, the screen closes and returns the callable of the label. A click, or a key that
+    matches no label, closes the screen without a result.
     """
 
     def __init__(

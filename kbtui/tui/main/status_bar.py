@@ -210,7 +210,7 @@ class KeyHintLine(StyledWidget):
 
     scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))
     offers: reactive[frozenset[str]] = reactive(frozenset())
-    """The needs of commands (`TuiCommand.needs`) that the document meets now, and "find" during a find."""
+    """The values of `TuiCommand.needs` that the open document fulfils; during a find also `find`."""
     input_id = reactive("")
     """The id of the focused input, or "". Its key hints are shown instead of those of `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_COUNTED_BYTES = 1_000_000
 """If a subject has more bytes than this, its cost is estimated instead of counted."""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""Costs are counted for subjects of at most this many bytes in total; all other costs are estimated."""
+"""After subjects with this many bytes in total were counted, the costs of the others are estimated."""
 SUBJECTS_PER_REPORT = 400
 """How many subjects are counted between two progress reports."""
 

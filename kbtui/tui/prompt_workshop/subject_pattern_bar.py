@@ -262,7 +262,7 @@ class SubjectPatternBar(Vertical):
     def show_pattern_result(self, result: PatternMatchResult, outcome: str) -> None:
         """Show the command or the problem on the left, and the number of matches and `outcome` on the right.
 
-        `outcome` is a text with the cost of the matches, or with the change of the prompt that they cause.
+        `outcome` is a text: the cost of the matches, or how much the prompt would grow or shrink.
         """
         self._result_line.display = bool(result.text.strip())
         if not self._result_line.display:
