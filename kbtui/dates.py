@@ -138,7 +138,7 @@ def format_relative_day(day: date, today: date) -> str:
 
 
 def format_age_or_day(when: datetime, present: datetime) -> str:
-    """Format a time of today as its age (`5 min`, `3 h`), any other time as its day or month."""
+    """Format a time as its age if it is today (`5 min`), else as its day, or its month in another year."""
     local = when.astimezone(present.tzinfo)
     if local.date() != present.date():
         label = format_relative_day(local.date(), present.date())

@@ -716,7 +716,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
     """Leave out events in the middle, so that the rest fits into `size` characters.
 
-    Each event counts with the size that it has after its texts are cut as much as possible.
+    The size of an event is its smallest possible size, with all its texts cut.
     """
     sizes = []
     for event in events:

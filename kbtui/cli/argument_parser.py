@@ -55,7 +55,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def add_filter_options(parser: CommandParser, surface: Surface) -> None:
-    """Declare an option for each filter of `surface`: the search or the list of entries."""
+    """Declare an option for each filter that `surface` (the search or the list of entries) accepts."""
     from kbtui.search.filter_definitions import list_surface_filters
 
     for row in list_surface_filters(surface):

@@ -1,7 +1,7 @@
 """The table of the kinds of event in a conversation, one row each.
 
-To add a kind, add a row. Parser, loader, index, grep, search filters, tools, command line, exports
-and reader read this table. The reader folds the events of a new kind.
+To add a kind, add a row: the parser, the index, the filters, the tools, the commands, the exports and
+the reader pane use this table. Events of a new kind are shown folded in the reader pane.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ EVENT_KINDS = {kind.name: kind for kind in _KINDS}
 
 
 def map_names_to_grep_scopes() -> dict[str, tuple[str, ...]]:
-    """Map each name that `--scope` accepts to its scopes: `all`, a group such as `chat`, or one scope."""
+    """Map each value that `--scope` accepts (`all`, a group such as `chat`, or a scope) to its scopes."""
     kinds = EVENT_KINDS.values()
     scopes = ("title", *dict.fromkeys(kind.role for kind in kinds))
     groups = _collect_group_values((kind.scope_group, kind.role) for kind in kinds)

@@ -77,12 +77,12 @@ if TYPE_CHECKING:
         mended: str | None
 
     class EngineReadinessEvent(EngineReadiness):
-        """The event that the engine's readiness may have changed."""
+        """An event: the engine's readiness may have changed."""
 
         event: Literal["ready"]
 
     class IndexProgressEvent(TypedDict):
-        """The event that a phase of indexing has advanced. `waits` says why the phase pauses, or is None."""
+        """An event: a phase of indexing has advanced. `waits` says why the phase pauses, or is None."""
 
         event: Literal["progress"]
         phase: IndexPhase
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
         seconds_left: float | None
 
     class IndexChangedEvent(TypedDict):
-        """The event that files have changed and the index contains the changes.
+        """An event: files have changed, and the index contains the changes.
 
         `subjects` are references, `conversations` are ids. `knowledge` says whether the lists of topics
         and subjects must be reloaded.
@@ -104,7 +104,7 @@ if TYPE_CHECKING:
         conversations: list[str]
 
     class ConnectionEndedEvent(TypedDict):
-        """The event that the connection to the engine has ended. `reason` is the error's message, if any.
+        """An event: the connection to the engine has ended. `reason` is the error's message, if any.
 
         The client makes this event itself.
         """

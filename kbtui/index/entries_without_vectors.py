@@ -1,8 +1,8 @@
 """The list of entries that lack vectors. Clients read it without LanceDB.
 
 The list is in a small SQLite file next to the vectors. The file also has the number of the last catalog
-transaction that the list covers. An entry that was not written after this transaction has all its vectors
-unless it is in the list.
+transaction that the list covers. An entry lacks vectors if it is in the list, and may lack vectors if it
+was written after this transaction.
 """
 
 from __future__ import annotations

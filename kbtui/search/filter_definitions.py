@@ -93,7 +93,7 @@ class FilterDefinition:
         """Whether a date as value means the end of the day; otherwise, it means the start of the day."""
 
     def applies_to_surface(self, surface: Surface) -> bool:
-        """Return whether a surface has the filter."""
+        """Return whether the filter can be used on a surface, such as the search or the library filter."""
         return bool(getattr(self, surface))
 
     @property

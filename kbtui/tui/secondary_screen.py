@@ -130,7 +130,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def met_command_needs(self) -> dict[str, bool]:
-        """For each condition that commands of the screen need (`TuiCommand.needs`): whether it is true now."""
+        """Map each value of `TuiCommand.needs` on this screen to whether the condition is met now."""
         return {}
 
     def get_key_label(self, name: str) -> str:

@@ -639,7 +639,8 @@ class CodexParser(JsonlConversationParser):
     def _add_tokens_of_call(self, info: Any, is_copied: bool) -> None:
         """Add the tokens used since the last count. Codex counts from 0 again when it resumes a session.
 
-        If a record was copied from another session (`is_copied`), its tokens count only there.
+        The tokens of a record that was copied from another session (`is_copied`) are not added, because
+        they are counted in the other session.
         """
         if type(info) is not dict:
             return

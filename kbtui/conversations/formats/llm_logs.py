@@ -349,7 +349,7 @@ class _LlmConversationReader:
         return self._fetch_rows(query, response_id)
 
     def _describe_fragments(self, response_id: str) -> list[str]:
-        """Return one line for each fragment instead of its text, which can be as long as a book."""
+        """Return one line for each fragment, a text that the user attached to the prompt of the response."""
         if not self._has_table_columns(
             "fragments", "id", "source", "content"
         ) or not self._has_table_columns("prompt_fragments", "response_id", "fragment_id"):
@@ -435,7 +435,7 @@ class _LlmConversationReader:
         return parts
 
     def _read_request_message(self, message: sqlite3.Row, time: datetime | None) -> list[str]:
-        """Add the tool results of a message; return the lines of its request."""
+        """Return the lines of a message's request, and add its tool results to the turn."""
         lines = []
         for part in self._list_parts(message["hash"]):
             kind = part["type"]

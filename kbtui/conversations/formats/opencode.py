@@ -278,8 +278,8 @@ class OpencodeFormat(ConversationFormat):
 class _DatabaseSessions(NamedTuple):
     """All sessions of a database.
 
-    `contents` maps session ids to values that change with the content of the session; they are read
-    only for the sessions that have been requested.
+    `contents` maps the id of a session to values that change whenever the session changes. It has only
+    the sessions that have been requested.
     """
 
     state: DatabaseState

@@ -58,7 +58,7 @@ class LeftAndRightTextLine(StyledWidget):
 
 
 class WrappedParagraphs(StyledWidget):
-    """Wrapped paragraphs above the widget `covered`; hidden if there are none."""
+    """Wrapped paragraphs that cover the widget `covered`; hidden while there are no paragraphs."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "WrappedParagraphs { height: auto; padding: 0 1; background: $surface; }"

@@ -103,7 +103,7 @@ class DocumentNavigator:
         """The place that the reader shows. If it is the preview of a hit, `history` does not contain it."""
 
     def set_library_contents(self, contents: LibrarySnapshot) -> None:
-        """Use a new snapshot of the library, for example for the short reference of the shown document."""
+        """Replace the snapshot of the library, and update the short reference of the shown document."""
         self.contents = contents
         self._shorten_reference_of_document(self._pane.document_view.document)
         self._pane.update_header()

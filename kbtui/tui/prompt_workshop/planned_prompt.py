@@ -149,7 +149,11 @@ class SubjectSizes:
 
 
 class FolderSizeSums:
-    """Running sums of the costs of subjects, sorted by slug; a folder's cost is the difference of two sums."""
+    """Computes the cost of any folder quickly.
+
+    The subjects are sorted by slug, so those of a folder are adjacent. The folder's cost is the
+    difference of two running sums.
+    """
 
     def __init__(self, slugs: list[str], costs: Iterable[PromptSize | None]) -> None:
         self._slugs = slugs

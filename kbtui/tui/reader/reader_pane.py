@@ -343,7 +343,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.document_view.redraw_after_viewport_change()
 
     def action_toggle_folds_of_kind(self, kind: str, name: str) -> None:
-        """Open or close all folds of a kind, called `name` in messages, in this document and later ones."""
+        """Open or close all folds of a kind, in this document and in those opened later.
+
+        Messages call the folds `name`.
+        """
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
             self._post_status_message(f"No {name} here.", "dim")
