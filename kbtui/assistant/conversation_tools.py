@@ -716,7 +716,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
     """Leave out events in the middle, so that the rest fits into `size` characters.
 
-    The size of an event is its smallest possible size, with all its texts cut.
+    The texts of the remaining events are cut later, so events are measured as if their texts were cut already.
     """
     sizes = []
     for event in events:

@@ -236,8 +236,8 @@ class ConversationNotFound(NothingFound):
 def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
     """Return the id that is most similar to `typed`, a mistyped id, or None if none is similar.
 
-    `typed` can be the beginning of an id. It is compared only with the ids of its format, without the
-    prefix of the format.
+    `typed` can be the beginning of an id. Only ids with the same prefix, such as `codex-`, are compared,
+    and the prefix is left out of the comparison.
     """
     from difflib import get_close_matches
 

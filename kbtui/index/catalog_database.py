@@ -269,7 +269,7 @@ class CatalogDatabase:
     ) -> WrittenEntryChunks:
         """Write the chunks of an entry that have changed.
 
-        `chunks` replace the entry's chunks with the positions `start` and higher. `start` is None for a
+        All chunks of the entry from position `start` on are replaced by `chunks`. `start` is None for a
         new entry.
         """
         old: dict[str, tuple[Any, ...]] = {}

@@ -4,8 +4,9 @@ A chunk ends before a heading or, once it is long enough, before a paragraph who
 meets a condition. An edit therefore moves only the boundaries near it. This is known as
 content-defined chunking (Muthitacharoen et al., "A Low-bandwidth Network File System", 2001).
 
-Sizes are in characters, because the model reads 256 tokens and a token has about four characters. In
-a script without spaces, each character is at least one token, so it counts as three.
+The model reads 256 tokens, and a token has about four characters, so the size of a chunk is limited in
+characters. In a language without spaces, a character is one token or more, so it counts as three
+characters.
 """
 
 from __future__ import annotations

@@ -252,8 +252,8 @@ def query_entry_page(
 ) -> EntryPage:
     """Return the page of entries that starts at `cursor`.
 
-    The page has up to `limit` entries, and never more than `most`. If `vectors` is false because the
-    model is switched off, no entry counts as pending. `only` is an entry id that limits the page to this
+    The page has up to `limit` entries, and never more than `most`. `vectors` is false if the model is
+    switched off; then no entry has the status pending. If `only` is an entry id, the page has only this
     entry. Raises `UsageError` if the cursor is invalid or belongs to another filter, and
     `IndexUnavailable` once `is_given_up` returns true.
     """

@@ -205,7 +205,7 @@ class KeywordIndexWriter:
         self._add_documents(entry, [*before, *chunks], positions)
 
     def remove_entry(self, entry_id: str) -> None:
-        """Delete an entry's documents, if there are any."""
+        """Remove the documents of an entry from the index, if there are any. Each chunk is a document."""
         is_indexed = entry_id in self._added
         if not is_indexed and self._searcher.doc_freq("entry", entry_id):
             # The frequency includes deleted documents, so search for one that still exists.

@@ -117,7 +117,7 @@ class SubjectSlugsByVisibility:
 
     `visible` is sorted and has no hidden, disabled or shadowed subjects. `learned` has the pre-loaded
     subjects, in the order of the patterns that select them. `available` has the other subjects that an
-    assistant can learn. `folder` is the path of the topic's directory, in which links are not resolved.
+    assistant can learn. `folder` is the path of the topic's directory, with unresolved links.
     """
 
     def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:

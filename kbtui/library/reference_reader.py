@@ -338,7 +338,7 @@ class ReferenceReader(IndexAndEngineAccess):
 
 
 def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
-    """Return the turn that a reference names; raises `NothingFound` if the turn or the call is missing."""
+    """Return the turn of a reference; raises `NothingFound` if there is no such turn, or no such call in it."""
     from kbtui.conversations.conversation_repository import check_turn_and_call_exist
 
     check_turn_and_call_exist(conversation, ref)

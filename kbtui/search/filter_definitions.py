@@ -271,7 +271,7 @@ def list_surface_filters(surface: Surface) -> list[FilterDefinition]:
 
 
 def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
-    """Map the keys and aliases of a surface's filters to the filters."""
+    """Map the key and the aliases of each filter that `surface` accepts to the filter."""
     return {name: row for row in list_surface_filters(surface) for name in (row.key, *row.aliases)}
 
 

@@ -303,9 +303,9 @@ def score_leg_rank(
 ) -> float:
     """Return a leg's share of a chunk's score: 1 / (k + rank / coverage), with ranks from 1.
 
-    The leg has `length` hits, at most `depth`. The rank of a chunk that is not a hit is None or above
-    `length`. If the leg has fewer than `depth` hits, such a chunk gets 0. Otherwise its rank counts as
-    `length + 1`. `coverage` is the share of all chunks that the leg can rank, above 0 and up to 1, so
+    The leg has `length` hits, at most `depth`. For a chunk that is not a hit, `rank` is None or above
+    `length`, and the share is 0 if the leg found all its hits (fewer than `depth`). If there may be more
+    hits, the chunk gets the rank after the last hit. `coverage` is the share of all chunks that the leg can rank, above 0 and up to 1, so
     that rank / coverage estimates the rank among all chunks.
     """
     if rank is None or rank > length:

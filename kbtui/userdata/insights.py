@@ -1,4 +1,4 @@
-"""Insights: the searches, gaps, citations and tokens of the last days, and a chart of them."""
+"""Insights into the last few days: searches, gaps, citations and tokens, and a chart of the activity by day."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class TokenCount:
 class TokenStatistics:
     """The tokens of a period. `by_day` is in order of time; other lists begin with the largest number.
 
-    `subjects` counts for each subject the tokens of all turns that cite it. A turn that cites several
-    subjects counts for each of them. If the period has no tokens, `day_before` is the last earlier
+    `subjects` has the tokens of all turns that cite a subject. The tokens of a turn that cites several
+    subjects are added to each of them. If the period has no tokens, `day_before` is the last earlier
     day with tokens.
     """
 

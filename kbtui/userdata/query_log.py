@@ -146,8 +146,8 @@ class QueryLog:
 
         If the file is damaged, returns a description of the damage; nothing is logged until the log
         is erased. `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`. A search without hits
-        is always a gap. `replaces` is an earlier, incomplete version of the query: the last search
-        with it from the same origin is deleted. `at` is in Unix seconds, by default now.
+        is always a gap. `replaces` is the query as it was before the user typed on: the
+        last logged search for it from the same origin is deleted. `at` is in Unix seconds, by default now.
         """
         query = query[:QUERY_CHARACTERS]
         texts = [replace_surrogates(text) for text in (query, filters, caller or "")]

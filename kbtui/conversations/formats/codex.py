@@ -476,7 +476,7 @@ class CodexParser(JsonlConversationParser):
             builder.model = state["model"]
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
-        """Return whether a record is a request, with which a turn starts."""
+        """Return whether a record is a request of the user. Each such request starts a turn."""
         kind, payload = _unwrap_record(record)
         if kind == "event_msg":
             return payload.get("type") == "user_message" and _is_typed_by_person(payload)

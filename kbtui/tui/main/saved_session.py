@@ -1,4 +1,4 @@
-"""Saves the state of the TUI for each workspace in the user data, and restores it at the next start."""
+"""Saves the state of the TUI when it ends, and restores it at the next start in the same workspace."""
 
 from __future__ import annotations
 

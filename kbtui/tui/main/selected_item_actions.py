@@ -444,8 +444,8 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in `root`, each with its number of text files; [] if there are no text files.
 
-    If a directory with a name in `LIKELY_NAMES` contains text files, all other directories are left out. In `/`
-    and in the home directory, other directories are always left out, because they belong to no project.
+    Directories named in `LIKELY_NAMES` take precedence: if one of them has text files, only such directories
+    are returned. In `/` and in the home directory, no others are returned, because they belong to no project.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]

@@ -142,10 +142,13 @@ class CompactedTurnParts:
 def find_compacted_turn_parts(conversation: Conversation) -> dict[int, CompactedTurnParts]:
     """Return the parts that compactions removed from each turn, by turn number.
 
-    If any compaction that covers a turn has a summary, the latest such compaction applies alone. Otherwise, the
-    turn lacks its reasoning if any compaction removes reasoning, and the latest compaction that changes tool calls
-    decides which parts of the calls are missing. If several compactions have the same time, the last one in the
-    file counts as the latest.
+    Several compactions can cover a turn:
+
+    - If some of them have a summary, only the latest of these applies.
+    - Otherwise, the reasoning is missing if one of them removes it, and the latest one that changes tool calls
+      decides which parts of the calls are missing.
+
+    Of compactions with the same time, the last one in the file is the latest.
     """
     latest_first = sorted(
         conversation.compactions, key=lambda c: c.timestamp.timestamp() if c.timestamp else 0.0

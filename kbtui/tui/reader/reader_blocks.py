@@ -287,8 +287,8 @@ def make_markdown_blocks(
 ) -> list[ReaderBlock]:
     """Split a Markdown text into blocks, from character `start` on.
 
-    Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`, or None if
-    references cannot name lines. `above` is the number of blank lines above the first block.
+    Long fenced code becomes source blocks. `lines_before` is the number of lines before `start`; None means
+    that the blocks need no line numbers. `above` is the number of blank lines above the first block.
     See `MarkdownBlock` for `breaks`.
     """
     from kbtui.tui.reader.markdown_layout import find_link_definitions, split_markdown_into_sections

@@ -171,7 +171,7 @@ def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
 
 
 def has_jp_array_ending(data: bytes) -> bool:
-    """Return whether an array ends exactly as JP writes it."""
+    """Return whether the data ends with exactly the bytes that JP writes at the end of an array."""
     return data.endswith((_END, _END[:-1]))
 
 
@@ -293,9 +293,10 @@ def _decode_utf8(data: bytes, problems: list[str]) -> str:
 
 
 def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
-    """Return a JSON value and the position of its end; describe its invalid parts in `found`.
+    """Return a JSON value and the position of its end.
 
-    Raises `ValueError` and `RecursionError`.
+    Numbers that JSON forbids, such as NaN, are accepted and described in `found`. Raises `ValueError` for
+    other invalid JSON, and `RecursionError`.
     """
     from json import JSONDecoder
 
