@@ -159,6 +159,11 @@ def format_parent_title_suffix(parent: str | None, policy: Policy | None = None)
     return f" (part of “{sanitize_to_one_line(parent, policy)}”)" if parent else ""
 
 
+def format_counted_noun(number: int, noun: str, plural: str | None = None) -> str:
+    """Format a number with a noun: "1 turn", "2 turns". A plural that is not `noun` with "s" is given."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def measure_text_width(text: str) -> int:
     """Return how many columns a text occupies in a terminal."""
     if text.isascii():

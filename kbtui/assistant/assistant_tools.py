@@ -476,7 +476,12 @@ def _answer_search_call(call: ToolCall) -> ToolReply:
 
 def format_search_answer(answer: SearchAnswer) -> str:
     """Format an answer: first notices and sources, then each passage below its citation header."""
-    from kbtui.text import cut_to_width, format_parent_title_suffix, sanitize_to_one_line
+    from kbtui.text import (
+        cut_to_width,
+        format_counted_noun,
+        format_parent_title_suffix,
+        sanitize_to_one_line,
+    )
 
     notices = _format_search_notices_for_assistant(answer)
     head = [notices] if notices else []
@@ -500,7 +505,7 @@ def format_search_answer(answer: SearchAnswer) -> str:
         refs.append(ref)
         blocks.append(block)
     if more := len(answer.hits) - len(blocks):
-        left_out = "1 more passage does" if more == 1 else f"{more} more passages do"
+        left_out = format_counted_noun(more, "more passage does", "more passages do")
         head.append(
             f"{left_out} not fit into {ANSWER_LIMIT:,} characters: narrow the search with more words, or with "
             "the arguments `topics`, `types` or `in`."

@@ -55,7 +55,7 @@ from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import parse_conversation_ref
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
-from kbtui.text import format_json
+from kbtui.text import format_counted_noun, format_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -301,7 +301,7 @@ def _make_omitted_matches_notice(
     `unfinished` lists the conversations whose matches did not fit into the answer. None means that
     the answer has as many matches as `limit` allows.
     """
-    fact = f"{answer.omitted_match_count} more {'match' if answer.omitted_match_count == 1 else 'matches'}"
+    fact = format_counted_noun(answer.omitted_match_count, "more match", "more matches")
     command_hint = "use a longer pattern, --id or --scope to find fewer; raise --limit for more"
     if unfinished is None:
         hint = "use a longer pattern, ids or scopes, or a larger limit"
@@ -571,7 +571,7 @@ def _make_answer_too_long_error(
 ) -> ToolArgumentsRefused:
     """Return the error for an answer that is too long. Its hint says how many of the last turns fit."""
     total = answer.turns_total
-    turns = "1 turn" if total == 1 else f"{total} turns"
+    turns = format_counted_noun(total, "turn")
     fitting = _count_fitting_turns(answer.turns, room)
     if fitting:
         hint = f"use last={fitting}, or `turn` with a number from 1 to {total}"
@@ -593,7 +593,7 @@ def _list_conversation_notices(
     """Yield the notices about damage, missing turns and unknown events of a conversation."""
     if problems := conversation.problems:
         count = len(problems) - 1
-        more = f" (and {count} more problem{'s' * (count > 1)})" if count else ""
+        more = f" (and {format_counted_noun(count, 'more problem')})" if count else ""
         yield ConversationToolNotice(
             f"damaged: {_mask_secrets_if_requested(masked, problems[0])}{more}"
         )

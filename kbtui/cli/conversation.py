@@ -25,7 +25,13 @@ from kbtui.cli.command_output import (
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_event_kinds
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.text import cut_to_width, measure_text_width, sanitize, sanitize_to_one_line
+from kbtui.text import (
+    cut_to_width,
+    format_counted_noun,
+    measure_text_width,
+    sanitize,
+    sanitize_to_one_line,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -566,7 +572,7 @@ def format_age_or_date(time: datetime, now: datetime) -> str:
     for unit, size, most in (("minute", 60, 60), ("hour", 3600, 24), ("day", 86400, 30)):
         count = int(seconds // size)
         if count < most:
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+            return f"{format_counted_noun(count, unit)} ago"
     return time.astimezone(UTC).strftime("%Y-%m-%d")
 
 

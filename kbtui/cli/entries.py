@@ -25,6 +25,7 @@ from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.text import (
     cut_to_width,
+    format_counted_noun,
     format_parent_title_suffix,
     measure_text_width,
     sanitize,
@@ -393,7 +394,7 @@ def _format_entry_details(
         lines.append(f"source {source or '-'}  {row.source_url or ''}".rstrip())
     lines.append(f"\ncited in the last 30 days: {row.cites_30d}")
     lines += [f"  {format_citing_turn(cite, short_refs)}" for cite in cites]
-    lines.append(f"\n{row.chunks} passage{'s' * (row.chunks != 1)}")
+    lines.append(f"\n{format_counted_noun(row.chunks, 'passage')}")
     for chunk in chunks:
         model = f", {chunk['model']}" if chunk["model"] else ""
         lines.append(f"  chunk:{chunk['chunk_id']}  {chunk['characters']} characters{model}")

@@ -10,7 +10,7 @@ from kbtui.cli.command_output import (
 )
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.errors import UsageError
-from kbtui.text import cut_to_width, sanitize_to_one_line
+from kbtui.text import cut_to_width, format_counted_noun, sanitize_to_one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,14 +87,9 @@ def _delete_logged_searches(userdata: UserData, args: Namespace) -> int:
         print_to_stderr("nothing was erased")
         return 1
     count = userdata.query_log.delete_all_logged_searches()
-    text = f"erased {_format_count_with_noun(count, 'search')}\n"
+    text = f"erased {format_counted_noun(count, 'search', 'searches')}\n"
     print_text_or_json(text, {"erased": count}, args.json)
     return 0
-
-
-def _format_count_with_noun(number: int, noun: str) -> str:
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
 
 
 def format_insights_report(found: Insights) -> str:
@@ -102,7 +97,7 @@ def format_insights_report(found: Insights) -> str:
     from kbtui.userdata.insights import draw_daily_activity_chart
 
     never = f"Never cited ({found.never_cited_total})"
-    stale = f"Cited, unchanged for {_format_count_with_noun(found.stale_days, 'day')}"
+    stale = f"Cited, unchanged for {format_counted_noun(found.stale_days, 'day')}"
     before = found.tokens.day_before
     lists = {
         "Top queries": map(_format_logged_query, found.searches.top),
@@ -124,9 +119,9 @@ def format_insights_report(found: Insights) -> str:
         **({"Tokens": [f"  none in this period; last used on {before}"]} if before else {}),
         "By day": [f"  {line}" for line in draw_daily_activity_chart(found)],
     }
-    days = _format_count_with_noun(found.days, "day")
-    searches = _format_count_with_noun(found.searches.total, "search")
-    texts = [f"Last {days}: {searches}, {_format_count_with_noun(found.citations, 'citation')}"]
+    days = format_counted_noun(found.days, "day")
+    searches = format_counted_noun(found.searches.total, "search", "searches")
+    texts = [f"Last {days}: {searches}, {format_counted_noun(found.citations, 'citation')}"]
     texts += ["\n".join([heading, *(list(rows) or ["  none"])]) for heading, rows in lists.items()]
     return "\n\n".join(texts) + "\n"
 

@@ -28,7 +28,7 @@ from kbtui.sources.source_definitions import (
     suggest_source_name,
 )
 from kbtui.sources.source_scheduler import find_source_due_time
-from kbtui.text import sanitize, sanitize_to_one_line
+from kbtui.text import format_counted_noun, sanitize, sanitize_to_one_line
 from kbtui.userdata.user_data_store import UserData
 
 TYPE_CHECKING = False
@@ -221,7 +221,7 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
 
 def _print_source_run(run: SourceRunRecord) -> None:
     print_result(
-        f"{run.source}: {run.status}, {_format_document_count(run.entries)} ({run.document_counts_text}) "
+        f"{run.source}: {run.status}, {format_counted_noun(run.entries, 'document')} ({run.document_counts_text}) "
         f"in {run.ended - run.began:.1f} s\n"
     )
     for problem in (*run.problems, *run.edited):
@@ -230,10 +230,6 @@ def _print_source_run(run: SourceRunRecord) -> None:
         more = len(skipped) - MAX_SKIPS_SHOWN
         further = f" and {more:,} more" if more > 0 else ""
         print_to_stderr(f"skipped, {reason}: {', '.join(skipped[:MAX_SKIPS_SHOWN])}{further}")
-
-
-def _format_document_count(count: int) -> str:
-    return "1 document" if count == 1 else f"{count} documents"
 
 
 def _list_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> int:
@@ -283,7 +279,7 @@ def _format_source_summary(
     if run:
         state = run.status
         if time := format_unix_time_as_iso(run.began):
-            count = _format_document_count(run.entries)
+            count = format_counted_noun(run.entries, "document")
             state += f" {time[:16].replace('T', ' ')}, {count}"
     if approved_at is None:
         state = "NOT APPROVED"

@@ -17,6 +17,7 @@ from kbtui.conversations.formats.llm_logs import LlmFormat
 from kbtui.conversations.formats.opencode import OpencodeFormat
 from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.refs import JP_ID_PREFIX, make_conversation_ref
+from kbtui.text import format_counted_noun
 from kbtui.workspace import load_settings
 from kbtui.workspace.settings import get_chosen_agents, locate_chosen_agents
 
@@ -262,13 +263,12 @@ def check_turn_and_call_exist(conversation: Conversation, ref: Ref) -> None:
         return
     turn = conversation.find_turn(ref.turn)
     if turn is None:
-        turns = len(conversation.turns)
-        message = f"the conversation has {turns} turn{'s' * (turns != 1)}"
-        raise NothingFound(message, where=str(ref))
+        turns = format_counted_noun(len(conversation.turns), "turn")
+        raise NothingFound(f"the conversation has {turns}", where=str(ref))
     calls = max((event.call or 0 for event in turn.events), default=0)
     if ref.call is not None and not 1 <= ref.call <= calls:
-        message = f"turn {ref.turn} has {calls or 'no'} call{'s' * (calls != 1)}"
-        raise NothingFound(message, where=str(ref))
+        count = format_counted_noun(calls, "call") if calls else "no calls"
+        raise NothingFound(f"turn {ref.turn} has {count}", where=str(ref))
 
 
 def load_conversation(info: ConversationInfo) -> Conversation:
@@ -407,9 +407,8 @@ class AgentOverview(NamedTuple):
 
     def describe_conversation_counts(self) -> str:
         """Describe how many conversations there are and how many are left out, on one line."""
-        noun = "conversation" if self.sessions == 1 else "conversations"
         place = "" if self.name in AGENTS_OFF_BY_DEFAULT else " of this project"
-        parts = [f"{self.sessions:,} {noun}{place}"]
+        parts = [f"{format_counted_noun(self.sessions, 'conversation')}{place}"]
         if self.subagents:
             parts.append(f"{self.subagents:,} of subagents")
         if self.elsewhere:

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kbtui.text import format_json_value_on_one_line
+from kbtui.text import format_counted_noun, format_json_value_on_one_line
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -297,7 +297,7 @@ class Conversation:
         if (left := len(new) - MAX_NAMED_PROBLEMS) > 0:
             # One of the lines only counts further damaged elements, so it is not a problem of its own.
             left += max(0, self.more_problems - 1)
-            named.append(f"{left} more problem{'s' * (left > 1)}")
+            named.append(format_counted_noun(left, "more problem"))
         return "; ".join(named) or None
 
     def describe_unknown_content(self) -> list[str]:
@@ -309,14 +309,14 @@ class Conversation:
                 f"{kind} {count}" for kind, count in kinds.most_common(MAX_NAMED_KINDS)
             )
             left = len(kinds) - MAX_NAMED_KINDS
-            more = f", {left} more kind{'s' * (left > 1)}" if left > 0 else ""
+            more = f", {format_counted_noun(left, 'more kind')}" if left > 0 else ""
             where = f", {len(self.leading)} of them before the first turn" if self.leading else ""
-            events = f"{len(unknown)} events of unknown kinds"
-            if len(unknown) == 1:
-                events = "1 event of an unknown kind"
+            events = format_counted_noun(
+                len(unknown), "event of an unknown kind", "events of unknown kinds"
+            )
             extras.append(f"{events} ({named}{more}){where}")
         if self.resources:
-            extras.append("1 resource" if self.resources == 1 else f"{self.resources} resources")
+            extras.append(format_counted_noun(self.resources, "resource"))
         return extras
 
 

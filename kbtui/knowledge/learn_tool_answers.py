@@ -17,6 +17,7 @@ from kbtui.knowledge.subject_files import (
     read_subject_text,
 )
 from kbtui.refs import make_subject_ref, split_slug_and_line_range
+from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -241,7 +242,7 @@ def _format_subject_range(
     first, last = part.lines or (1, count)
     last = min(last, count)
     if first > count:
-        lines = "one line" if count == 1 else f"{count:,} lines"
+        lines = format_counted_noun(count, "line")
         raise NothingFound(f"there is no line {first:,}: it has {lines}")
     from kbtui import secret_detection  # imported late: compiling its patterns is slow
 
@@ -320,7 +321,7 @@ def _format_omitted_subjects(parts: list[str], caller: LearnToolCaller) -> str:
     lines = _list_fitting_names(parts, MAX_NAMES_CHARACTERS - 2 * _NOTE_CHARACTERS)
     if left := parts[len(lines) :]:
         lines.append(f"- … and {len(left):,} more: use a narrower glob")
-    count = "1 subject does" if len(parts) == 1 else f"{len(parts):,} subjects do"
+    count = format_counted_noun(len(parts), "subject does", "subjects do")
     note = (
         f"{count} not fit into {caller.max_chars:,} characters. Call `learn` again with "
         "these in `subjects`, a few at a time:"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.errors import EngineUnavailable, KbtuiError, WorkspaceError
 from kbtui.notices import format_keywords_only_reason
+from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,8 +65,7 @@ def _format_agent(values: Any) -> str:
 
 
 def _format_count(values: Any, noun: str) -> str:
-    count = values[f"{noun}s"]
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    return format_counted_noun(values[f"{noun}s"], noun)
 
 
 def _format_settings(values: Any) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.library.index_and_engine_access import IndexAndEngineAccess
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
+from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -150,7 +151,7 @@ class ReferenceReader(IndexAndEngineAccess):
         lines = text.removesuffix("\n").split("\n")
         first, last = ref.lines
         if first > len(lines):
-            count = "one line" if len(lines) == 1 else f"{len(lines):,} lines"
+            count = format_counted_noun(len(lines), "line")
             raise NothingFound(f"the subject has {count}", where=str(ref))
         return "\n".join(lines[first - 1 : last])
 

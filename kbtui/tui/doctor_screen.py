@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from kbtui.library.diagnostics import AREAS, DiagnosticFinding, run_diagnostics
 from kbtui.refs import parse_ref
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock
-from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
+from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
 
 if TYPE_CHECKING:

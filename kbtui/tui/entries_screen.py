@@ -28,6 +28,7 @@ from kbtui.refs import parse_ref
 from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.text import (
     cut_to_width,
+    format_counted_noun,
     format_parent_title_suffix,
     measure_text_width,
     sanitize,
@@ -49,7 +50,7 @@ from kbtui.tui.reader.reader_blocks import (
     HeadingBlock,
     ParagraphBlock,
 )
-from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun, format_size
+from kbtui.tui.reader.reader_document import ReaderDocument, format_size
 from kbtui.tui.secondary_screen import ListDetailScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
 
@@ -499,7 +500,7 @@ class EntriesScreen(ListDetailScreen):
         self.show_error(error)
 
     def _show_entry_totals(self, page: EntryPage) -> None:
-        total = f"{page.total:,} {'entry' if page.total == 1 else 'entries'}"
+        total = format_counted_noun(page.total, "entry", "entries")
         counts = ((name, page.by_status.get(name)) for name in ENTRY_STATUSES)
         statuses = [f"{count:,} {name}" for name, count in counts if count]
         details = " · ".join([*statuses, *self._describe_included_entries()])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import format_relative_day
 from kbtui.notices import LEG_NAMES, format_notice
-from kbtui.text import describe_missing_words, sanitize, sanitize_to_one_line
+from kbtui.text import describe_missing_words, format_counted_noun, sanitize, sanitize_to_one_line
 from kbtui.tui.command_table import (
     SCOPES,
     SCREENS,
@@ -26,7 +26,6 @@ from kbtui.tui.reader.reader_blocks import (
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
     format_characters_and_tokens,
-    format_counted_noun,
 )
 
 if TYPE_CHECKING:

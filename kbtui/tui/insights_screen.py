@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from kbtui.dates import format_unix_time_as_day
 from kbtui.refs import parse_ref
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
 from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine, StyledLines
 from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderBlock
-from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
+from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
 from kbtui.userdata.insights import (
@@ -217,9 +217,7 @@ class InsightsScreen(SecondaryScreen):
         self.insights, document = made
         self.show_document(document)
         searches, citations = self.insights.searches, self.insights.citations
-        counts = (
-            f"{_format_search_count(searches.total)}, {format_counted_noun(citations, 'citation')}"
-        )
+        counts = f"{format_counted_noun(searches.total, 'search', 'searches')}, {format_counted_noun(citations, 'citation')}"
         period = f" in {format_counted_noun(self.insights.days, 'day')}"
         origins = [
             f"{count:,} {ORIGIN_LABELS.get(name, name)}"
@@ -268,9 +266,5 @@ class InsightsScreen(SecondaryScreen):
         self.app.push_screen(ConfirmDialog(question, {"y": "delete"}), delete_if_confirmed)
 
     def _show_deleted_search_count(self, count: int) -> None:
-        self.show_message(f"deleted {_format_search_count(count)}")
+        self.show_message(f"deleted {format_counted_noun(count, 'search', 'searches')}")
         self.action_reload()
-
-
-def _format_search_count(number: int) -> str:
-    return "1 search" if number == 1 else f"{number:,} searches"

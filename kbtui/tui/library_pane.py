@@ -18,7 +18,7 @@ from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import FilterDefinition, FilterValueError, map_filters_by_key
 from kbtui.search.query_parser import FilterLikeWord, QueryFilter, parse_query
 from kbtui.search.search_request_and_answer import QueryMistake
-from kbtui.text import cut_to_width, sanitize_to_one_line
+from kbtui.text import cut_to_width, format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
@@ -30,7 +30,6 @@ from kbtui.tui.framework.text_widgets import (
     WrappedParagraphs,
 )
 from kbtui.tui.navigation_target import NavigationTarget, OpenTargetRequested
-from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -11,6 +11,7 @@ from textual.message import Message
 
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
 from kbtui.text import (
+    format_counted_noun,
     format_parent_title_suffix,
     sanitize_text_and_move_ranges,
     sanitize_to_one_line,
@@ -36,7 +37,6 @@ from kbtui.tui.framework.text_widgets import (
     WrappedParagraphs,
 )
 from kbtui.tui.framework.tui_command import make_list_movement_bindings
-from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

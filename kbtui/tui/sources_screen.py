@@ -24,7 +24,7 @@ from kbtui.sources.source_definitions import (
     suggest_source_name,
 )
 from kbtui.sources.source_scheduler import find_source_due_time
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import ListRow, RowList
@@ -35,7 +35,7 @@ from kbtui.tui.reader.reader_blocks import (
     ParagraphBlock,
     SourceTextBlock,
 )
-from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
+from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import ListDetailScreen
 from kbtui.userdata.user_data_store import SourceRunRecord, UserData
 from kbtui.workspace.paths import SOURCES_FILE

@@ -15,6 +15,7 @@ from kbtui.index.entry_query import (
     map_cited_targets_to_entries,
     open_catalog_snapshot,
 )
+from kbtui.text import format_counted_noun
 from kbtui.userdata.query_log import DAY_SECONDS, get_local_midnight, list_last_local_dates
 from kbtui.workspace import Settings
 
@@ -56,7 +57,7 @@ class TokenCount:
 
     def list_remarks(self) -> list[str]:
         """Return short phrases with the number of turns, the output tokens and the cost, such as `3 turns`."""
-        remarks = ["1 turn" if self.turns == 1 else f"{self.turns:,} turns"]
+        remarks = [format_counted_noun(self.turns, "turn")]
         remarks.append(f"{self.usage.output_tokens or 0:,} output")
         if self.cost is not None:
             remarks.append(f"cost {'over ' * self.is_cost_partial}{format_cost(self.cost)}")

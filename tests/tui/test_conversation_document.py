@@ -8,6 +8,7 @@ from support import Builder, asked, called, said
 from tui_support import PRESENT
 
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+from kbtui.text import format_counted_noun
 from kbtui.tui.reader.conversation_document import (
     build_conversation_document,
     format_json_value_as_text,
@@ -18,7 +19,6 @@ from kbtui.tui.reader.reader_blocks import FoldHeadingBlock
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
     format_characters_and_tokens,
-    format_counted_noun,
     format_size,
 )
 

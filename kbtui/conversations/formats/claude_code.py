@@ -37,7 +37,7 @@ from kbtui.conversations.models import ConversationCompaction, ConversationUsage
 from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
-from kbtui.text import format_json
+from kbtui.text import format_counted_noun, format_json
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
@@ -762,7 +762,9 @@ def _describe_outcome(details: dict[str, Any]) -> str | None:
         return f"Received {_format_size(size)} ({status})"
     if (seconds := get_number("durationSeconds")) is not None and type(searches) is list:
         count = sum(type(one) is dict for one in searches)
-        return f"Did {count} search{'es' * (count != 1)} in {_format_duration(seconds)}"
+        return (
+            f"Did {format_counted_noun(count, 'search', 'searches')} in {_format_duration(seconds)}"
+        )
     calls, tokens = get_number("totalToolUseCount"), get_number("totalTokens")
     if calls is not None and tokens is not None:
         shown = f"{tokens / 1000:.1f}k" if tokens >= 1000 else f"{tokens:.0f}"

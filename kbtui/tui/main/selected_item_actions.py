@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kbtui.errors import KbtuiError, format_error_on_one_line
 from kbtui.refs import parse_ref
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.navigation_target import make_navigation_target
@@ -20,7 +20,7 @@ from kbtui.tui.reader.reader_blocks import (
     ReaderBlock,
     SourceTextBlock,
 )
-from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
+from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.workspace.paths import get_user_home
 from kbtui.workspace.workspace import check_export_path, write_export_file
 

@@ -20,7 +20,7 @@ from kbtui.knowledge import toml_config_editor
 from kbtui.knowledge.learn_tool_answers import escape_quotes
 from kbtui.knowledge.models import PreloadOrDisableMark
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import freeze_objects_if_entries_grew
 from kbtui.tui.framework.row_list import RowList
@@ -59,7 +59,7 @@ from kbtui.tui.reader.reader_blocks import (
     make_message_blocks,
     make_source_text_blocks,
 )
-from kbtui.tui.reader.reader_document import ReaderDocument, format_counted_noun
+from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.reader.subject_document import NO_KNOWLEDGE_SECTION, build_assistant_text_document
 from kbtui.tui.secondary_screen import ListDetailScreen
 from kbtui.workspace.paths import TOPICS_FILE

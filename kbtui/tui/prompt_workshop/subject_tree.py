@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
 from kbtui.tui.framework.styled_text import measure_cell_width
 from kbtui.tui.library_pane import ENTRY_MARKS, iterate_unfolded_paths, make_folder_row_key
@@ -15,7 +15,6 @@ from kbtui.tui.prompt_workshop.planned_prompt import (
     format_prompt_size_change,
     measure_prompt_size,
 )
-from kbtui.tui.reader.reader_document import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -15,6 +15,7 @@ from kbtui.refs import is_conversation_id
 from kbtui.secret_detection import describe_secrets_in_text
 from kbtui.text import (
     cut_to_width,
+    format_counted_noun,
     format_json_value_on_one_line,
     sanitize_to_one_line,
     strip_escape_sequences_before_cutting,
@@ -31,7 +32,6 @@ from kbtui.tui.reader.reader_blocks import (
 )
 from kbtui.tui.reader.reader_document import (
     ReaderDocument,
-    format_counted_noun,
     format_size,
     format_text_length,
     format_turn_count,

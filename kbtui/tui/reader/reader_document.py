@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
+from kbtui.text import format_counted_noun
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock, TextBlock
 
 if TYPE_CHECKING:
@@ -166,11 +167,6 @@ def format_size(number: int, gap: str = "") -> str:
 def format_text_length(text: str) -> str:
     """Format the length of a text, such as "3.4k chars"."""
     return f"{format_size(len(text))} chars"
-
-
-def format_counted_noun(number: int, noun: str) -> str:
-    """Format a number with a noun: "1 turn", "2 turns"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_turn_count(turns: int, rewound: int) -> str:

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from kbtui.refs import make_conversation_ref, parse_ref
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import free_document_in_background
@@ -32,7 +32,6 @@ from kbtui.tui.reader.reader_document import (
     describe_missing_line,
     describe_missing_turn_or_line,
     find_start_block_and_match,
-    format_counted_noun,
     format_turn_count,
 )
 

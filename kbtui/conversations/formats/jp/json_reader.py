@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from kbtui.errors import WorkspaceError
+from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -287,7 +288,7 @@ def _decode_utf8(data: bytes, problems: list[str]) -> str:
     text = data.decode("utf-8", "replace")
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())
     if replaced:
-        count = "1 place is" if replaced == 1 else f"{replaced:,} places are"
+        count = format_counted_noun(replaced, "place is", "places are")
         problems.append(HarmlessFileProblem(f"{count} not UTF-8 and shown as \ufffd"))
     return text
 
