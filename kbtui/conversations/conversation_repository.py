@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbtui.conversations.formats.aider import AiderFormat
@@ -16,7 +16,13 @@ from kbtui.conversations.formats.jp import JpFormat
 from kbtui.conversations.formats.llm_logs import LlmFormat
 from kbtui.conversations.formats.opencode import OpencodeFormat
 from kbtui.errors import ConfigError, NothingFound, UsageError
-from kbtui.refs import JP_ID_PREFIX, make_conversation_ref
+from kbtui.refs import (
+    JP_ID_PREFIX,
+    make_conversation_ref,
+    parse_other_agents_conversation_id,
+    parse_ref,
+    remove_workspace_id_from_ref,
+)
 from kbtui.text import format_counted_noun
 from kbtui.workspace import load_settings
 from kbtui.workspace.settings import get_chosen_agents, locate_chosen_agents
@@ -175,6 +181,36 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
         more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
         raise UsageError(f"{len(ids)} conversations match: {named}{more}", where=begun)
     return ref._replace(conversation=ids[0]) if ids else ref
+
+
+def parse_entered_reference(workspace: Workspace, text: str) -> Ref:
+    """Parse a reference that a user typed; its topic can be an id or a title.
+
+    The result has the topic's id, and the whole id of a conversation whose id is shortened. What does
+    not exist stays as typed. A `:` inside the slug of an existing subject does not end the slug. A text
+    that is both a shortened id and the name of a topic means the topic. Raises `UsageError` or
+    `NothingFound`.
+    """
+    from kbtui.knowledge import load_knowledge
+
+    load_once = cache(partial(load_knowledge, workspace))
+
+    def find_topic_id(name: str) -> str | None:
+        try:
+            return load_once().resolve_topic(name).id
+        except NothingFound:
+            return None
+
+    def subject_exists(topic: str, slug: str) -> bool:
+        return load_once().find_subject(find_topic_id(topic) or topic, slug) is not None
+
+    ref = remove_workspace_id_from_ref(parse_ref(text, subject_exists), workspace.id)
+    if ref.topic is not None:
+        if found := find_topic_id(ref.topic):
+            return ref._replace(topic=found)
+        if ref.kind == "topic":
+            ref = parse_other_agents_conversation_id(text) or ref
+    return expand_conversation_reference(workspace, ref)
 
 
 def list_agent_names() -> list[str]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     )
     from kbtui.index.embedding_model import Matrix
     from kbtui.index.index_reader import IndexReader
-    from kbtui.refs import Ref
     from kbtui.search.search_pipeline import SemanticLeg, SemanticRanker
     from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
     from kbtui.workspace import Settings, Workspace
@@ -51,9 +50,10 @@ def answer_search_request(
     `UsageError` for an invalid reference.
     """
     if question.like is not None:
+        from kbtui.conversations.conversation_repository import parse_entered_reference
         from kbtui.search.similar_passages import find_similar_passages
 
-        ref = _parse_entered_reference(workspace, question.like)
+        ref = parse_entered_reference(workspace, question.like)
         return find_similar_passages(workspace, reader, ref, question, semantic)
     if question.explain or question.why is not None:
         from kbtui.search.rank_explanation import SearchExplainer
@@ -63,23 +63,14 @@ def answer_search_request(
         if question.explain:
             answer = answer._replace(explanations=explainer.explain_hits())
         if question.why is not None:
-            why = explainer.explain_missing_hit(_parse_entered_reference(workspace, question.why))
+            from kbtui.conversations.conversation_repository import parse_entered_reference
+
+            why = explainer.explain_missing_hit(parse_entered_reference(workspace, question.why))
             answer = answer._replace(why=why)
         return answer
     from kbtui.search.search_pipeline import search_index
 
     return search_index(workspace, reader, question, semantic)
-
-
-def _parse_entered_reference(workspace: Workspace, text: str) -> Ref:
-    from kbtui.conversations.conversation_repository import expand_conversation_reference
-    from kbtui.knowledge import load_knowledge, parse_ref_in_workspace
-    from kbtui.refs import parse_other_agents_conversation_id
-
-    ref = parse_ref_in_workspace(workspace, text)
-    if ref.kind == "topic" and ref.topic not in load_knowledge(workspace).topics:
-        ref = parse_other_agents_conversation_id(text) or ref
-    return expand_conversation_reference(workspace, ref)
 
 
 def make_empty_semantic_leg(notice: Notice | None) -> SemanticLeg:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from kbtui.knowledge.models import PreloadOrDisableMark, PromptFragment
     from kbtui.knowledge.system_prompt_section import LearnToolDefinition
-    from kbtui.refs import Ref
     from kbtui.workspace import Workspace
     from kbtui.workspace.jp_config import ConfigLayer
 
@@ -295,23 +294,6 @@ def find_superseded_file_problems(workspace: Workspace, name: str) -> list[Knowl
             hint=f"move what you need to {target}, then delete the file",
         )
     ]
-
-
-def parse_ref_in_workspace(workspace: Workspace, text: str) -> Ref:
-    """Parse a reference. A `:` inside the slug of an existing subject does not end the slug.
-
-    Raises `UsageError` or `NothingFound`.
-    """
-    from kbtui.refs import parse_ref, remove_workspace_id_from_ref
-
-    knowledge: KnowledgeBase | None = None
-
-    def subject_exists(topic: str, slug: str) -> bool:
-        nonlocal knowledge
-        knowledge = knowledge or load_knowledge(workspace)
-        return knowledge.find_subject(topic, slug) is not None
-
-    return remove_workspace_id_from_ref(parse_ref(text, subject_exists), workspace.id)
 
 
 class KnowledgeBase:

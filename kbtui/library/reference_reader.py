@@ -44,17 +44,9 @@ class ReferenceReader(IndexAndEngineAccess):
         A conversation's id can be shortened to its beginning. A text that is both a shortened id and the
         name of a topic means the topic.
         """
-        from kbtui.conversations.conversation_repository import expand_conversation_reference
-        from kbtui.knowledge import parse_ref_in_workspace
-        from kbtui.refs import parse_other_agents_conversation_id
+        from kbtui.conversations.conversation_repository import parse_entered_reference
 
-        ref = parse_ref_in_workspace(self.workspace, text)
-        if ref.kind == "topic":
-            try:
-                self._resolve_topic_of_ref(ref)
-            except NothingFound:
-                ref = parse_other_agents_conversation_id(text) or ref
-        return expand_conversation_reference(self.workspace, ref)
+        return parse_entered_reference(self.workspace, text)
 
     def resolve_reference(self, text: str) -> Ref:
         """Parse a reference, and check that its target exists; raises `NothingFound`.
@@ -65,7 +57,8 @@ class ReferenceReader(IndexAndEngineAccess):
 
         ref = self.parse_entered_reference(text)
         if ref.kind in ("topic", "subject"):
-            return self._resolve_topic_of_ref(ref)
+            self._check_topic_or_subject_exists(ref)
+            return ref
         if ref.kind == "conversation":
             conversation_repository.find_conversation(self.workspace, ref.conversation or "")
             return ref
@@ -78,11 +71,12 @@ class ReferenceReader(IndexAndEngineAccess):
             return make_conversation_ref(entry.conversation, found[0].turn, found[0].call)
         return make_subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
 
-    def _resolve_topic_of_ref(self, ref: Ref) -> Ref:
-        """Replace a topic's title in a reference with the topic's id; raises `NothingFound`."""
+    def _check_topic_or_subject_exists(self, ref: Ref) -> None:
+        """Raise `NothingFound` if the topic or subject is missing or disabled."""
         if ref.kind == "topic":
-            return ref._replace(topic=self.load_knowledge().resolve_topic(ref.topic or "").id)
-        return ref._replace(topic=self.find_subject(ref).topic)
+            self.load_knowledge().resolve_topic(ref.topic or "")
+        else:
+            self.find_subject(ref)
 
     def find_subject(self, ref: Ref) -> Subject:
         """Return the subject of a reference; raises `NothingFound` if it is missing or disabled."""
@@ -308,7 +302,9 @@ class ReferenceReader(IndexAndEngineAccess):
         ref = None
         try:
             ref = self.parse_entered_reference(text)
-            return ref if ref.kind in ("chunk", "conversation") else self._resolve_topic_of_ref(ref)
+            if ref.kind in ("topic", "subject"):
+                self._check_topic_or_subject_exists(ref)
+            return ref
         except (UsageError, NothingFound) as error:
             if isinstance(error, NothingFound) and ref is None:
                 raise  # a conversation of another workspace

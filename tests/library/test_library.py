@@ -85,6 +85,22 @@ def test_references_name_subjects_and_never_disabled_ones(built: Builder) -> Non
         lib.find_subject(lib.parse_entered_reference("guide/gone"))
     assert lib.parse_entered_reference("guide/start:2-3").lines == (2, 3)
     assert str(lib.parse_entered_reference("jp-c17800000001:1")) == "jp-c17800000001:1"
+    assert lib.parse_entered_reference("The Guide/nowhere").topic == "guide"
+    assert str(lib.parse_entered_reference("No Topic/start")) == "No Topic/start"
+
+
+def test_a_topic_is_named_by_its_title_wherever_a_reference_is_entered(built: Builder) -> None:
+    built.subject("guide/11:30.md", "# Noon\n\nThe aardvark eats.\n")
+    with open_workspace(built.root) as lib:
+        for slug, title in (("start", "Start"), ("11:30", "Noon")):
+            named = f"the guide/{slug}"
+            assert lib.read(named) == lib.read(f"guide/{slug}")
+            why = lib.search(SearchRequest("wombat", mode="lexical", why=named)).why
+            assert why is not None
+            assert (why.ref, why.title) == (f"guide/{slug}", title)
+            similar = lib.search(SearchRequest(mode="lexical", like=named))
+            assert similar.hits
+            assert title not in [hit.title for hit in similar.hits]
 
 
 def test_a_file_named_like_a_workspace_is_none(tmp_path: Path) -> None:
