@@ -53,7 +53,7 @@ from kbtui.conversations.models import get_subagent_of_result
 from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.dates import format_timestamp
 from kbtui.errors import NothingFound, UsageError
-from kbtui.refs import parse_conversation_ref
+from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_counted_noun, format_json
 
@@ -530,10 +530,11 @@ def _make_conversation_read_answer(
         )
         answer.notices.append(notice)
     if call is not None:
+        turn_ref = make_conversation_ref(info.id, selected[0].number)
         notice = ConversationToolNotice(
-            f"only call {call} of turn {selected[0].number}",
-            f"pass {info.ref}:{selected[0].number} as `id` for the whole turn",
-            f"{info.ref}:{selected[0].number} shows the whole turn",
+            f"only call {call} of turn {turn_ref.turn}",
+            f"pass {turn_ref} as `id` for the whole turn",
+            f"{turn_ref} shows the whole turn",
         )
         answer.notices.append(notice)
     elif len(selected) < total:

@@ -15,7 +15,13 @@ from kbtui.citations.files_read_by_calls import (
     list_files_read_by_call,
 )
 from kbtui.errors import UsageError
-from kbtui.refs import CONVERSATION_ID, JP_ID_PREFIX, parse_ref, split_slug_and_line_range
+from kbtui.refs import (
+    CONVERSATION_ID,
+    JP_ID_PREFIX,
+    make_conversation_ref,
+    parse_ref,
+    split_slug_and_line_range,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -65,7 +71,7 @@ class Citation(NamedTuple):
     @property
     def source(self) -> str:
         """The reference of the citing turn."""
-        return f"{self.conversation}:{self.turn}"
+        return str(make_conversation_ref(self.conversation, self.turn))
 
 
 class Citations(NamedTuple):
@@ -353,7 +359,7 @@ def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Itera
             found = _make_cited_conversation("search", entry, targets, title)
         else:
             subject = targets.subjects_by_id.get(entry)
-            target = f"{subject.topic}/{subject.slug}" if subject else f"chunk:{chunk}"
+            target = subject.ref if subject else f"chunk:{chunk}"
             found = _CitedTarget("search", "subject", target, title, gone=subject is None)
         yield found._replace(chunk=chunk, score=float(score), quote=quote)
 
@@ -381,7 +387,7 @@ def _find_cited_files(
         path = targets.make_path_relative_to_workspace(path)
         subject = targets.subjects_by_path.get(path)
         if subject is not None:
-            yield _CitedTarget("file", "subject", f"{subject.topic}/{subject.slug}", subject.slug)
+            yield _CitedTarget("file", "subject", subject.ref, subject.slug)
         elif not may_be_directory:
             yield _CitedTarget("file", "file", path, path)
 

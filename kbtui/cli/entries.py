@@ -263,7 +263,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
         print_to_stderr("nothing changed")
         return 0
     _read_front_matter_with_warning(library, subject)
-    print_result(f"{subject.topic}/{subject.slug}\n")
+    print_result(f"{subject.ref}\n")
     return 0
 
 

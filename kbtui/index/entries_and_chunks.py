@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from kbtui.refs import make_conversation_ref, make_subject_ref
+
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Sequence
+
+    from kbtui.refs import Ref
 
 
 class Chunk(NamedTuple):
@@ -71,6 +75,12 @@ class CatalogEntry(NamedTuple):
     agent: str | None = None
     parent: str | None = None
     rewound: Sequence[int] = ()
+
+    def make_ref(self, chunk: Chunk) -> Ref:
+        """Return a reference to the lines of a chunk of this entry, or to its turn or tool call."""
+        if self.kind == "subject":
+            return make_subject_ref(self.topic or "", self.slug or "", chunk.lines)
+        return make_conversation_ref(self.conversation or "", chunk.turn, chunk.call)
 
 
 def format_file_state(status: os.stat_result) -> str:

@@ -60,7 +60,7 @@ def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[
         seen_files.add(real)
         first = first_by_hash.setdefault(blake2b(" ".join(words).encode()).digest(), subject)
         if first is not subject:
-            message = f"has the same text as {first.topic}/{first.slug}"
+            message = f"has the same text as {first.ref}"
             yield _make_subject_problem(subject, message, hint)
             continue
         hashes = _sample_word_run_hashes(words)
@@ -71,7 +71,7 @@ def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[
         similarity, at = max(scored, default=(0.0, 0))
         if similarity >= MIN_SIMILARITY:
             other = samples[at][0]
-            message = f"is nearly the same as {other.topic}/{other.slug} ({similarity:.0%})"
+            message = f"is nearly the same as {other.ref} ({similarity:.0%})"
             yield _make_subject_problem(subject, message, hint)
         for some in found:
             some.append(len(samples))
@@ -202,9 +202,7 @@ def lint_knowledge(knowledge: KnowledgeBase) -> list[KnowledgeProblem]:
 def _make_subject_problem(
     subject: Subject, message: str, hint: str | None = None
 ) -> KnowledgeProblem:
-    return KnowledgeProblem(
-        message, where=f"{subject.topic}/{subject.slug}", topic=subject.topic, hint=hint
-    )
+    return KnowledgeProblem(message, where=subject.ref, topic=subject.topic, hint=hint)
 
 
 def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[KnowledgeProblem]:

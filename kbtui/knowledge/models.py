@@ -5,6 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from kbtui.refs import make_subject_ref
+
 
 @dataclass(frozen=True)
 class Topic:
@@ -55,6 +57,11 @@ class Subject:
     def path(self) -> Path:
         """The path of the file; computed on demand, because most subjects never need it."""
         return Path(self.file)
+
+    @property
+    def ref(self) -> str:
+        """The reference of the subject: `topic/slug`."""
+        return str(make_subject_ref(self.topic, self.slug))
 
 
 @dataclass(frozen=True)

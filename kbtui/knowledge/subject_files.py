@@ -46,7 +46,7 @@ def read_subject_text(subject: Subject) -> str:
         problem = f"it is not UTF-8 text (byte {error.start:,})"
     except OSError as error:
         problem = _describe_read_error(error)
-    raise UnreadableSubject(problem, where=f"{subject.topic}/{subject.slug}")
+    raise UnreadableSubject(problem, where=subject.ref)
 
 
 def read_subject_for_assistant(subject: Subject) -> str:

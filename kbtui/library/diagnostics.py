@@ -367,7 +367,7 @@ def _diagnose_knowledge(library: Library) -> Iterator[FindingWithoutArea]:
         yield "note", "problem", {"detail": str(problem)}, ref
     for subject in subjects:
         if not subject.disabled and _has_hard_links(subject):
-            yield "note", "hard_links", {}, f"{subject.topic}/{subject.slug}"
+            yield "note", "hard_links", {}, subject.ref
     yield from _diagnose_installed_learn_tool(library, knowledge)
 
 

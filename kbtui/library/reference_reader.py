@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.library.index_and_engine_access import IndexAndEngineAccess
-from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
+from kbtui.refs import Ref, make_subject_ref
 from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ class ReferenceReader(IndexAndEngineAccess):
         entry = reader.get_entries_by_id({found[1]}).get(found[1]) if found else None
         if found is None or entry is None:
             raise NothingFound("this passage no longer exists", where=text)
-        if entry.conversation is not None:
-            return make_conversation_ref(entry.conversation, found[0].turn, found[0].call)
-        return make_subject_ref(entry.topic or "", entry.slug or "", found[0].lines)
+        return entry.make_ref(found[0])
 
     def _check_topic_or_subject_exists(self, ref: Ref) -> None:
         """Raise `NothingFound` if the topic or subject is missing or disabled."""

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kbtui.notices import Notice
-from kbtui.refs import make_conversation_ref, make_subject_ref
 from kbtui.search.filter_definitions import list_surface_filters
 from kbtui.search.hit_freshness import HitFreshnessAndLines, HitFreshnessChecker
 from kbtui.search.query_parser import apply_query_filters, parse_query
@@ -259,12 +258,8 @@ def _make_search_hit(
 ) -> Hit:
     freshness, lines = state
     parent = entries_by_id.get(entry.parent or "")
-    if entry.kind == "subject":
-        ref = make_subject_ref(entry.topic or "", entry.slug or "", lines)
-    else:
-        ref = make_conversation_ref(entry.conversation or "", chunk.turn, chunk.call)
     return Hit(
-        ref=str(ref),
+        ref=str(entry.make_ref(chunk._replace(lines=lines))),
         kind=entry.kind,
         entry_id=entry.id,
         chunk_id=chunk.id,

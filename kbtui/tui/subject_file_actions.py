@@ -108,9 +108,8 @@ class SubjectFileActions:
             if subject is None:
                 self._show_message("the text was not changed, so nothing was written", "warning")
                 return
-            ref = f"{planned[1].id}/{subject.slug}"
-            self._show_message(f"created {ref}", "inserted")
-            self._on_written(ref)
+            self._show_message(f"created {subject.ref}", "inserted")
+            self._on_written(subject.ref)
 
         self._suspend_tui_and_run(
             lambda: subject_authoring.edit_draft_in_editor(*planned), report_new_entry
@@ -141,7 +140,7 @@ class SubjectFileActions:
         `found` is the result of `find_subject_to_edit`.
         """
         subject, line, source = found
-        name = f"{subject.topic}/{subject.slug}"
+        name = subject.ref
 
         def report_subject_change(is_changed: bool) -> None:
             if not is_changed:
@@ -189,7 +188,7 @@ class SubjectFileActions:
                     partial(self._ask_to_delete_subject, subject),
                 )
 
-        question = f"Move {subject.topic}/{subject.slug} ({subject.path}) to the trash?"
+        question = f"Move {subject.ref} ({subject.path}) to the trash?"
         self._screen.app.push_screen(ConfirmDialog(question, {"y": "move it"}), trash_if_confirmed)
 
     def _ask_to_delete_subject(self, subject: Subject, error: Exception) -> None:
@@ -209,6 +208,5 @@ class SubjectFileActions:
         self._screen.app.push_screen(dialog, delete_if_confirmed)
 
     def _report_subject_removal(self, verb: str, subject: Subject) -> None:
-        ref = f"{subject.topic}/{subject.slug}"
-        self._show_message(f"{verb} {ref}", "inserted")
-        self._on_written(ref)
+        self._show_message(f"{verb} {subject.ref}", "inserted")
+        self._on_written(subject.ref)

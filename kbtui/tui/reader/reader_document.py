@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
+from kbtui.refs import make_conversation_ref, make_subject_ref
 from kbtui.text import format_counted_noun
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock, TextBlock
 
@@ -122,10 +123,11 @@ class ReaderDocument:
             return self.ref
         block = self.blocks[index]
         if block.turn is not None:
-            return f"{self.ref}:{block.turn}" + (f".{block.call}" if block.call else "")
+            return str(make_conversation_ref(self.ref, block.turn, block.call))
         has_lines = isinstance(block, TextBlock) and block.first_line > 0
         if line and has_lines and self.view in ("read", "source"):
-            return f"{self.ref}:{line}"
+            topic, _, slug = self.ref.partition("/")
+            return str(make_subject_ref(topic, slug, (line, line)))
         return self.ref
 
     def find_search_pattern_matches(

@@ -59,7 +59,7 @@ def build_subject_document(subject: Subject, text: str, view: str = "read") -> R
         blocks = make_source_text_blocks(
             "text", text, has_line_numbers=True, language=language, numbers=digits
         )
-    ref = f"{subject.topic}/{subject.slug}"
+    ref = subject.ref
     secret = describe_secrets_in_text(text)
     return ReaderDocument(
         key=ref,
