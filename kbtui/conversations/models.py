@@ -105,6 +105,10 @@ class ConversationInfo:
         """Return the metadata with one more problem."""
         return replace(self, problem=f"{self.problem}; {problem}" if self.problem else problem)
 
+    def has_problem(self, problem: str) -> bool:
+        """Return whether `problem` is one of the problems that `add_problem` has joined."""
+        return f"; {problem}; " in f"; {self.problem}; "
+
 
 @dataclass(slots=True)
 class ConversationEvent:
@@ -292,7 +296,7 @@ class Conversation:
     def describe_problems(self) -> str | None:
         """Return the problems of metadata and events as one line; None if there are none."""
         own = self.info.problem
-        new = [problem for problem in self.problems if problem not in (own or "")]
+        new = [problem for problem in self.problems if not self.info.has_problem(problem)]
         named = [*([own] if own else []), *new[:MAX_NAMED_PROBLEMS]]
         if (left := len(new) - MAX_NAMED_PROBLEMS) > 0:
             # One of the lines only counts further damaged elements, so it is not a problem of its own.

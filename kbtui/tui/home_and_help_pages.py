@@ -102,7 +102,9 @@ def build_home_document(
     else:
         blocks += _make_missing_topics_blocks(contents, find_key_label_of_command("first", keymap))
     blocks += _make_conversation_blocks(contents, now)
-    blocks += _make_problem_blocks([*contents.failures, *contents.problems, *notices])
+    failures = {"topics": contents.topics_failure, "conversations": contents.conversations_failure}
+    unread = [f"{part}: {failure}" for part, failure in failures.items() if failure]
+    blocks += _make_problem_blocks([*unread, *contents.problems, *notices])
     return ReaderDocument("home", "Home", blocks)
 
 
@@ -128,8 +130,7 @@ def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str,
 
 
 def _has_unreadable_topics(contents: LibrarySnapshot) -> bool:
-    is_unread = any(line.startswith("topics") for line in contents.failures)
-    return not contents.listings and (bool(contents.problems) or is_unread)
+    return not contents.listings and bool(contents.problems or contents.topics_failure)
 
 
 def _make_topic_blocks(contents: LibrarySnapshot) -> list[ReaderBlock]:

@@ -196,17 +196,16 @@ def _make_note_row(key: str, text: str, role: str = "dim") -> ListRow:
 
 def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> Iterator[ListRow]:
     yield make_heading_row("topics", "TOPICS")
-    failures = [line for line in contents.failures if line.startswith("topics")]
-    for number, line in enumerate(failures):
-        yield _make_problem_row(f"kb:{number}", line)
-    for number, problem in enumerate(contents.problems, len(failures)):
+    if contents.topics_failure:
+        yield _make_problem_row("topics", f"topics: {contents.topics_failure}")
+    for number, problem in enumerate(contents.problems):
         # Show the key of the configuration on its own line, because a narrow pane cuts the end of a line.
         text = problem.message if problem.key else str(problem)
         row = _make_problem_row(f"kb:{number}", text, whole=str(problem))
         if problem.key:
             row.below = [[("  ", ""), (sanitize_to_one_line(problem.key), "dim")]]
         yield row
-    if not contents.listings and not failures and not contents.problems:
+    if not (contents.listings or contents.topics_failure or contents.problems):
         yield _make_note_row("no-topics", "none yet")
     rows = [row for one in contents.listings for row in _make_topic_rows(one, contents, state)]
     yield from rows
@@ -338,9 +337,9 @@ def _make_conversation_section(
     infos = [info for info in contents.main_conversations if rows.is_shown(info)]
     infos.sort(key=lambda info: _get_conversation_sort_key(info, state.sort, contents))
     yield make_heading_row("conversations", "CONVERSATIONS", f"by {state.sort}")
-    for number, line in enumerate(contents.failures):
-        if line.startswith("conversations"):
-            yield _make_problem_row(f"conversations:{number}", line)
+    if contents.conversations_failure:
+        text = f"conversations: {contents.conversations_failure}"
+        yield _make_problem_row("conversations", text)
     if not contents.conversations:
         yield _make_note_row("no-talks", "none yet")
     if (state.filter.needs_tools_and_models or state.sort == "turns") and (left := contents.unread):

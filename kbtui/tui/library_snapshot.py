@@ -44,14 +44,15 @@ class TopicWithSubjects(NamedTuple):
 class LibrarySnapshot:
     """All topics and conversations at one moment, and the problems with reading them.
 
-    `problems` are problems that belong to no topic. `failures` are messages that say why the topics or the
-    conversations could not be read at all; they begin with `topics` or `conversations`.
+    `problems` are problems that belong to no topic. `topics_failure` and `conversations_failure` say why
+    the topics or the conversations could not be read at all; None means that they could be read.
     """
 
     listings: list[TopicWithSubjects] = field(default_factory=list)
     conversations: list[ConversationInfo] = field(default_factory=list)
     problems: list[KnowledgeProblem] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    topics_failure: str | None = None
+    conversations_failure: str | None = None
     summaries: Mapping[str, ConversationToolsAndModels] = field(default_factory=dict)
     """Conversation id -> summary (turns, models, tools), for the conversations read so far."""
     unread: int = 0
@@ -158,8 +159,8 @@ class LibrarySnapshotReader:
         """File of an unreadable subject -> the reason why it cannot be read."""
 
     def read_snapshot(self) -> LibrarySnapshot:
-        """Read the lists of topics, subjects and conversations; errors become messages in `failures`."""
-        failures: list[str] = []
+        """Read the lists of topics, subjects and conversations; errors become failures in the snapshot."""
+        topics_failure = conversations_failure = None
         listings: list[TopicWithSubjects] = []
         problems: list[KnowledgeProblem] = []
         try:
@@ -169,7 +170,7 @@ class LibrarySnapshotReader:
                 listings.append(TopicWithSubjects(topic, knowledge.list_subjects(topic.id), own))
             problems = [one for one in knowledge.problems if one.topic not in knowledge.topics]
         except (KbtuiError, OSError) as error:
-            failures.append(f"topics: {error}")
+            topics_failure = str(error)
         conversations: list[ConversationInfo] = []
         agents: list[str] = []
         try:
@@ -177,13 +178,14 @@ class LibrarySnapshotReader:
             conversations = self._library.list_conversations_without_counts(self._infos)
             self._infos = {info.id: info for info in conversations}
         except (KbtuiError, OSError) as error:
-            failures.append(f"conversations: {error}")
+            conversations_failure = str(error)
         workspace = self._library.workspace
         snapshot = LibrarySnapshot(
             listings,
             conversations,
             problems,
-            failures,
+            topics_failure,
+            conversations_failure,
             is_jp_workspace=workspace.is_jp_workspace,
             topics_file=workspace.format_config_path(TOPICS_FILE),
             agents=agents,

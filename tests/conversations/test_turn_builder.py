@@ -1,10 +1,13 @@
 """Events have values of the types that all screens and the index rely on."""
 
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbtui.conversations.formats.turn_builder import TurnBuilder
+from kbtui.conversations.models import Conversation, ConversationInfo
 
 
 @pytest.mark.parametrize(
@@ -46,3 +49,16 @@ def test_an_unreadable_record_is_shown_and_named_without_hostile_text() -> None:
         "line 2: the record has values of an unexpected type, so it is shown as JSON"
     ]
     assert '"a": 1' in builder.leading[0].text
+
+
+def test_problems_are_compared_as_a_whole() -> None:
+    """A problem stays listed even if its words are the beginning of another problem's."""
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    info = ConversationInfo("jp-c1", None, Path(), None, None, False, None, now)
+    info = info.add_problem("element 12: it has no name").add_problem(
+        "there is no base_config.json"
+    )
+    problems = ["element 1", "element 12: it has no name", "there is no base_config.json"]
+    assert Conversation(info, [], problems=problems).describe_problems() == (
+        "element 12: it has no name; there is no base_config.json; element 1"
+    )
