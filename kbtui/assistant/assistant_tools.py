@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.conversations import event_kinds
+from kbtui.conversations.models import TIME_SORTS
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.system_prompt_section import define_learn_tool_parameters
 from kbtui.notices import format_notice
@@ -131,7 +132,7 @@ CONVERSATION_LIST = ToolDefinition(
         "sort": _make_string_schema(
             "Sort by the time of creation, of the last event (`activity`), or of the last change of "
             "the files (`updated`).",
-            enum=["created", "activity", "updated"],
+            enum=list(TIME_SORTS),
             default="activity",
         ),
         "descending": _make_boolean_schema("Return the most recent first.", default=True),

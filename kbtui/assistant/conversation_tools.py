@@ -59,7 +59,6 @@ from kbtui.text import format_counted_noun, format_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
     from kbtui.assistant.conversation_answers import ConversationInfoJson, EventJson, TurnJson
     from kbtui.conversations.models import (
@@ -109,7 +108,7 @@ def answer_conversation_list(
     """Answer a call of `conversation_list`.
 
     `agents` selects conversations by the agent's name or a prefix of it; None means all.
-    `sort` is `created`, `activity` or `updated`. The page has fewer than `limit` conversations if
+    `sort` is one of `TIME_SORTS`. The page has fewer than `limit` conversations if
     more would exceed `max_chars` characters of XML. With `masked`, secrets are replaced. Raises
     `UsageError` if `limit` or `offset` is too small.
     """
@@ -128,9 +127,7 @@ def answer_conversation_list(
         ]
     if sort == "activity":
         infos = [add_last_event_time(info) for info in infos]
-    infos.sort(
-        key=lambda info: (_get_sort_time(info, sort), info.created_at, info.id), reverse=descending
-    )
+    infos.sort(key=lambda info: info.make_time_sort_key(sort), reverse=descending)
     page = ConversationListPage(len(infos), offset, [], short_ids=short_ids)
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
     for info in infos[offset : offset + limit]:
@@ -163,12 +160,6 @@ def _check_or_count_events(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with the number of events and, if the conversation is not long, all its problems."""
     is_long = info.agent != "jp" and info.size > MAX_CHECKED_BYTES
     return add_event_count(info) if is_long else add_event_count_and_problems(info)
-
-
-def _get_sort_time(info: ConversationInfo, sort: str) -> datetime:
-    if sort == "updated":
-        return info.updated_at or info.created_at
-    return info.last_activity_at if sort == "activity" else info.created_at
 
 
 def _mask_secrets_if_requested(masked: bool, text: str) -> str:
@@ -383,10 +374,7 @@ def _search_conversations(
         if titles or events.count or problem or info.events_path is None:
             info = add_last_event_time(replace(info, last_event_at=last_event_at))
             results.append(_ConversationGrepResult(info, titles, events, problem))
-    results.sort(
-        key=lambda one: (one.info.last_activity_at, one.info.created_at, one.info.id),
-        reverse=True,
-    )
+    results.sort(key=lambda one: one.info.make_time_sort_key(), reverse=True)
     return results
 
 

@@ -213,7 +213,7 @@ def _list_other_id_completions(path: str | None, current: str) -> Pairs:
             found += [(word, "") for word in words.values()]
             continue
         infos = [stored[id_].read_conversation_info() for id_ in words]
-        infos.sort(key=lambda info: info.last_event_at or info.created_at, reverse=True)
+        infos.sort(key=lambda info: info.make_time_sort_key(), reverse=True)
         found += [(words[info.id], info.name) for info in infos]
     return found
 

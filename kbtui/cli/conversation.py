@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 
 def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
+    from kbtui.conversations.models import TIME_SORTS
+
     metavar = "ls|grep|read|info|export"
     commands = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
@@ -59,9 +61,11 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     ls.add_argument("--limit", type=int, default=20, metavar="N", help=text)
     text = "skip the first N conversations (default: 0)"
     ls.add_argument("--offset", type=int, default=0, metavar="N", help=text)
-    times = ["created", "activity", "updated"]
     ls.add_argument(
-        "--sort", choices=times, default="activity", help="sort by this time (default: activity)"
+        "--sort",
+        choices=TIME_SORTS,
+        default="activity",
+        help="sort by this time (default: activity)",
     )
     ls.add_argument("--ascending", action="store_true", help="list the oldest first")
     ls.add_argument("--title", metavar="TEXT", help="only titles that contain TEXT")

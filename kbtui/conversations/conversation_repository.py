@@ -29,7 +29,6 @@ from kbtui.workspace.settings import get_chosen_agents, locate_chosen_agents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from datetime import datetime
     from pathlib import Path
 
     from kbtui.conversations.formats.conversation_format import (
@@ -120,7 +119,7 @@ def list_conversations(
 
     `archived` selects archived (True), live (False) or all conversations (None). Unreadable ones are
     included, with their `problem`. With `counts`, each file of events is parsed for
-    `events_count` and `last_event_at`; without it, `last_activated_at` determines the order. `known`
+    `events_count` and `last_event_at`; without it, JP's conversations are sorted by their creation. `known`
     maps ids to results of an earlier call; results whose files have not changed are reused.
     """
     infos = []
@@ -132,7 +131,7 @@ def list_conversations(
         if info is None or info.problem or info.signature != stored.signature:
             info = stored.read_conversation_info()
         infos.append(add_event_count(info) if counts else info)
-    infos.sort(key=_get_activity_sort_key, reverse=True)
+    infos.sort(key=lambda info: info.make_time_sort_key(), reverse=True)
     return infos
 
 
@@ -401,14 +400,6 @@ def _iterate_stored_conversations(
     for one in list_enabled_conversation_formats():
         if only is None or only.startswith(one.id_prefix):
             yield from one.find_stored_conversations(workspace, only)[0]
-
-
-def _get_activity_sort_key(info: ConversationInfo) -> tuple[datetime, datetime, str]:
-    return (
-        info.last_event_at or info.last_activated_at or info.created_at,
-        info.created_at,
-        info.id,
-    )
 
 
 AgentOffReason = Literal["not_named", "project_unknown"]

@@ -38,6 +38,8 @@ Presence = Literal["projected", "user_local", "external"]
 `user_local` means only in the user's own directory, `external` only in the workspace, and `projected`
 in both.
 """
+TIME_SORTS = ("activity", "created", "updated")
+"""The orders of conversations by a time; `ConversationInfo.get_sort_time` returns this time."""
 MAX_NAMED_PROBLEMS = 10
 """`Conversation.describe_problems` names at most this many problems, and only counts the others."""
 MAX_NAMED_KINDS = 5
@@ -85,6 +87,16 @@ class ConversationInfo:
     def last_activity_at(self) -> datetime:
         """The time of the last event; if that time is unknown, the creation time."""
         return self.last_event_at or self.created_at
+
+    def get_sort_time(self, sort: str) -> datetime:
+        """Return the time by which the order `sort`, one of `TIME_SORTS`, sorts the conversation."""
+        if sort == "updated":
+            return self.updated_at or self.created_at
+        return self.last_activity_at if sort == "activity" else self.created_at
+
+    def make_time_sort_key(self, sort: str = "activity") -> tuple[datetime, datetime, str]:
+        """Return the key of the order `sort`; the latest conversation has the greatest key."""
+        return self.get_sort_time(sort), self.created_at, self.id
 
     @property
     def ref(self) -> str:

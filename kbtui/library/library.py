@@ -113,7 +113,8 @@ class Library(ReferenceReader):
         infos = conversation_repository.list_conversations(
             self.workspace, counts=False, known=known
         )
-        return [conversation_repository.add_last_event_time(info) for info in infos]
+        infos = [conversation_repository.add_last_event_time(info) for info in infos]
+        return sorted(infos, key=lambda info: info.make_time_sort_key(), reverse=True)
 
     def read_conversation_tools_and_models(
         self, info: ConversationInfo

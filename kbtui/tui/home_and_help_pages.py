@@ -14,7 +14,6 @@ from kbtui.tui.command_table import (
     list_commands_of_scopes,
 )
 from kbtui.tui.library_pane import ENTRY_MARKS
-from kbtui.tui.library_snapshot import get_activity_sort_key
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     HeadingBlock,
@@ -179,7 +178,9 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
     count = format_counted_noun(len(found), "conversation")
     blocks: list[ReaderBlock] = [_make_heading("talks", "Recent conversations", count)]
     live = [info for info in found if not info.archived]
-    for info in sorted(live, key=get_activity_sort_key)[:RECENT_CONVERSATIONS]:
+    for info in sorted(live, key=lambda info: info.make_time_sort_key(), reverse=True)[
+        :RECENT_CONVERSATIONS
+    ]:
         when = info.last_activity_at.astimezone(now.tzinfo)
         left: Spans = [(sanitize_to_one_line(info.name), "" if info.title else "dim")]
         day = format_relative_day(when.date(), now.date())

@@ -12,6 +12,7 @@ from textual import on
 from textual.containers import Vertical
 from textual.widgets import Input
 
+from kbtui.conversations.models import TIME_SORTS
 from kbtui.dates import Clock, format_age_or_day
 from kbtui.notices import format_notice
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
@@ -163,7 +164,7 @@ ENTRY_MARKS = {
 WORKTREE_WIDTH = 12
 """The maximum width of a worktree's name in a row, in cells."""
 
-SORTS = ("activity", "created", "updated", "title", "turns")
+SORTS = (*TIME_SORTS, "title", "turns")
 """The sort orders of conversations: titles ascending, times and numbers of turns descending."""
 
 
@@ -369,16 +370,7 @@ def _get_conversation_sort_key(
         return (info.title is None, info.name.casefold(), *newest_first)
     if sort == "turns":
         return (-contents.count_turns(info), *newest_first)
-    return (-_get_conversation_sort_time(info, sort).timestamp(), *newest_first)
-
-
-def _get_conversation_sort_time(info: ConversationInfo, sort: str) -> datetime:
-    """Return the time by which a conversation is sorted; the row of the conversation shows the same time."""
-    if sort == "created":
-        return info.created_at
-    if sort == "updated":
-        return info.updated_at or info.created_at
-    return info.last_activity_at
+    return (-info.get_sort_time(sort).timestamp(), *newest_first)
 
 
 def _make_conversation_sort_label(
@@ -388,7 +380,7 @@ def _make_conversation_sort_label(
     if sort == "turns":
         turns = contents.count_turns(info)
         return "…" if turns < 0 else format_counted_noun(turns, "turn")
-    return format_age_or_day(_get_conversation_sort_time(info, sort), present)
+    return format_age_or_day(info.get_sort_time(sort), present)
 
 
 class _ConversationRowMaker:

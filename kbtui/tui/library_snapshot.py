@@ -22,11 +22,6 @@ READ_SECONDS = 0.5
 """The reading of details pauses after this many seconds, so that the lists on the screen can be updated."""
 
 
-def get_activity_sort_key(info: ConversationInfo) -> tuple[float, float, str]:
-    """Return a key that sorts by activity, then by the time of creation; the latest conversation comes first."""
-    return (-info.last_activity_at.timestamp(), -info.created_at.timestamp(), info.id)
-
-
 class TopicWithSubjects(NamedTuple):
     """A topic with its subjects, and with the problems in its declaration and files."""
 

@@ -133,7 +133,7 @@ def test_defaults_are_filled_in_and_null_counts_as_left_out() -> None:
         (
             "conversation_list",
             {"sort": "size"},
-            '`sort` must be one of created, activity, updated, not "size"',
+            '`sort` must be one of activity, created, updated, not "size"',
         ),
         ("conversation_grep", {}, "`pattern` is missing"),
         ("conversation_grep", {"pattern": "x", "ids": ["a", 3]}, '`ids` must be a list of strings, not ["a", 3]'),
@@ -221,4 +221,4 @@ def test_schema_prints_what_is_offered(
     assert main(["-w", str(workspace_root), "tools", "schema"]) == 0
     text = capfd.readouterr().out
     assert "  limit (integer; default 20)\n      Number of passages, 1 to 100.\n" in text
-    assert '  sort (string; default "activity"; one of created, activity, updated)\n' in text
+    assert '  sort (string; default "activity"; one of activity, created, updated)\n' in text
