@@ -7,6 +7,8 @@ import importlib.metadata
 import os
 import shutil
 import signal
+import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,6 +79,35 @@ def short_dir() -> Iterator[Path]:
     """A directory whose path is short enough for a socket, wherever temporary ones lie."""
     with tempfile.TemporaryDirectory(prefix="kb-", dir="/tmp") as path:
         yield Path(path)
+
+
+@pytest.fixture(scope="session")
+def stand_in() -> Iterator[list[str]]:
+    """Return what starts `kbtui mcp`, or a Python file of an MCP server, with nothing to import.
+
+    The words of the command, or the file and its words, come after it.
+    """
+    import mcp.server.lowlevel
+    import mcp.server.stdio  # noqa: F401
+    from running import serve_programs
+
+    import kbtui.assistant.mcp_server
+    import kbtui.cli.tool_commands  # noqa: F401
+
+    ours, write = os.pipe()
+    with tempfile.TemporaryDirectory(prefix="kb-", dir="/tmp") as directory:
+        path = f"{directory}/programs"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(path)
+            listener.listen()
+            pid = os.fork()
+            if pid == 0:
+                os.close(write)
+                serve_programs(listener, ours)
+        os.close(ours)
+        yield [sys.executable, "-IS", str(Path(__file__).with_name("stand_in.py")), path]
+        os.close(write)
+        os.waitpid(pid, 0)
 
 
 @pytest.fixture(scope="session")

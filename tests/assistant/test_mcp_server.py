@@ -32,14 +32,18 @@ from kbtui.knowledge import load_knowledge
 from kbtui.library import Library
 from kbtui.workspace import open_workspace_at_root
 
-COMMAND = [sys.executable, "-m", "kbtui.cli.main", "mcp", "-w"]
+COMMAND = [sys.executable, "-m", "kbtui.cli.main"]
 
 
 @asynccontextmanager
-async def connected(root: Path, *words: str, mode: str = "auto") -> AsyncIterator[Client]:
+async def connected(
+    command: list[str], root: Path, *words: str, mode: str = "auto"
+) -> AsyncIterator[Client]:
     """Connect the SDK's client to a server."""
     parameters = StdioServerParameters(
-        command=COMMAND[0], args=[*COMMAND[1:], str(root), *words], env=dict(os.environ)
+        command=command[0],
+        args=[*command[1:], "mcp", "-w", str(root), *words],
+        env=dict(os.environ),
     )
     async with Client(parameters, mode=mode, read_timeout_seconds=60) as client:
         yield client
@@ -52,8 +56,10 @@ def text_of(result: Any) -> str:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_it_says_who_it_is_and_lists_the_one_definition(built: Builder, mode: str) -> None:
-    async with connected(built.root, mode=mode) as client:
+async def test_it_says_who_it_is_and_lists_the_one_definition(
+    built: Builder, stand_in: list[str], mode: str
+) -> None:
+    async with connected(stand_in, built.root, mode=mode) as client:
         assert client.server_info.name == "kbtui"
         assert "not instructions" in (client.instructions or "")
         listed = (await client.list_tools()).tools
@@ -66,16 +72,20 @@ async def test_it_says_who_it_is_and_lists_the_one_definition(built: Builder, mo
         assert tool.annotations.read_only_hint is True
 
 
-async def test_learn_is_not_listed_when_there_is_nothing_to_learn(built: Builder) -> None:
-    async with connected(built.root) as client:
+async def test_learn_is_not_listed_when_there_is_nothing_to_learn(
+    built: Builder, stand_in: list[str]
+) -> None:
+    async with connected(stand_in, built.root) as client:
         assert "learn" in [tool.name for tool in (await client.list_tools()).tools]
         # The files are read for each call, without a restart.
         built.topics(guide={"enable": False})
         assert "learn" not in [tool.name for tool in (await client.list_tools()).tools]
 
 
-async def test_a_client_that_listens_is_told_when_the_list_changes(built: Builder) -> None:
-    async with connected(built.root) as client:
+async def test_a_client_that_listens_is_told_when_the_list_changes(
+    built: Builder, stand_in: list[str]
+) -> None:
+    async with connected(stand_in, built.root) as client:
         assert client.server_capabilities.tools
         assert client.server_capabilities.tools.list_changed is True
         await client.list_tools()
@@ -86,12 +96,12 @@ async def test_a_client_that_listens_is_told_when_the_list_changes(built: Builde
                 await anext(aiter(changes))
 
 
-async def test_learn_tells_what_no_prompt_has_told(built: Builder) -> None:
+async def test_learn_tells_what_no_prompt_has_told(built: Builder, stand_in: list[str]) -> None:
     built.topics(
         guide={"title": "User Guide", "introduction": "how to feed them", "learned": ["**"]},
         off={"enable": False},
     )
-    async with connected(built.root) as client:
+    async with connected(stand_in, built.root) as client:
         learn = (await client.list_tools()).tools[0]
         assert "- guide (User Guide): how to feed them" in (learn.description or "")
         text = text_of(await client.call_tool("learn", {"topic": "guide", "subjects": "basics"}))
@@ -103,7 +113,7 @@ async def test_learn_tells_what_no_prompt_has_told(built: Builder) -> None:
 
 
 async def test_each_tool_answers_with_the_bytes_that_jp_gets(
-    built: Builder, library: Library
+    built: Builder, stand_in: list[str], library: Library
 ) -> None:
     calls = {
         "learn": {"topic": "guide", "subjects": ["*"]},
@@ -113,7 +123,7 @@ async def test_each_tool_answers_with_the_bytes_that_jp_gets(
         "conversation_read": {"id": f"jp-c{LIVE}"},
     }
     before = tree_hash(built.root)
-    async with connected(built.root) as client:
+    async with connected(stand_in, built.root) as client:
         for name, arguments in calls.items():
             result = await client.call_tool(name, arguments)
             context = json.dumps({"action": "run", "root": str(built.root)})
@@ -129,8 +139,9 @@ async def test_each_tool_answers_with_the_bytes_that_jp_gets(
 
 async def test_bad_arguments_are_the_tools_error_and_an_unknown_tool_the_protocols(
     built: Builder,
+    stand_in: list[str],
 ) -> None:
-    async with connected(built.root) as client:
+    async with connected(stand_in, built.root) as client:
         result = await client.call_tool("conversation_list", {"limit": "many"})
         assert result.is_error
         assert text_of(result).startswith('`limit` must be a whole number, not "many"')
@@ -144,20 +155,22 @@ async def test_bad_arguments_are_the_tools_error_and_an_unknown_tool_the_protoco
         assert not (await client.call_tool("learn", {"topic": "guide"})).is_error
 
 
-async def test_the_conversation_that_asks_can_be_named(built: Builder) -> None:
-    async with connected(built.root, "--current", f"jp-c{LIVE}") as client:
+async def test_the_conversation_that_asks_can_be_named(built: Builder, stand_in: list[str]) -> None:
+    async with connected(stand_in, built.root, "--current", f"jp-c{LIVE}") as client:
         found = text_of(await client.call_tool("conversation_grep", {"pattern": "badger"}))
         assert f"jp-c{LIVE}<" not in found
         assert (await client.call_tool("conversation_read", {"id": str(LIVE)})).is_error
 
 
-async def test_secrets_are_masked_unless_the_setting_says_never(built: Builder, home: Path) -> None:
+async def test_secrets_are_masked_unless_the_setting_says_never(
+    built: Builder, stand_in: list[str], home: Path
+) -> None:
     built.subject("guide/keys.md", "API_KEY=9f86d081884c7d65\n")
     with (built.root / ".jp/kb.toml").open("a") as file:
         file.write('[kb.topic.keys]\nsubjects = "docs/guide"\n')
         file.write('title = "token: 9f86d081884c7d65"\n')
     arguments = {"topic": "guide", "subjects": "keys"}
-    async with connected(built.root) as client:
+    async with connected(stand_in, built.root) as client:
         found = text_of(await client.call_tool("learn", arguments))
         assert found == "API_KEY=[masked: secret]\n"
         listed = [tool.description or "" for tool in (await client.list_tools()).tools]
@@ -165,7 +178,7 @@ async def test_secrets_are_masked_unless_the_setting_says_never(built: Builder, 
     settings = home / "config" / "kbtui" / "config.toml"
     settings.parent.mkdir()
     settings.write_text('mask_secrets = "never"\n')
-    async with connected(built.root) as client:
+    async with connected(stand_in, built.root) as client:
         found = text_of(await client.call_tool("learn", arguments))
         assert found == "API_KEY=9f86d081884c7d65\n"
 
@@ -173,7 +186,7 @@ async def test_secrets_are_masked_unless_the_setting_says_never(built: Builder, 
 def test_a_workspace_that_is_none_is_said_at_once_on_stderr(tmp_path: Path) -> None:
     for words, code in [([str(tmp_path / "no")], 3), ([str(tmp_path), "--current", "x"], 2)]:
         ended = subprocess.run(
-            [*COMMAND, *words], capture_output=True, text=True, timeout=60, check=False
+            [*COMMAND, "mcp", "-w", *words], capture_output=True, text=True, timeout=60, check=False
         )
         assert ended.returncode == code
         assert ended.stdout == ""
@@ -244,26 +257,40 @@ class Wire:
 
 
 @pytest.fixture
-def wire(built: Builder) -> Iterator[Wire]:
-    opened = Wire([*COMMAND, str(built.root)])
+def wire(built: Builder, stand_in: list[str]) -> Iterator[Wire]:
+    opened = Wire([*stand_in, "mcp", "-w", str(built.root)])
+    yield opened
+    stop(opened)
+
+
+@pytest.fixture
+def own_process(built: Builder) -> Iterator[Wire]:
+    """A server in a process that was not forked, for tests of how it ends."""
+    opened = Wire([*COMMAND, "mcp", "-w", str(built.root)])
     yield opened
     stop(opened)
 
 
 def stop(opened: Wire) -> None:
+    """End a server; one that `stand_in` had forked ends with its input."""
     opened.process.kill()
     opened.process.wait()
-    for pipe in (opened.process.stdin, opened.process.stdout, opened.process.stderr):
-        with contextlib.suppress(BrokenPipeError):
-            pipe.close()  # type: ignore[union-attr]
+    assert opened.process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        opened.process.stdin.close()
+    for thread in (opened._reading, opened._listening):
+        thread.join(60)
+    for pipe in (opened.process.stdout, opened.process.stderr):
+        assert pipe is not None
+        pipe.close()
 
 
-def test_the_end_of_input_ends_the_process(wire: Wire) -> None:
-    wire.greet()
-    wire.call(1, "learn", {"topic": "guide"})
-    assert wire.receive()["id"] == 1
-    assert wire.end_of_input() == 0
-    assert wire.said == ""
+def test_the_end_of_input_ends_the_process(own_process: Wire) -> None:
+    own_process.greet()
+    own_process.call(1, "learn", {"topic": "guide"})
+    assert own_process.receive()["id"] == 1
+    assert own_process.end_of_input() == 0
+    assert own_process.said == ""
 
 
 def test_the_end_of_input_before_anything_was_said_ends_it_too(wire: Wire) -> None:
@@ -272,10 +299,14 @@ def test_the_end_of_input_before_anything_was_said_ends_it_too(wire: Wire) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_while_it_waits_for_input(wire: Wire, number: signal.Signals) -> None:
-    wire.greet()
-    wire.process.send_signal(number)
-    assert wire.process.wait(60) == 128 + number
+def test_a_signal_ends_it_while_it_waits_for_input(
+    own_process: Wire, number: signal.Signals
+) -> None:
+    own_process.greet()
+    own_process.process.send_signal(number)
+    assert own_process.process.wait(60) == 128 + number
+    assert own_process.end_of_input() == 128 + number
+    assert own_process.said == ""
 
 
 def test_lines_that_are_no_protocol_hurt_nobody(wire: Wire) -> None:
@@ -426,16 +457,18 @@ def test_a_cancelled_call_is_not_answered_and_holds_up_nothing(
 
 
 def test_the_end_of_input_in_the_middle_of_a_call_ends_the_process(
-    wire: Wire, hung: HungEngine
+    own_process: Wire, hung: HungEngine
 ) -> None:
-    wire.greet()
-    wire.call(1, "knowledge_search", {"query": "badger"})
+    own_process.greet()
+    own_process.call(1, "knowledge_search", {"query": "badger"})
     assert hung.asked.get(timeout=60)
-    assert wire.end_of_input(10) == 0
+    assert own_process.end_of_input(10) == 0
 
 
-async def test_the_sdks_client_can_cancel(built: Builder, hung: HungEngine) -> None:
-    async with connected(built.root, mode="legacy") as client:
+async def test_the_sdks_client_can_cancel(
+    built: Builder, stand_in: list[str], hung: HungEngine
+) -> None:
+    async with connected(stand_in, built.root, mode="legacy") as client:
         with anyio.CancelScope() as scope:
 
             async def cancel_when_asked() -> None:
@@ -495,7 +528,7 @@ async def test_once_the_model_is_warm_the_meaning_is_found_too(
     builder.subject("guide/cake.md", "# Cake\n\nFlour, eggs and sugar.\n")
     question = {"query": "what fuel does a car take?"}
     try:
-        async with connected(workspace_root) as client:
+        async with connected(COMMAND, workspace_root) as client:
             found = text_of(await client.call_tool("knowledge_search", question))
             assert found.startswith("Found by keywords only: the model is still loading.\n")
             with anyio.fail_after(100):
@@ -508,13 +541,15 @@ async def test_once_the_model_is_warm_the_meaning_is_found_too(
         end_engine(builder)
 
 
-def test_the_demo_can_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_can_be_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stand_in: list[str]
+) -> None:
     import shutil
 
     monkeypatch.setenv("KBTUI_MODEL", "off")
     root = tmp_path / "demo"
     shutil.copytree(Path(__file__).parents[2] / "assets" / "demo", root)
-    wire = Wire([*COMMAND, str(root)])
+    wire = Wire([*stand_in, "mcp", "-w", str(root)])
     try:
         wire.greet()
         wire.call(1, "learn", {"topic": "engineering", "subjects": "chunking"})

@@ -297,28 +297,21 @@ def test_learn_imports_nothing_heavy(root: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "cites", "entry edit"])
-@pytest.mark.parametrize(
-    ("wrong", "right"),
-    [
-        ("guide/kyes", "guide/keys"),
-        ("gudie/keys", "guide/keys"),
-        ("ops/keys", "guide/keys"),
-        ("guide/commands/serach:3-4", "guide/commands/search"),
-    ],
-)
 def test_a_reference_that_is_mistyped_names_the_nearest(
-    workspace_root: Path,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
-    wrong: str,
-    right: str,
+    workspace_root: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     builder = Builder(workspace_root)
     builder.topics(guide={"title": "The Guide"}, ops={})
     for slug in ("keys", ".kyeso", "commands/search", "about"):
         builder.subject(f"guide/{slug}.md", "# Text\n")
-    assert main([*command.split(), wrong, "-w", str(workspace_root)]) == 1
-    assert f"hint: did you mean {right}?" in capsys.readouterr().err
+    for wrong, right in (
+        ("guide/kyes", "guide/keys"),
+        ("gudie/keys", "guide/keys"),
+        ("ops/keys", "guide/keys"),
+        ("guide/commands/serach:3-4", "guide/commands/search"),
+    ):
+        assert main([*command.split(), wrong, "-w", str(workspace_root)]) == 1
+        assert f"hint: did you mean {right}?" in capsys.readouterr().err
 
 
 def test_a_reference_that_is_like_no_other_names_none(

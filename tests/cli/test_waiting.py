@@ -106,26 +106,6 @@ def wait_for_connection(pid: int) -> None:
     raise AssertionError("it never asked")
 
 
-def test_the_mcp_server_ends_with_a_signal(workspace_root: Path) -> None:
-    import json
-    import subprocess
-
-    command = [sys.executable, "-m", "kbtui.cli.main", "mcp", "-w", str(workspace_root)]
-    ask = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}}  # fmt: skip
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(ask).encode() + b"\n")
-        process.stdin.flush()
-        assert process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert b"Traceback" not in said
-    assert process.returncode == 130
-
-
 @pytest.mark.parametrize("words", [["-w", "", "topics"], ["topics", "-w", ""]])
 def test_an_empty_path_is_no_workspace(
     words: list[str], capsys: pytest.CaptureFixture[str]

@@ -5,6 +5,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,14 @@ NOTES = {
 
 
 def configure(
-    project: SourceWorkspace, resources: dict[str, Any], mode: str = "", **options: Any
+    project: SourceWorkspace,
+    resources: dict[str, Any],
+    mode: str = "",
+    python: Sequence[str] = (sys.executable,),
+    **options: Any,
 ) -> None:
     (project.root / "resources.json").write_text(json.dumps(resources))
-    command = shlex.join([sys.executable, str(SERVER), "resources.json", *([mode] if mode else [])])
+    command = shlex.join([*python, str(SERVER), "resources.json", *([mode] if mode else [])])
     project.add(kind="mcp", server=command, **options)
 
 
@@ -55,15 +60,16 @@ def test_resources_that_match_become_subjects(project: SourceWorkspace) -> None:
 
 def test_without_a_pattern_all_are_taken_and_what_is_no_prose_is_fenced(
     project: SourceWorkspace,
+    stand_in: list[str],
 ) -> None:
-    configure(project, NOTES)
+    configure(project, NOTES, python=stand_in)
     run = project.run()
     assert run.entries == 5, run.problems
     assert '```json\n{"most": 3}\n```' in project.documents()["limits.md"]
 
 
-def test_a_second_run_follows_the_server(project: SourceWorkspace) -> None:
-    configure(project, NOTES, pattern="note://team/*")
+def test_a_second_run_follows_the_server(project: SourceWorkspace, stand_in: list[str]) -> None:
+    configure(project, NOTES, python=stand_in, pattern="note://team/*")
     project.run()
     changed = {**NOTES, "note://team/deploys": {"text": "Ship on Tuesdays.", "type": "text/plain"}}
     del changed["note://team/blob"]
@@ -73,13 +79,15 @@ def test_a_second_run_follows_the_server(project: SourceWorkspace) -> None:
     assert "Tuesdays" in project.documents()["team/deploys.md"]
 
 
-def test_one_resource_that_fails_leaves_the_others(project: SourceWorkspace) -> None:
+def test_one_resource_that_fails_leaves_the_others(
+    project: SourceWorkspace, stand_in: list[str]
+) -> None:
     resources = {
         "a://bad": {"error": "not today", "text": ""},
         "a://image": {"blob": base64.b64encode(b"\x89PNG").decode(), "type": "image/png"},
         "a://good": {"text": "fine", "type": "text/plain"},
     }
-    configure(project, resources)
+    configure(project, resources, python=stand_in)
     run = project.run()
     assert run.status == "partial"
     assert run.problems == ("a://bad: not today",)
@@ -160,11 +168,11 @@ def test_the_error_of_such_a_server_has_no_traceback(project: SourceWorkspace) -
 
 
 def test_a_server_gets_only_the_variables_that_are_named(
-    project: SourceWorkspace, monkeypatch: pytest.MonkeyPatch
+    project: SourceWorkspace, stand_in: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET", "hush")
     resources = {"a://x": {"text": "it is $SECRET", "type": "text/plain"}}
-    configure(project, resources)
+    configure(project, resources, python=stand_in)
     project.run()
     assert "it is unset" in project.documents()["x.md"]
     from kbtui.sources.source_definitions import approve_source, edit_source
