@@ -95,6 +95,9 @@ def test_a_row_in_the_table_adds_a_kind_everywhere(jp: Path) -> None:
     assert "### Decision\n\nWe take the turquoise one.\n\n```json\n{\n" in exported
     assert '"reason": "It floats."' in exported
 
+    # An index that was made without the row is replaced.
+    before = json.loads(run(_SEARCH, str(jp.parent), "floats", table="import sys\n"))
+    assert "verdict" not in [role for role, _, _ in before]
     found = json.loads(run(_SEARCH, str(jp.parent), "floats role:verdict"))
     text = "We take the turquoise one.\nreason: It floats.\nvotes: [3, 0]"
     assert found == [["verdict", 1, text]]
