@@ -29,6 +29,7 @@ from kbtui.conversations.formats.jsonl_format import (
     iterate_jsonl_records,
 )
 from kbtui.conversations.formats.stored_session import (
+    SessionHeadCache,
     describe_error,
     find_last_time,
     list_directory,
@@ -164,7 +165,7 @@ class CodexFormat(JsonlConversationFormat):
     id_prefix = ID_PREFIX
 
     def __init__(self) -> None:
-        self._heads: dict[str, tuple[int, _CodexSessionHead]] = {}
+        self._heads = SessionHeadCache(_read_session_head, _is_complete_head)
         self._names: tuple[tuple[str, int, int, int], dict[str, str]] | None = None
 
     def find_stored_conversations(
@@ -233,7 +234,7 @@ class CodexFormat(JsonlConversationFormat):
             if status is None:
                 continue
             try:
-                head = self._read_session_head(path, status)
+                head = self._heads.read_session_head(path, status)
             except (WorkspaceError, ValueError) as error:
                 if only is None:
                     reason = describe_error(error)
@@ -265,16 +266,6 @@ class CodexFormat(JsonlConversationFormat):
             if title is not None:
                 session.signature = make_signature(session.signature, title)
             found[conversation_id] = session
-
-    def _read_session_head(self, path: str, status: os.stat_result) -> _CodexSessionHead:
-        """Return the facts in the first record of a file, and cache them: this record never changes."""
-        known = self._heads.get(path)
-        if known is not None and known[0] == status.st_ino:
-            return known[1]
-        head = _read_session_head(path)
-        if head.working_directory is not None or status.st_size > HEAD_BYTES:
-            self._heads[path] = (status.st_ino, head)
-        return head
 
     def _read_thread_names(self, path: str) -> dict[str, str]:
         """Return the names that a person gave to sessions, by session id; a later name replaces an earlier one."""
@@ -353,6 +344,10 @@ def _iterate_session_files(
             noun = "session is" if compressed == 1 else "sessions are"
             reason = f"{compressed} {noun} compressed, which kbtui cannot read"
             unusable.append(UnusableConversationDirectory(Path(home, name), reason))
+
+
+def _is_complete_head(head: _CodexSessionHead, size: int) -> bool:
+    return head.working_directory is not None or size > HEAD_BYTES
 
 
 def _read_session_head(path: str) -> _CodexSessionHead:

@@ -32,6 +32,7 @@ from kbtui.conversations.formats.jsonl_format import (
     parse_json_with_bad_encoding,
 )
 from kbtui.conversations.formats.stored_session import (
+    SessionHeadCache,
     StoredSession,
     describe_error,
     list_directory,
@@ -99,7 +100,7 @@ class GeminiCliFormat(ConversationFormat):
     id_prefix = ID_PREFIX
 
     def __init__(self) -> None:
-        self._heads: dict[str, tuple[int, _GeminiSessionHead]] = {}
+        self._heads = SessionHeadCache(_read_session_head, lambda head, _: bool(head.project_hash))
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -168,7 +169,7 @@ class GeminiCliFormat(ConversationFormat):
             if status is None:
                 continue
             try:
-                head = self._read_session_head(path, status)
+                head = self._heads.read_session_head(path, status)
             except (WorkspaceError, ValueError) as error:
                 if only is None and project is not None:
                     reason = describe_error(error)
@@ -198,16 +199,6 @@ class GeminiCliFormat(ConversationFormat):
                     unusable.append(UnusableConversationDirectory(Path(older.path), reason))
             found[conversation_id] = session
         return found
-
-    def _read_session_head(self, path: str, status: os.stat_result) -> _GeminiSessionHead:
-        """Return the ids of a file's session and project, and cache them, because they never change."""
-        known = self._heads.get(path)
-        if known is not None and known[0] == status.st_ino:
-            return known[1]
-        head = _read_session_head(path)
-        if head.project_hash:
-            self._heads[path] = (status.st_ino, head)
-        return head
 
 
 class _GeminiSessionHead(NamedTuple):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote, unquote
 
 import orjson
@@ -125,6 +125,32 @@ def make_session_of_file(
         modified,
         status.st_size,
     )
+
+
+_Head = TypeVar("_Head")
+
+
+class SessionHeadCache(Generic[_Head]):
+    """The facts at the beginnings of session files, which are read once because agents never change them.
+
+    `is_complete` gets the facts and the size of the file, and says whether the facts can be kept.
+    """
+
+    def __init__(
+        self, read_head: Callable[[str], _Head], is_complete: Callable[[_Head, int], bool]
+    ) -> None:
+        self._read_head = read_head
+        self._is_complete = is_complete
+        self._heads: dict[str, tuple[int, _Head]] = {}
+
+    def read_session_head(self, path: str, status: os.stat_result) -> _Head:
+        """Return the facts at the beginning of a file; can raise the errors of `read_head`."""
+        inode, head = self._heads.get(path, (None, None))
+        if head is None or inode != status.st_ino:
+            head = self._read_head(path)
+            if self._is_complete(head, status.st_size):
+                self._heads[path] = (status.st_ino, head)
+        return head
 
 
 def describe_error(error: Exception) -> str:

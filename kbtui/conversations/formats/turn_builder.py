@@ -36,7 +36,33 @@ PROBLEMS_NAMED = 100
 """At most this many problems of a conversation are stored as text; further problems are only counted."""
 
 
-class TurnBuilder:
+class ProblemCollector:
+    """Collects the problems of a conversation; after the first `PROBLEMS_NAMED`, it only counts them.
+
+    The texts of problems call a record `record_noun`, and the first record has the number `first_number`.
+    """
+
+    def __init__(self, record_noun: str, first_number: int = 1) -> None:
+        self.problems: list[str] = []
+        self.more_problems = 0
+        self._record_noun = record_noun
+        self._first_number = first_number
+
+    def add_event_problem(self, event: ConversationEvent, problem: str) -> None:
+        """Add a problem to an event and to the conversation."""
+        event.problem = f"{event.problem}; {problem}" if event.problem else problem
+        number = event.index + self._first_number
+        self.add_problem(f"{self._record_noun} {number} ({event.kind}): {problem}")
+
+    def add_problem(self, problem: str) -> None:
+        """Add a problem to the conversation."""
+        if len(self.problems) < PROBLEMS_NAMED:
+            self.problems.append(problem)
+        else:
+            self.more_problems += 1
+
+
+class TurnBuilder(ProblemCollector):
     """Collects events into turns, numbers tool calls, and pairs them with their results.
 
     If a builder starts in the middle of a conversation, `turns` and `count` are the numbers of turns and
@@ -47,19 +73,17 @@ class TurnBuilder:
     """
 
     def __init__(self, *, turns: int = 0, count: int = 0, record_noun: str = "record") -> None:
+        super().__init__(record_noun)
         self.turns_before = turns
         self.count = count
         """The number of records read so far, including those of turns that this builder did not build."""
         self.turns: list[Turn] = []
         self.leading: list[ConversationEvent] = []
-        self.problems: list[str] = []
-        self.more_problems = 0
         self.model: str | None = None
         self.last_time: datetime | None = None
         self._early_summaries: list[ConversationEvent] = []
         self._early_usage: list[tuple[ConversationUsage, str | None]] = []
         self._calls = 0
-        self._record_noun = record_noun
         self._open_calls: dict[str, list[tuple[int, ConversationEvent]]] = {}
         """The calls that have no result yet, by call id, each with the number of its turn."""
 
@@ -265,21 +289,9 @@ class TurnBuilder:
         info = replace(info, events_count=count, last_event_at=last)
         return self.make_conversation(info, problems, **fields)
 
-    def add_event_problem(self, event: ConversationEvent, problem: str) -> None:
-        """Add a problem to an event and to the conversation."""
-        event.problem = f"{event.problem}; {problem}" if event.problem else problem
-        self.add_problem(f"{self._record_noun} {event.index + 1} ({event.kind}): {problem}")
-
     def add_record_problem(self, problem: str) -> None:
         """Add a problem with the number of the current record, counted from 1, to the conversation."""
         self.add_problem(f"{self._record_noun} {self.count + 1}: {problem}")
-
-    def add_problem(self, problem: str) -> None:
-        """Add a problem to the conversation."""
-        if len(self.problems) < PROBLEMS_NAMED:
-            self.problems.append(problem)
-        else:
-            self.more_problems += 1
 
 
 def _check_event_values(text: Any, fields: dict[str, Any]) -> None:

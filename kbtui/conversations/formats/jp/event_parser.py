@@ -14,7 +14,7 @@ from pybase64 import b64decode
 
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.formats.jp.json_reader import DAMAGED
-from kbtui.conversations.formats.turn_builder import PROBLEMS_NAMED, count_base64_bytes
+from kbtui.conversations.formats.turn_builder import ProblemCollector, count_base64_bytes
 from kbtui.conversations.models import ConversationCompaction, ConversationEvent, Turn
 from kbtui.dates import parse_timestamp
 from kbtui.text import format_json, format_json_unless_text
@@ -93,7 +93,7 @@ _OpenRequests = dict[str, list[ConversationEvent]]
 _new_object = object.__new__
 
 
-class ConversationEventParser:
+class ConversationEventParser(ProblemCollector):
     """Parses the elements of `events.json` in order.
 
     A parser can start in the middle of a file: `turns` and `count` are the numbers of turns and
@@ -104,14 +104,13 @@ class ConversationEventParser:
     def __init__(
         self, config: MergedConversationConfig | None = None, *, turns: int = 0, count: int = 0
     ) -> None:
+        super().__init__("element", first_number=0)
         self.config = config or MergedConversationConfig()
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
         """Maps the index of a split message's first element to the message and the pieces of its text."""
         self.compactions: list[ConversationCompaction] = []
-        self.problems: list[str] = []
-        self.more_problems = 0
         self.leading: list[ConversationEvent] = []
         self.resources = 0
         self.count = count
@@ -156,9 +155,9 @@ class ConversationEventParser:
         if element is DAMAGED:
             return
         if type(element) is not dict:
-            self._add_problem(f"element {index} is not an object")
+            self.add_problem(f"element {index} is not an object")
         elif type(kind := element.get("type")) is not str:
-            self._add_problem(f"element {index} has no type")
+            self.add_problem(f"element {index} has no type")
         elif kind in EVENT_KINDS and kind != "unknown":
             self._parse_text_event(index, element, kind)
         else:
@@ -189,13 +188,13 @@ class ConversationEventParser:
             if type(author) is str:
                 event.author = author
             else:
-                self._report_event_problem(event, "its author is not a string")
+                self.add_event_problem(event, "its author is not a string")
         if resources := element.get("resources"):
             resources = resources if type(resources) is list else [resources]
             try:
                 text = "\n".join(map(_format_resource, resources))
             except RecursionError:
-                self._report_event_problem(event, "its resources are nested too deeply")
+                self.add_event_problem(event, "its resources are nested too deeply")
                 return
             self.resources += len(resources)
             event.text = f"{event.text}\n\n{text}" if event.text else text
@@ -230,7 +229,7 @@ class ConversationEventParser:
             event.data = data
         else:
             event = self._append_event("message", index, element, "", "message")
-            self._report_event_problem(event, "it has neither message nor reasoning nor data")
+            self.add_event_problem(event, "it has neither message nor reasoning nor data")
 
     def _parse_tool_request(self, index: int, element: _Element) -> None:
         arguments = element.get("arguments", {})
@@ -241,17 +240,17 @@ class ConversationEventParser:
         if type(name) is str:
             event.name = name
         else:
-            self._report_event_problem(event, "it has no name")
+            self.add_event_problem(event, "it has no name")
         if type(arguments) is dict:
             try:
                 event.arguments = decode_base64_strings(arguments)
             except RecursionError:
                 event.arguments = {}
-                self._report_event_problem(event, "its arguments are nested too deeply")
+                self.add_event_problem(event, "its arguments are nested too deeply")
         else:
             event.arguments = {}
             event.text = format_json(arguments)
-            self._report_event_problem(event, "its arguments are not an object")
+            self.add_event_problem(event, "its arguments are not an object")
         self._remember_open_request(event, element, self._open_calls)
 
     def _parse_tool_response(self, index: int, element: _Element) -> None:
@@ -263,7 +262,7 @@ class ConversationEventParser:
         error = element.get("is_error", element.get("isError"))
         event.is_error = error is True
         if type(error) is not bool:
-            self._report_event_problem(event, "the field is_error is missing or not a boolean")
+            self.add_event_problem(event, "the field is_error is missing or not a boolean")
         self._pair_response_with_request(event, element, self._open_calls)
 
     def _parse_inquiry_request(self, index: int, element: _Element) -> None:
@@ -274,7 +273,7 @@ class ConversationEventParser:
             name = source.get("name") or source.get("source")
             event.name = name if type(name) is str else None
         else:
-            self._report_event_problem(event, "it has no source")
+            self.add_event_problem(event, "it has no source")
         self._remember_open_request(event, element, self._open_questions)
 
     def _parse_inquiry_response(self, index: int, element: _Element) -> None:
@@ -283,7 +282,7 @@ class ConversationEventParser:
         event = self._append_event("inquiry_response", index, element, text, "answer")
         event.data = answer
         if "answer" not in element:
-            self._report_event_problem(event, "it has no answer")
+            self.add_event_problem(event, "it has no answer")
         self._pair_response_with_request(event, element, self._open_questions)
 
     def _parse_config_delta(self, index: int, element: _Element) -> None:
@@ -293,13 +292,13 @@ class ConversationEventParser:
         # In the oldest files the configuration's keys are in the element itself.
         delta = element.get("delta", element)
         if type(delta) is not dict:
-            self._add_problem(f"element {index} (config_delta): its delta is not an object")
+            self.add_problem(f"element {index} (config_delta): its delta is not an object")
         self.config.apply_config(delta)
 
     def _parse_compaction(self, index: int, element: _Element) -> None:
         first, last = element.get("from_turn"), element.get("to_turn")
         if type(first) is not int or type(last) is not int or first < 0 or last < first:
-            self._add_problem(f"element {index} (compaction): its turns are invalid")
+            self.add_problem(f"element {index} (compaction): its turns are invalid")
             return
         self._check_timestamp(index, "compaction", element)
         summary = element.get("summary")
@@ -336,12 +335,12 @@ class ConversationEventParser:
             self._set_event_text_from_value(event, element, text, field)
         turn.events.append(event)
         if time is None:
-            self._report_event_problem(event, "its timestamp cannot be read")
+            self.add_event_problem(event, "its timestamp cannot be read")
         if "metadata" in element:
             if type(metadata := element["metadata"]) is dict:
                 event.metadata = self._decode_metadata(event, metadata)
             else:
-                self._report_event_problem(event, "its metadata is not an object")
+                self.add_event_problem(event, "its metadata is not an object")
         return event
 
     def _set_event_text_from_value(
@@ -359,30 +358,20 @@ class ConversationEventParser:
         if text is None:
             event.text = format_json(value)
             what = f"its {field} is not a string" if field in element else f"it has no {field}"
-            self._report_event_problem(event, what)
+            self.add_event_problem(event, what)
         else:
             event.text = text
 
     def _check_timestamp(self, index: int, kind: str, element: _Element) -> None:
         """Report an element whose time is missing or invalid."""
         if parse_timestamp(element.get("timestamp")) is None:
-            self._add_problem(f"element {index} ({kind}): its timestamp cannot be read")
+            self.add_problem(f"element {index} ({kind}): its timestamp cannot be read")
 
     def _start_turn(self) -> Turn:
         self._turn = turn = Turn(self.turns_before + len(self._turns) + 1, [], self.config.model)
         self._turns.append(turn)
         self._calls = 0
         return turn
-
-    def _report_event_problem(self, event: ConversationEvent, what: str) -> None:
-        event.problem = f"{event.problem}; {what}" if event.problem else what
-        self._add_problem(f"element {event.index} ({event.kind}): {what}")
-
-    def _add_problem(self, problem: str) -> None:
-        if len(self.problems) < PROBLEMS_NAMED:
-            self.problems.append(problem)
-        else:
-            self.more_problems += 1
 
     def _decode_metadata(
         self, event: ConversationEvent, metadata: dict[str, Any]
@@ -397,7 +386,7 @@ class ConversationEventParser:
                 for key, value in metadata.items()
             }
         except RecursionError:
-            self._report_event_problem(event, "its metadata is nested too deeply")
+            self.add_event_problem(event, "its metadata is nested too deeply")
             return {}
         # JP keeps these in base64 and encodes them a second time in the file.
         if type(rendered := decoded.get("rendered_arguments")) is str:
@@ -418,7 +407,7 @@ class ConversationEventParser:
         if (call_id := self._read_call_id(event, element)) is None:
             return
         if call_id not in waiting:
-            self._report_event_problem(event, "no earlier event has its id")
+            self.add_event_problem(event, "no earlier event has its id")
             return
         request = waiting[call_id].pop(0)
         if not waiting[call_id]:
@@ -431,7 +420,7 @@ class ConversationEventParser:
     def _read_call_id(self, event: ConversationEvent, element: _Element) -> str | None:
         call_id = element.get("id")
         if type(call_id) is not str:
-            self._report_event_problem(event, "it has no id")
+            self.add_event_problem(event, "it has no id")
             return None
         event.call_id = call_id
         return call_id
