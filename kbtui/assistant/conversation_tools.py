@@ -72,8 +72,6 @@ if TYPE_CHECKING:
 
 MAX_READ_LENGTH = 60_000
 """By default, an answer of `conversation_read` in XML has at most this many characters."""
-MAX_CHECKED_BYTES = 4 << 20
-"""If another agent's conversation has more bytes than this, lists do not report all of its problems."""
 _FRAME_LENGTH = 10_000
 """How many characters of an answer are reserved for its hint and its other short fields."""
 _MIN_HIT_LENGTH = 100
@@ -158,7 +156,8 @@ def answer_conversation_list(
 
 def _check_or_count_events(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with the number of events and, if the conversation is not long, all its problems."""
-    is_long = info.agent != "jp" and info.size > MAX_CHECKED_BYTES
+    limit = get_conversation_format(info).max_checked_bytes
+    is_long = limit is not None and info.size > limit
     return add_event_count(info) if is_long else add_event_count_and_problems(info)
 
 

@@ -9,11 +9,7 @@ from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kbtui.citations.files_read_by_calls import (
-    FileRead,
-    list_files_added_to_chat,
-    list_files_read_by_call,
-)
+from kbtui.citations.files_read_by_calls import FileRead, list_files_read_by_call
 from kbtui.errors import UsageError
 from kbtui.refs import (
     CONVERSATION_ID,
@@ -27,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from kbtui.conversations.models import Conversation, ConversationEvent, ConversationInfo
+    from kbtui.conversations.models import Conversation, ConversationEvent
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject, Topic
 
@@ -226,10 +222,18 @@ def extract_citations(
 
     Only successful calls count, and each target or passage only once per turn.
     """
+    from kbtui.conversations.conversation_repository import get_conversation_format
+
+    directory = conversation.info.working_directory
+    conversation_format = get_conversation_format(conversation.info)
     for turn in conversation.turns:
         seen = set()
         for event in turn.events:
-            for target in _find_targets_of_event(event, conversation.info, targets):
+            files = map(FileRead, conversation_format.list_files_added_to_chat(event))
+            for target in (
+                *_find_cited_files(files, directory, targets),
+                *_find_targets_of_event(event, directory, targets),
+            ):
                 key = (target.target, target.chunk)
                 if key not in seen:
                     seen.add(key)
@@ -245,11 +249,8 @@ def extract_citations(
 
 
 def _find_targets_of_event(
-    event: ConversationEvent, info: ConversationInfo, targets: CitationTargetLookup
+    event: ConversationEvent, directory: str | None, targets: CitationTargetLookup
 ) -> Iterator[_CitedTarget]:
-    directory = info.working_directory
-    if info.agent == "aider" and event.kind in {"notice", "tool_call_response"}:
-        yield from _find_cited_files(list_files_added_to_chat(event.text), directory, targets)
     if event.kind != "tool_call_request" or event.name is None:
         return
     if event.result is None or event.result.is_error:

@@ -47,8 +47,6 @@ _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d
 _PATTERN = re.compile(r"[$`*?{}\n]|^~|^-|^$")
 """Matches a word that is not a plain path: an option, or a word that a shell would expand."""
 _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
-_ADDED_TO_CHAT = re.compile(r"^Added (.+?) to the chat\.?$", re.MULTILINE)
-"""Matches aider's message that a person added a file to the conversation."""
 
 
 class FileRead(NamedTuple):
@@ -77,11 +75,6 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
         found = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
         return list(_iterate_files_read_by_command(found, directory))
     return []
-
-
-def list_files_added_to_chat(text: str) -> list[FileRead]:
-    """Return the files that a person added to the conversation, which aider reports in `text`."""
-    return [FileRead(path) for path in _ADDED_TO_CHAT.findall(text)]
 
 
 def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kbtui.cli.command_output import print_result
 from kbtui.errors import KbtuiError
+from kbtui.refs import JP_ID_PREFIX
 from kbtui.text import sanitize, sanitize_to_one_line
 from kbtui.workspace import find_workspace
 
@@ -154,7 +155,7 @@ def _list_subject_glob_completions(path: str | None, topic_name: str, current: s
 
 
 def _list_reference_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    if current.isdigit() or current.startswith("jp-c"):
+    if current.isdigit() or current.startswith(JP_ID_PREFIX):
         return _list_conversation_id_completions(path, topic_name, current)
     found = [*_list_subject_glob_completions(path, topic_name, current)]
     if "/" not in current:
@@ -169,9 +170,9 @@ def _list_conversation_id_completions(path: str | None, topic_name: str, current
     the prefix is listed, not the ids.
     """
     found: list[tuple[str, str]] = []
-    if current.isdigit() or current.startswith("jp-c") or "jp-c".startswith(current):
+    if current.isdigit() or current.startswith(JP_ID_PREFIX) or JP_ID_PREFIX.startswith(current):
         found += _list_jp_id_completions(path, current)
-    if not (current.isdigit() or current.startswith("jp-c")):
+    if not (current.isdigit() or current.startswith(JP_ID_PREFIX)):
         found += _list_other_id_completions(path, current)
     return found
 
@@ -179,10 +180,14 @@ def _list_conversation_id_completions(path: str | None, topic_name: str, current
 def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
     from kbtui.conversations.formats.jp import list_conversations_for_completion
 
-    form = "" if current.isdigit() else "jp-c"
+    form = "" if current.isdigit() else JP_ID_PREFIX
     found = sorted(list_conversations_for_completion(path).items(), reverse=True)
     named = [(f"{form}{number}", name.replace("-", " ")) for number, name in found]
-    return named if len(current) > len("jp-c") or current.isdigit() else named[:MAX_CONVERSATIONS]
+    return (
+        named
+        if len(current) > len(JP_ID_PREFIX) or current.isdigit()
+        else named[:MAX_CONVERSATIONS]
+    )
 
 
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
-    from kbtui.conversations.models import ConversationFacts
+    from kbtui.conversations.models import ConversationEvent, ConversationFacts
     from kbtui.workspace import Workspace
 
 HISTORY_FILE = ".aider.chat.history.md"
@@ -50,6 +50,7 @@ _ASKING_COMMAND = re.compile(r"/(?:ask|architect|code|context)\s+")
 _BLANK = "<blank>"
 """The text that aider writes for an empty request."""
 _MODEL = re.compile(r"(?:Main model|Models?): ([^\s,]+)")
+_ADDED_TO_CHAT = re.compile(r"^Added (.+?) to the chat\.?$", re.MULTILINE)
 _TOKENS = re.compile(r"Tokens: (.+? received)\b")
 _TOKEN_COUNT = re.compile(r"([\d.,]+)(k|M)? (sent|cache write|cache hit|received)")
 
@@ -130,6 +131,10 @@ class AiderFormat(ConversationFormat):
         except WorkspaceError as error:
             problems.append(error.message)
         return builder.make_conversation_with_event_count(info, problems)
+
+    def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
+        """Return the files that the user added, according to a message of aider."""
+        return _ADDED_TO_CHAT.findall(event.text) if event.kind == "tool_call_response" else []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Add up the numbers of tokens, which aider rounds. Never raises."""

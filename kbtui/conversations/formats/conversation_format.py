@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from kbtui.conversations.models import (
         Conversation,
+        ConversationEvent,
         ConversationInfo,
         ConversationPart,
         ConversationToolsAndModels,
@@ -87,6 +88,8 @@ class ConversationFormat(ABC):
     """The agent's name on screens, such as `Claude Code`."""
     id_prefix: str
     """The prefix of the ids of this format, such as `claude-`."""
+    max_checked_bytes: int | None = 4 << 20
+    """In lists, a conversation with more bytes is not checked for all problems; None means no limit."""
 
     @abstractmethod
     def find_stored_conversations(
@@ -174,6 +177,10 @@ class ConversationFormat(ABC):
         return ConversationToolsAndModels(
             frozenset(tools), frozenset(models), count_unrewound_turns(found.turns), found.problem
         )
+
+    def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
+        """Return the files that the user added to the conversation, if an event reports this."""
+        return []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Return the tokens that a conversation used; None if its files do not say. Never raises."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kbtui.conversations.formats.conversation_format import ConversationFormat, DecodedTurns
 from kbtui.conversations.formats.jp import stored_conversations
 from kbtui.conversations.formats.jp.stored_conversations import list_conversations_for_completion
+from kbtui.refs import JP_ID_PREFIX
 
 __all__ = ["JpFormat", "list_conversations_for_completion"]
 
@@ -37,7 +38,8 @@ class JpFormat(ConversationFormat):
 
     name = "jp"
     label = "JP"
-    id_prefix = stored_conversations.ID_PREFIX
+    id_prefix = JP_ID_PREFIX
+    max_checked_bytes = None
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None

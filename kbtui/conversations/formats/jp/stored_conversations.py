@@ -15,6 +15,7 @@ from kbtui.conversations.models import ConversationInfo
 from kbtui.dates import parse_timestamp
 from kbtui.errors import UsageError, WorkspaceError
 from kbtui.refs import (
+    JP_ID_PREFIX,
     get_conversation_creation_time,
     is_jp_conversation_id,
     make_jp_conversation_id,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Presence
     from kbtui.workspace import Workspace
 
-ID_PREFIX = "jp-c"
 EVENTS, METADATA, BASE_CONFIG = "events.json", "metadata.json", "base_config.json"
 _ARCHIVE, _TRASH = ".archive", ".trash"
 _METADATA_BYTES = 1 << 20
@@ -402,5 +402,5 @@ def list_conversations_for_completion(path: str | None) -> dict[int, str]:
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 if (id := _parse_id_from_directory_name(entry.name)) and _is_directory(entry):  # noqa: A001
-                    found[int(id.removeprefix(ID_PREFIX))] = entry.name.partition("-")[2]
+                    found[int(id.removeprefix(JP_ID_PREFIX))] = entry.name.partition("-")[2]
     return found
