@@ -10,6 +10,8 @@ DATE_HINT = (
     "write 2026-11-01, 2026-11, today, yesterday, monday or an age such as 12h, 3d, 2w, 6m, 1y"
 )
 
+DAY_SECONDS = 86_400.0
+
 _AGE = re.compile(r"(\d{1,6})([hdwmy])")
 _HOURS = {"h": 1, "d": 24, "w": 168, "m": 730, "y": 8766}
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")

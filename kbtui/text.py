@@ -154,8 +154,14 @@ def sanitize_to_one_line(text: str, policy: Policy | None = None) -> str:
     return " ".join(sanitize(text, policy).split())
 
 
-def format_parent_title_suffix(parent: str | None, policy: Policy | None = None) -> str:
-    """Return the suffix of a conversation's title that names the parent; "" without a parent."""
+def format_parent_title_suffix(
+    parent_title: str | None, parent_id: str | None, policy: Policy | None = None
+) -> str:
+    """Return the suffix of a conversation's title that names the parent; "" without a parent.
+
+    A parent without a title is named by its id.
+    """
+    parent = parent_title or parent_id
     return f" (part of “{sanitize_to_one_line(parent, policy)}”)" if parent else ""
 
 
@@ -227,6 +233,11 @@ def describe_missing_words(missing: Sequence[str]) -> list[str]:
     pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]
     lines = [f"not in the passage: {', '.join(words)}"] if words else []
     return lines + ([f"not side by side: {', '.join(pairs)}"] if pairs else [])
+
+
+def make_backtick_fence(text: str, least: int = 3) -> str:
+    """Return a run of at least `least` backticks that is longer than any in the text."""
+    return "`" * max([least, *(len(run) + 1 for run in re.findall("`+", text))])
 
 
 def replace_surrogates(text: str) -> str:

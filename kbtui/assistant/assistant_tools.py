@@ -495,7 +495,7 @@ def format_search_answer(answer: SearchAnswer) -> str:
     room = ANSWER_LIMIT - _HEAD_LENGTH
     for hit in answer.hits:
         ref = sanitize_to_one_line(hit.ref, "strip")
-        parent = format_parent_title_suffix(hit.parent_name, "strip")
+        parent = format_parent_title_suffix(hit.parent_title, hit.parent_id, "strip")
         title = cut_to_width(sanitize_to_one_line(hit.title, "strip") + parent, MAX_TITLE_WIDTH)
         title += " (rewound turn)" if hit.rewound else ""
         header = f"[entry {hit.entry_id} · chunk {hit.chunk_id} · score {hit.score:.4f}]"

@@ -10,7 +10,12 @@ from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import get_subagent_of_result
 from kbtui.dates import format_timestamp
 from kbtui.refs import JP_ID_PREFIX, get_conversation_creation_time
-from kbtui.text import format_json, sanitize_to_one_line, strip_escape_sequences
+from kbtui.text import (
+    format_json,
+    make_backtick_fence,
+    sanitize_to_one_line,
+    strip_escape_sequences,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +24,6 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
 
 
-_BACKTICKS = re.compile("`+")
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|])")
 _METHOD_LABELS = {
     "learn": "learned",
@@ -137,20 +141,15 @@ def _escape_markdown(text: str) -> str:
 
 def _format_code_span(text: str) -> str:
     text = " ".join(text.split())
-    ticks = _make_backticks(text, 1)
+    ticks = make_backtick_fence(text, 1)
     space = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{ticks}{space}{text}{space}{ticks}"
 
 
 def format_code_fence(text: str, language: str) -> str:
     """Put a text into a Markdown code fence that the text cannot close."""
-    ticks = _make_backticks(text, 3)
+    ticks = make_backtick_fence(text)
     return f"{ticks}{language}\n{text}\n{ticks}"
-
-
-def _make_backticks(text: str, least: int) -> str:
-    """Return a run of at least `least` backticks that is longer than any in the text."""
-    return "`" * max([least, *(len(run) + 1 for run in _BACKTICKS.findall(text))])
 
 
 def _citation_to_dict(cite: Citation) -> dict[str, object]:

@@ -20,9 +20,10 @@ from kbtui.cli.command_output import (
     print_to_stderr,
 )
 from kbtui.cli.tui_commands import declare_open_command_arguments
-from kbtui.dates import format_unix_time_as_iso
+from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.front_matter import split_front_matter
+from kbtui.search.filter_definitions import ENTRY_STATUSES
 from kbtui.text import (
     cut_to_width,
     format_counted_noun,
@@ -102,7 +103,8 @@ def run_entries_command(args: Namespace) -> int:
     library.close()
     if args.json:
         entries = [_serialize_entry(row) for row in page.entries]
-        counts = {"total": page.total, "by_status": page.by_status, "by_type": page.by_type}
+        by_status = {status: page.by_status[status] for status in ENTRY_STATUSES}
+        counts = {"total": page.total, "by_status": by_status, "by_type": page.by_type}
         print_json_result({**counts, "cursor": page.cursor, "entries": entries})
     else:
         _print_entry_page(page)
@@ -123,7 +125,8 @@ def _print_entry_page(page: EntryPage) -> None:
         print_to_stderr("no entry matches")
         return
     print_result(_format_entry_table([_COLUMN_HEADINGS, *map(_format_entry_cells, page.entries)]))
-    counts = [f"{count} {status}" for status, count in page.by_status.items() if count]
+    numbers = ((page.by_status[status], status) for status in ENTRY_STATUSES)
+    counts = [f"{count} {status}" for count, status in numbers if count]
     kinds = [f"{count} {kind}" for kind, count in page.by_type.items()]
     entries = "entry" if page.total == 1 else "entries"
     print_to_stderr(
@@ -143,7 +146,9 @@ def _format_entry_cells(row: EntryRow) -> tuple[str, ...]:
         (format_unix_time_as_iso(row.changed) or "")[:10],
         sanitize_to_one_line(row.short_ref),
         cut_to_width(
-            sanitize_to_one_line(row.title) + format_parent_title_suffix(row.parent_name), 60
+            sanitize_to_one_line(row.title)
+            + format_parent_title_suffix(row.parent_title, row.parent_id),
+            60,
         ),
         cut_to_width(sanitize_to_one_line(", ".join(row.tags)), 40),
     )
@@ -167,10 +172,9 @@ def _format_entry_table(rows: list[tuple[str, ...]]) -> str:
     return "".join(lines)
 
 
-PREVIEW_CHARACTERS = 200
-
-
 def declare_entry_command_arguments(parser: ArgumentParser) -> None:
+    from kbtui.index.entry_query import PREVIEW_CHARACTERS
+
     actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
     new = actions.add_parser("new", help="create a subject file and edit it")
     text = "the subject's topic; optional if there is only one topic"
@@ -309,7 +313,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
     from kbtui.index.entries_and_chunks import make_subject_id
     from kbtui.index.entry_query import (
         CITATION_DAYS,
-        DAY_SECONDS,
+        PREVIEW_CHARACTERS,
         get_entry_row,
         serialize_entry_chunks,
     )
@@ -384,7 +388,7 @@ def _format_entry_details(
 
     created, changed = map(format_unix_time_as_iso, (row.created, row.changed))
     lines = [
-        f"{row.ref}  {sanitize_to_one_line(row.title)}{format_parent_title_suffix(row.parent_name)}",
+        f"{row.ref}  {sanitize_to_one_line(row.title)}{format_parent_title_suffix(row.parent_title, row.parent_id)}",
         f"{row.type}, {row.status}" + (f": {row.error}" if row.error else ""),
         f"id {row.id}, created {created}, changed {changed}",
     ]

@@ -244,7 +244,7 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool) -> str:
         ("", "", "", "") if plain else ("\x1b[1m", "\x1b[33m", "\x1b[2m", "\x1b[0m")
     )
     role = f" · {hit['role']}" if hit.get("role") else ""
-    parent = format_parent_title_suffix(hit.get("parent_title") or hit.get("parent_id"))
+    parent = format_parent_title_suffix(hit.get("parent_title"), hit.get("parent_id"))
     rewound = " · rewound" if hit.get("rewound") else ""
     facts = f"{dim}{parent}{role}{rewound}{off}"
     head = f"{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"

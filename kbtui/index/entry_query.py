@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
+from kbtui.dates import DAY_SECONDS
 from kbtui.errors import UsageError
 from kbtui.index.catalog_database import make_catalog_error
 from kbtui.index.entries_without_vectors import EntriesWithoutVectors, read_entries_without_vectors
@@ -153,10 +154,10 @@ def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]
     return dict(rows)
 
 
-ENTRY_STATUSES = ("ready", "pending", "error")
-DAY_SECONDS = 86_400.0
 CITATION_DAYS = 30
 DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
+PREVIEW_CHARACTERS = 200
+"""How many characters of a passage the details of an entry show, unless the user unfolds it."""
 
 
 @dataclass(frozen=True)
@@ -219,11 +220,6 @@ class EntryRow:
     cites_30d: int = 0
     short_ref: str = ""
 
-    @property
-    def parent_name(self) -> str | None:
-        """The title of the conversation that the entry belongs to, or its id; None if there is none."""
-        return self.parent_title or self.parent_id
-
 
 @dataclass
 class EntryPage:
@@ -231,7 +227,7 @@ class EntryPage:
 
     entries: list[EntryRow] = field(default_factory=list)
     total: int = 0
-    by_status: dict[str, int] = field(default_factory=dict)
+    by_status: Counter[str] = field(default_factory=Counter)
     by_type: Counter[str] = field(default_factory=Counter)
     cursor: str | None = None
     """The value to pass as `cursor` to get the next page; None on the last page."""
@@ -261,7 +257,7 @@ def query_entry_page(
     now = time.time() if now is None else now
     with open_catalog_snapshot(reader, is_given_up) as db:
         _create_filtered_entries_table(db, reader, wanted, vectors, only)
-        page = EntryPage(by_status=dict.fromkeys(ENTRY_STATUSES, 0))
+        page = EntryPage()
         for status, type_, count in db.execute(
             "SELECT status, type, count(*) FROM listed GROUP BY status, type ORDER BY type"
         ):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.files import write_file_atomically
 from kbtui.knowledge.topic_scan import is_inside_directory, split_file_extension
+from kbtui.text import make_backtick_fence
 
 if TYPE_CHECKING:
     from kbtui.knowledge.models import Subject, Topic
@@ -25,7 +26,6 @@ _MEGABYTE = 1024 * 1024
 
 _LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "ts": "typescript"}
 _LANGUAGES |= {name: name for name in ("toml", "json", "yaml")}
-_BACKTICKS = re.compile("`{3,}")
 
 
 class UnreadableSubject(KbtuiError):
@@ -69,7 +69,7 @@ def put_text_in_code_fence(text: str, language: str) -> str:
     """Return a text in a code fence that is longer than any run of backticks in the text."""
     # Leave out a language that would break the fence's first line.
     language = "" if re.search(r"[\s`]", language) else language
-    fence = "`" * (max((len(run) for run in _BACKTICKS.findall(text)), default=2) + 1)
+    fence = make_backtick_fence(text)
     return f"{fence}{language}\n{add_final_newline(text)}{fence}"
 
 

@@ -188,7 +188,7 @@ def _has_conversation_state(
 
 
 STATES = ("pinned", "archived", "live", "local", "external", "damaged")
-STATUSES = ("ready", "pending", "error")
+ENTRY_STATUSES = ("ready", "pending", "error")
 
 
 def _map_names_to_themselves(*names: str) -> dict[str, tuple[str, ...]]:
@@ -259,8 +259,8 @@ FILTERS: tuple[FilterDefinition, ...] = (
         ("status",), library=_has_conversation_state, noun="state", choices=_map_names_to_themselves(*STATES),
     ),
     FilterDefinition(
-        "is", f"only entries with this status: {', '.join(STATUSES)}", "choice", ("status",),
-        entries="statuses", choices=_map_names_to_themselves(*STATUSES), noun="status", options=("--status",), metavar="S,…",
+        "is", f"only entries with this status: {', '.join(ENTRY_STATUSES)}", "choice", ("status",),
+        entries="statuses", choices=_map_names_to_themselves(*ENTRY_STATUSES), noun="status", options=("--status",), metavar="S,…",
     ),
 )  # fmt: skip
 
@@ -273,6 +273,11 @@ def list_surface_filters(surface: Surface) -> list[FilterDefinition]:
 def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
     """Map the key and the aliases of each filter that `surface` accepts to the filter."""
     return {name: row for row in list_surface_filters(surface) for name in (row.key, *row.aliases)}
+
+
+def quote_filter_value(value: str) -> str:
+    """Return a value as a query contains it: in quotation marks if it has white space or a comma."""
+    return f'"{value}"' if re.search(r"[\s,]", value) else value
 
 
 def split_filter_values(text: str, *, at_spaces: bool = True) -> tuple[str, ...]:

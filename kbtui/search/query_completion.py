@@ -10,6 +10,7 @@ from kbtui.search.filter_definitions import (
     FilterDefinition,
     list_surface_filters,
     map_filters_by_key,
+    quote_filter_value,
 )
 
 if TYPE_CHECKING:
@@ -89,14 +90,10 @@ def list_filter_completions(
     found = [pair for pair in values if part in f"{pair[0]} {pair[1]}".lower()]
     found.sort(key=lambda pair: not pair[0].lower().startswith(part))
     return [
-        QueryCompletion(start, cursor, _quote_filter_completion(value), note)
+        QueryCompletion(start, cursor, quote_filter_value(value), note)
         for value, note in found[:MAX_COMPLETIONS]
         if value.lower() != part
     ]
-
-
-def _quote_filter_completion(value: str) -> str:
-    return f'"{value}"' if re.search(r"[\s,]", value) else value
 
 
 def _list_filter_values(

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kbtui.notices import Notice
-from kbtui.search.filter_definitions import list_surface_filters
+from kbtui.search.filter_definitions import list_surface_filters, quote_filter_value
 from kbtui.search.hit_freshness import HitFreshnessAndLines, HitFreshnessChecker
 from kbtui.search.query_parser import apply_query_filters, parse_query
 from kbtui.search.query_words import QueryMatchFinder
@@ -349,18 +349,14 @@ def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
         if isinstance(value, datetime):
             found.append(f"{key}:{value.isoformat()}")
         elif value and not (key == "in" and len(value) > 1):
-            found.append(f"{key}:{','.join(map(_quote_value_for_query, value))}")
+            found.append(f"{key}:{','.join(map(quote_filter_value, value))}")
     found += [
         query.text[part.start : part.end]
         for part in query.filters
         if part.excluded or fields.get(part.key) is None
     ]
-    found += [f"-{_quote_value_for_query(text)}" for text in query.excluded]
+    found += [f"-{quote_filter_value(text)}" for text in query.excluded]
     return " ".join(found)
-
-
-def _quote_value_for_query(text: str) -> str:
-    return f'"{text}"' if " " in text or "," in text else text
 
 
 RARE_SHARE = 0.05

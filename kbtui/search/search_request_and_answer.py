@@ -356,11 +356,6 @@ class Hit(NamedTuple):
         """The parsed `ref`: lines of a subject, or a turn or tool call of a conversation."""
         return parse_ref(self.ref, lambda topic, slug: (topic, slug) == (self.topic, self.slug))
 
-    @property
-    def parent_name(self) -> str | None:
-        """The title of the parent conversation, or its id if it has no title; None without a parent."""
-        return self.parent_title or self.parent_id
-
     def as_json(self) -> "HitJson":
         """Return the hit as documented JSON, with only the fields of its kind."""
         own: OptionalHitFields

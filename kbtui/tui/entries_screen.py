@@ -15,7 +15,7 @@ from kbtui.dates import format_time_with_date, format_unix_time_as_day
 from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entry_query import (
     CITATION_DAYS,
-    ENTRY_STATUSES,
+    PREVIEW_CHARACTERS,
     EntryFilter,
     EntryPage,
     EntryRow,
@@ -25,6 +25,7 @@ from kbtui.index.entry_query import (
 from kbtui.knowledge.front_matter import split_front_matter
 from kbtui.library.index_and_engine_access import CallCancellation, get_current_cancellation
 from kbtui.refs import parse_ref
+from kbtui.search.filter_definitions import ENTRY_STATUSES
 from kbtui.search.query_parser import parse_entry_filter, parse_query
 from kbtui.text import (
     cut_to_width,
@@ -205,7 +206,7 @@ def _format_entry_title_cell(entry: EntryRow) -> Spans:
     return [
         (f"{sign} ", role),
         (sanitize_to_one_line(entry.title), ""),
-        (format_parent_title_suffix(entry.parent_name), "dim"),
+        (format_parent_title_suffix(entry.parent_title, entry.parent_id), "dim"),
         (f"  {flags}" if flags else "", "dim"),
         (f"  {sanitize_to_one_line(entry.short_ref)}", "dim"),
         (f" {tags}" if tags else "", "note"),
@@ -228,7 +229,6 @@ def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
     return spans
 
 
-PREVIEW_CHARACTERS = 200
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 READ_DELAY_SECONDS = 0.08
@@ -282,7 +282,7 @@ def build_entry_document(library: Library, row: EntryRow, now: datetime) -> Read
     source, problem = _read_source_name_and_problem(library, row)
     title: Spans = [
         (sanitize_to_one_line(row.title), "h1"),
-        (format_parent_title_suffix(row.parent_name), "dim"),
+        (format_parent_title_suffix(row.parent_title, row.parent_id), "dim"),
     ]
     facts = FactTableBlock("facts", _make_entry_facts(row, source))
     blocks: list[ReaderBlock] = [ParagraphBlock("title", title), facts]

@@ -9,7 +9,7 @@ from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
-from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
+from kbtui.notices import LEG_NAMES, NOTHING_INDEXED, format_notice, format_notices
 from kbtui.text import (
     format_counted_noun,
     format_parent_title_suffix,
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
 
 MODES: dict[Mode, str] = {
-    "hybrid": "keywords and meaning",
-    "lexical": "keywords",
-    "semantic": "meaning",
+    "hybrid": " and ".join(LEG_NAMES.values()),
+    "lexical": LEG_NAMES["lexical"],
+    "semantic": LEG_NAMES["semantic"],
 }
 
 
@@ -231,8 +231,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def _make_hit_row(self, hit: Hit, ref: str) -> ListRow:
         mark = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
         title: Spans = [mark, (sanitize_to_one_line(hit.title), "strong")]
-        if hit.parent_name:
-            title.append((format_parent_title_suffix(hit.parent_name), "dim"))
+        title.append((format_parent_title_suffix(hit.parent_title, hit.parent_id), "dim"))
         if hit.rewound:
             title.append((" rewound", "warning"))
         if hit.freshness == "changed":

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from kbtui.conversations.model_prices import ModelPrices, format_cost
 from kbtui.conversations.models import ConversationUsage, add_up_usage, add_up_usage_by_model
-from kbtui.dates import format_unix_time_as_day, format_unix_time_as_iso
+from kbtui.dates import DAY_SECONDS, format_unix_time_as_day, format_unix_time_as_iso
 from kbtui.index.entry_query import (
     count_all_citations,
     map_cited_targets_to_entries,
     open_catalog_snapshot,
 )
 from kbtui.text import format_counted_noun
-from kbtui.userdata.query_log import DAY_SECONDS, get_local_midnight, list_last_local_dates
+from kbtui.userdata.query_log import get_local_midnight, list_last_local_dates
 from kbtui.workspace import Settings
 
 if TYPE_CHECKING:

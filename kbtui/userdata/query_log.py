@@ -8,7 +8,7 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.dates import format_unix_time_as_iso
+from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import WorkspaceError
 from kbtui.notices import Notice
 from kbtui.text import replace_surrogates
@@ -29,7 +29,6 @@ This happens only if the logged search is at most this many seconds old.
 """
 QUERY_CHARACTERS = 1000
 """A longer query is cut to this many characters before it is logged."""
-DAY_SECONDS = 86_400.0
 _HINT = "`kbtui insights erase` replaces the file with an empty log"
 
 _TABLES = """

@@ -30,11 +30,6 @@ NO_KNOWLEDGE_SECTION = (
 )
 SUBJECT_VIEWS = ("read", "source", "learn")
 _MARKDOWN = {".md", ".markdown", ".mdown"}
-_PLAIN = {"", ".txt", ".text"}
-_LANGUAGES = dict.fromkeys(_PLAIN, "") | dict.fromkeys(_MARKDOWN, "markdown")
-_LANGUAGES |= {".rs": "rust", ".py": "python", ".js": "javascript", ".ts": "typescript"}
-_LANGUAGES |= {".yml": "yaml", ".sh": "bash"}
-"""Suffix of a file -> Pygments' name of the language; any other suffix is itself used as the name."""
 
 
 def make_subject_badges(subject: Subject) -> Spans:
@@ -95,7 +90,9 @@ def build_assistant_text_document(
 
 def _find_highlight_language(subject: Subject) -> str:
     suffix = subject.path.suffix.lower()
-    return _LANGUAGES.get(suffix, suffix.lstrip("."))
+    if suffix in {".txt", ".text"}:
+        return ""
+    return "markdown" if suffix in _MARKDOWN else suffix.lstrip(".")  # Pygments knows most suffixes
 
 
 def _make_rendered_markdown_blocks(text: str) -> list[ReaderBlock]:
