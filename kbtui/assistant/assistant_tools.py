@@ -7,13 +7,14 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kbtui.conversations import event_kinds
 from kbtui.conversations.models import TIME_SORTS
 from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.system_prompt_section import define_learn_tool_parameters
 from kbtui.notices import format_notice
+from kbtui.search.filter_definitions import format_filter_keys, map_filters_by_key
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_excerpt
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def _make_boolean_schema(description: str, default: bool = False) -> ParameterSc
     return {"type": "boolean", "description": description, "default": default}
 
 
+_KIND_FILTER = map_filters_by_key("search")["in"]
 _CURRENT = _make_boolean_schema("Include the current conversation.")
 _AGENTS = _make_string_list_schema(
     "Only conversations with these agents, such as jp, claude-code or codex; the beginning of a name is "
@@ -98,7 +100,7 @@ KNOWLEDGE_SEARCH = ToolDefinition(
     "a line lists the sources in the same order. To read more, call `learn` with the `topic` `topic/slug:lines`, "
     "or `conversation_read` with the `id` `jp-c…:turn` or `claude-…:turn`. A passage need not contain all "
     'words of the query, but it must contain every "phrase in quotes" and no -word. Filters '
-    "are title:, role:, tool:, arg:, agent:, after: and before:, as in after:2w or agent:codex. Shortly "
+    f"are {format_filter_keys('search', without=('topic', 'in', 'type'))}, as in after:2w or agent:codex. Shortly "
     "after kbtui starts, passages may be found by keywords only; the first line then says so.",
     {
         "query": _make_string_schema("What to look for: words or a question."),
@@ -111,7 +113,7 @@ KNOWLEDGE_SEARCH = ToolDefinition(
         ),
         "topics": _make_string_list_schema("Only subjects of these topics, given by ID or title."),
         "in": _make_string_schema(
-            "Only subjects, or only conversations.", enum=["subjects", "conversations"]
+            "Only subjects, or only conversations.", enum=list(_KIND_FILTER.shown_choices)
         ),
         "include_current": _CURRENT,
     },
@@ -439,11 +441,6 @@ def _answer_learn_call(call: ToolCall) -> ToolReply:
 
 # knowledge_search
 
-_KINDS_BY_NAME: dict[str | None, tuple[Kind, ...]] = {
-    None: ("subject", "conversation"),
-    "subjects": ("subject",),
-    "conversations": ("conversation",),
-}
 # A line separator followed by text that looks like a citation header.
 _HEADER_LIKE = re.compile(
     r"(^|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])(?=\[entry\b)", re.IGNORECASE
@@ -458,12 +455,13 @@ def _answer_search_call(call: ToolCall) -> ToolReply:
     knowledge = library.load_knowledge() if names else None
     request = SearchRequest(
         query=arguments["query"],
-        kinds=_KINDS_BY_NAME[arguments["in"]],
         types=tuple(arguments["types"] or ()),
         topics=tuple(knowledge.resolve_topic(name).id for name in names) if knowledge else (),
         limit=arguments["limit"],
         exclude=None if arguments["include_current"] else call.current,
     )
+    if kind := arguments["in"]:
+        request = request._replace(kinds=cast("tuple[Kind, ...]", _KIND_FILTER.choices[kind]))
     if not request.query.strip():
         raise UsageError("`query` is empty")
     # Do not wait for the model, which may take ten seconds to load. A notice says that it is missing.

@@ -55,9 +55,13 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def add_filter_options(parser: CommandParser, surface: Surface) -> None:
-    """Declare an option for each filter that `surface` (the search or the list of entries) accepts."""
-    from kbtui.search.filter_definitions import list_surface_filters
+    """Declare an option for each filter that `surface` (the search or the list of entries) accepts.
 
+    The help of the command also lists the filters that QUERY can contain.
+    """
+    from kbtui.search.filter_definitions import format_filter_keys, list_surface_filters
+
+    parser.epilog = f"filters in QUERY, such as after:2w:\n  {format_filter_keys(surface)}"
     for row in list_surface_filters(surface):
         if row.options:
             parser.add_argument(

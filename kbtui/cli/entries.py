@@ -73,8 +73,7 @@ def run_entries_command(args: Namespace) -> int:
     """List entries, newest first: subjects and conversations with type, status, size and citations.
 
     With QUERY, lists only entries whose title or text contains all its words; -word excludes entries
-    that contain the word. QUERY can contain the filters type:, topic:, agent:, is:, after: and before:.
-    The totals count all matching entries; --cursor lists the next page.
+    that contain the word. The totals count all matching entries; --cursor lists the next page.
     """
     from kbtui.index.entry_query import query_entry_page
     from kbtui.library import open_workspace

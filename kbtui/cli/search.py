@@ -60,8 +60,7 @@ def run_search_command(args: Namespace) -> int:
 
     Passages that contain most of the words come first. Every hit contains each "phrase in quotes";
     -word excludes passages that contain the word.
-    Filters are topic:, in:, type:, title:, role:, tool:, arg:, agent:, after: and before:, for
-    example topic:guide after:2w. If a query begins with a dash, write `--` before it.
+    If a query begins with a dash, write `--` before it.
     """
     _check_search_arguments(args)
     # Explanations and "more like this" do not count as searches in the query log.

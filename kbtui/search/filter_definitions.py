@@ -270,6 +270,12 @@ def list_surface_filters(surface: Surface) -> list[FilterDefinition]:
     return [row for row in FILTERS if row.applies_to_surface(surface)]
 
 
+def format_filter_keys(surface: Surface, *, without: Sequence[str] = ()) -> str:
+    """Return the keys of a surface's filters as a list for people: `topic:, after: and before:`."""
+    keys = [f"{row.key}:" for row in list_surface_filters(surface) if row.key not in without]
+    return f"{', '.join(keys[:-1])} and {keys[-1]}"
+
+
 def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
     """Map the key and the aliases of each filter that `surface` accepts to the filter."""
     return {name: row for row in list_surface_filters(surface) for name in (row.key, *row.aliases)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
+from kbtui.search.filter_definitions import format_filter_keys
 from kbtui.tui.framework.tui_command import (
     KEY_LABELS,
     MOVE_COMMANDS,
@@ -56,7 +57,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("unfold", "l,right", "unfold", "Unfold the topic, folder or conversation.", action="unfold_selected_row"),
         define_command("fold", "h,left", "fold", "Fold the topic, folder or conversation, or go to the parent.", action="fold_row_or_select_parent"),
         define_command("toggle", "space", "fold or unfold", "Fold or unfold the topic, folder or conversation.", action="toggle_selected_fold", palette=False),
-        define_command("filter", "f", "filter", "Filter by words in the title or slug, or by agent:, label:, tool:, model:, after:, before: and is:.", 7, action="show_filter_input"),
+        define_command("filter", "f", "filter", f"Filter by words in the title or slug, or by {format_filter_keys('library')}.", 7, action="show_filter_input"),
         define_command("sort", "o", "sort", "Switch the sort order of conversations: activity, created, updated, title, turns.", action="switch_sort_order"),
         define_command("clear", "escape", "clear filter", "Clear the filter.", palette=False, action="clear_filter"),
     ),
@@ -205,7 +206,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         "entries",
         define_command("enter", "enter", "details", "Go to the details; in the details, unfold a passage or open a turn.", 9, action="open_details_or_link"),
         define_command("read", "r", "read", "Open the entry in the reader.", 8, action="open_in_reader"),
-        define_command("filter", "f,slash", "filter", "Filter by words, or by type:, is:, topic:, after: and before:.", 10, is_immediate=True, action="focus_filter"),
+        define_command("filter", "f,slash", "filter", f"Filter by words, or by {format_filter_keys('entries')}.", 10, is_immediate=True, action="focus_filter"),
         define_command("type", "t", "type", "Switch the type filter: one type after another, then all.", 5, action="filter_by_next_value('type')"),
         define_command("status", "s", "status", "Switch the status filter: ready, pending, error, all.", 4, action="filter_by_next_value('is')"),
         define_command("new", "n", "new", "Create an entry.", 7, action="create_subject"),
