@@ -15,6 +15,7 @@ from kbtui.errors import ConfigError, KbtuiError, NothingFound, UsageError
 from kbtui.knowledge.system_prompt_section import define_learn_tool_parameters
 from kbtui.notices import format_notice
 from kbtui.search.filter_definitions import format_filter_keys, map_filters_by_key
+from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, MAX_LIMIT
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_excerpt
 
 if TYPE_CHECKING:
@@ -105,7 +106,10 @@ KNOWLEDGE_SEARCH = ToolDefinition(
     {
         "query": _make_string_schema("What to look for: words or a question."),
         "limit": _make_integer_schema(
-            "Number of passages, 1 to 100.", minimum=1, maximum=100, default=20
+            f"Number of passages, 1 to {MAX_LIMIT}.",
+            minimum=1,
+            maximum=MAX_LIMIT,
+            default=DEFAULT_LIMIT,
         ),
         "types": _make_string_list_schema(
             "Only entries of these types, such as note, decision or conversation. The error for an "

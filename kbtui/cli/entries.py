@@ -59,12 +59,15 @@ _RIGHT_ALIGNED = {0, 3, 4}
 
 
 def declare_entries_command_arguments(parser: CommandParser) -> None:
+    from kbtui.index.entry_query import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+
     add = parser.add_argument
     add("query", nargs="*", metavar="QUERY", help="words to find in titles and texts, and filters")
     add_filter_options(parser, "entries")
     add("--hidden", action="store_true", help="include hidden subjects")
     add("--archived", action="store_true", help="include archived conversations")
-    add("--limit", type=int, default=50, metavar="N", help="page size, 1 to 500 (default: 50)")
+    text = f"page size, 1 to {MAX_PAGE_SIZE} (default: {DEFAULT_PAGE_SIZE})"
+    add("--limit", type=int, default=DEFAULT_PAGE_SIZE, metavar="N", help=text)
     add("--cursor", metavar="C", help="list the next page, given its cursor; repeat all filters")
     add("--json", action="store_true", help="print one JSON document")
 
@@ -75,12 +78,12 @@ def run_entries_command(args: Namespace) -> int:
     With QUERY, lists only entries whose title or text contains all its words; -word excludes entries
     that contain the word. The totals count all matching entries; --cursor lists the next page.
     """
-    from kbtui.index.entry_query import query_entry_page
+    from kbtui.index.entry_query import MAX_PAGE_SIZE, query_entry_page
     from kbtui.library import open_workspace
     from kbtui.search.query_parser import parse_entry_filter
 
-    if not 1 <= args.limit <= 500:
-        raise UsageError(f"must be from 1 to 500, not {args.limit}", where="--limit")
+    if not 1 <= args.limit <= MAX_PAGE_SIZE:
+        raise UsageError(f"must be from 1 to {MAX_PAGE_SIZE}, not {args.limit}", where="--limit")
     options = {
         row.options[0]: values for row, values in iterate_filters_from_options(args, "entries")
     }
