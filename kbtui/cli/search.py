@@ -143,14 +143,13 @@ def _search_with_running_engine(
 
 def _search_with_library(start: str | None, request: EngineSearchRequest) -> SearchAnswerMessage:
     """Search with the library, which starts an engine or searches in this process."""
-    from kbtui.engine import engine_protocol
     from kbtui.library import open_workspace
     from kbtui.search.search_request_and_answer import parse_search_request
 
     question = parse_search_request(request["question"])
     with open_workspace(start) as library:
-        wait = request.get("wait", engine_protocol.WAIT_SECONDS)
-        return library.search(question, wait, origin=request["origin"]).as_engine_message()
+        answer = library.search(question, request.get("wait"), origin=request["origin"])
+        return answer.as_engine_message()
 
 
 def _check_search_arguments(args: Namespace) -> None:

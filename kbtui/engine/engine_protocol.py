@@ -142,14 +142,12 @@ if TYPE_CHECKING:
         `retry`: retry the files that could not be read, and the passages that could not be embedded.
         `check`: check the index for damage first. If it is damaged, rebuild it, and describe the damage
         in the answer's `mended`. The value "suspicion" skips the check if there was one recently.
-        `meaning`: load the model, because a semantic search follows.
         `rebuild`: build a new index.
         """
 
         force: bool
         retry: bool
         check: bool | Literal["suspicion"]
-        meaning: bool
         rebuild: bool
 
     class RefreshRequest(RefreshOptions, WaitTimeLimit):
@@ -197,7 +195,7 @@ REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 16 << 20
 """A frame from the engine has at most this many bytes."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
-"""A search waits for the model for `WAIT_SECONDS` by default, and may then take `SEARCH_SECONDS` more."""
+"""A request waits for `WAIT_SECONDS` by default. A search may then take `SEARCH_SECONDS` more."""
 MAX_WAIT_SECONDS = 86_400
 FRAME_HEADER = struct.Struct(">I")
 
@@ -219,12 +217,18 @@ def validate_wait_seconds(seconds: float, where: str) -> None:
         )
 
 
+def get_wait_seconds(request: Mapping[str, object]) -> float:
+    """Return how many seconds a request can wait: at most `MAX_WAIT_SECONDS`, by default `WAIT_SECONDS`."""
+    wait = request.get("wait")
+    return float(min(MAX_WAIT_SECONDS, wait)) if isinstance(wait, int | float) else WAIT_SECONDS
+
+
 def make_engine_search_arguments(request: EngineSearchRequest) -> EngineSearchRequestWithTimeout:
     """Return the arguments of `EngineClient.send_request` for a search, including its time limit.
 
     If `request` names no time zone, its dates are in the time zone of this process.
     """
-    wait = request.get("wait", WAIT_SECONDS)
+    wait = get_wait_seconds(request)
     question: SearchRequestJson = {"zone": get_time_zone_variable(), **request["question"]}
     return {**request, "question": question, "wait": wait, "timeout": wait + SEARCH_SECONDS}
 

@@ -120,11 +120,6 @@ class ClientConnection:
             self._writer.close()
 
 
-def parse_timeout_seconds(value: object, usual: float) -> float:
-    """Return `value` as seconds, at most 600; return `usual` if `value` is not a number."""
-    return min(float(value), 600.0) if isinstance(value, int | float) else usual
-
-
 async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
     """Wait up to `seconds` for an event of another thread; return whether it is set.
 
@@ -470,9 +465,7 @@ class EngineServer:
     ) -> RefreshOutcome:
         """Bring the index up to date with a new refresh, and answer when it is done."""
         self._end_engine_if_obsolete()
-        wait = parse_timeout_seconds(request.get("wait"), 10.0)
-        if request.get("meaning"):
-            self._embedding_worker.request_model_loading()
+        wait = engine_protocol.get_wait_seconds(request)
         check = request.get("check")
         if check == "suspicion" and self._index_worker.was_damage_checked_recently:
             return {"done": True, "mended": None, **self._describe_engine_readiness()}
@@ -500,7 +493,7 @@ class EngineServer:
         if client.pending_refresh is None:
             raise ValueError("this connection has not requested a refresh")
         return await self._wait_for_requested_refresh(
-            client, parse_timeout_seconds(request.get("wait"), 10.0)
+            client, engine_protocol.get_wait_seconds(request)
         )
 
     async def _wait_for_requested_refresh(
@@ -529,7 +522,7 @@ class EngineServer:
     ) -> RefreshOutcome:
         """Wait until every chunk has its vector, or until an error prevents embedding."""
         finished = await wait_for_thread_event(
-            self._embedding_worker.caught_up, parse_timeout_seconds(request.get("wait"), 1.0)
+            self._embedding_worker.caught_up, engine_protocol.get_wait_seconds(request)
         )
         return {"done": finished, "mended": None, **self._describe_engine_readiness()}
 

@@ -123,7 +123,7 @@ class SearchService:
             question = _parse_search_request(request)
         except KbtuiError as error:
             return _make_failed_reply(error)
-        wait = min(float(request.get("wait", engine_protocol.WAIT_SECONDS)), 600.0)
+        wait = engine_protocol.get_wait_seconds(request)
         if question.zone is not None:
             try:
                 if question.zone == "local":

@@ -53,7 +53,7 @@ class KnowledgeClient:
         types: Sequence[str] = (),
         topics: Sequence[str] = (),
         mode: Mode = "hybrid",
-        wait: float = 10.0,
+        wait: float | None = None,
         caller: str | None = None,
     ) -> list[KnowledgeHit]:
         """Return the best passages for a query; `Library.search` explains the arguments."""
@@ -90,7 +90,7 @@ class MemoryClient:
     async def search(
         self,
         query: str,
-        wait: float = 10.0,
+        wait: float | None = None,
         *,
         mode: Mode = "hybrid",
         types: Sequence[str] = (),

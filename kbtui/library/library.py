@@ -41,7 +41,7 @@ T = TypeVar("T")
 REPAIR_SECONDS = 60.0
 """A search waits at most this many seconds until a damaged index is rebuilt."""
 UPDATE_SECONDS = 10.0
-"""Without an engine, a search waits at most this many seconds until its temporary index is up to date."""
+"""Commands, and searches without an engine, wait at most this many seconds until the index is up to date."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
@@ -147,16 +147,15 @@ class Library(ReferenceReader):
             info
         )
 
-    def update_index(self, wait: float = 10.0, *, meaning: bool = False) -> None:
+    def update_index(self, wait: float = UPDATE_SECONDS) -> None:
         """Wait up to `wait` seconds until the index is up to date.
 
-        If no engine is available, this process updates its temporary index, if it has one. With
-        `meaning`, the engine also loads the embedding model.
+        If no engine is available, this process updates its temporary index, if it has one.
         """
         from kbtui.engine import search_service
 
         try:
-            state = self.request_engine_refresh(wait, force=False, meaning=meaning)
+            state = self.request_engine_refresh(wait, force=False)
         except EngineUnavailable as error:
             self.handle_missing_engine(error, wait)
         else:
@@ -212,7 +211,7 @@ class Library(ReferenceReader):
     def search(
         self,
         query: str | SearchRequest,
-        wait: float = 10.0,
+        wait: float | None = None,
         *,
         mode: Mode = "hybrid",
         types: Sequence[str] = (),
@@ -221,7 +220,7 @@ class Library(ReferenceReader):
         origin: str | None = "sdk",
         caller: str | None = None,
     ) -> SearchAnswer:
-        """Search by keywords and by meaning; wait up to `wait` seconds for the model.
+        """Search by keywords and by meaning; wait up to `wait` seconds for the model (default: 10).
 
         Only entries of the `types` (entry types, source kinds, `conversation`) and of the `topics`
         are searched. `limit` is from 1 to 100. If `query` is a `SearchRequest`, its own fields apply,
@@ -232,8 +231,9 @@ class Library(ReferenceReader):
         a `limit` outside 1 to 100, or a `wait` below 0 or above a day. Mistakes in the query of a
         `SearchRequest` raise no error; the answer lists them in `mistakes`.
         """
-        from kbtui.engine.engine_protocol import validate_wait_seconds
+        from kbtui.engine.engine_protocol import WAIT_SECONDS, validate_wait_seconds
 
+        wait = WAIT_SECONDS if wait is None else wait
         validate_wait_seconds(wait, "wait")
         if isinstance(query, SearchRequest):
             return self._run_search_request(query, wait, origin, caller)
@@ -244,7 +244,7 @@ class Library(ReferenceReader):
         return answered
 
     def find_similar_passages(
-        self, ref: Ref, request: SearchRequest | None = None, wait: float = 10.0
+        self, ref: Ref, request: SearchRequest | None = None, wait: float | None = None
     ) -> SearchAnswer:
         """Find passages that are similar to the text that `ref` names; raises `NothingFound`."""
         request = request or SearchRequest(per_entry=1)

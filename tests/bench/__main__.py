@@ -57,6 +57,7 @@ def main() -> int:
             (base / variable).mkdir(mode=0o700, parents=True, exist_ok=True)
             os.environ[f"XDG_{variable}"] = str(base / variable)
         os.environ["JP_USER_DATA_DIR"] = str(base / "jp")
+        os.environ.pop("KBTUI_MODEL", None)  # a benchmark without the model switches it off itself
         print(machine())
         failed = 0
         for name in args.names or USUAL:

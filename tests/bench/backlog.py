@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kbtui.engine import EngineClient, connect_or_start_engine
 from kbtui.engine.engine_launcher import read_engine_lock_file
+from kbtui.engine.engine_protocol import make_engine_search_arguments
 from kbtui.index.embedding_model import (
     EmbeddingModelUnavailable,
     export_model_to_onnx,
@@ -55,7 +56,8 @@ def busy(base: Path, times: int) -> Iterator[Row]:
     free, gone = [], []
     for _ in range(9):
         engine = connect_or_start_engine(open_workspace_at_root(base))
-        engine.send_request("refresh", meaning=True, wait=60)
+        load_model(engine)
+        engine.send_request("refresh", wait=60)
         wait = time.monotonic() + 60
         while not engine.send_request("status")["left"] and time.monotonic() < wait:
             time.sleep(0.05)
@@ -82,9 +84,16 @@ def stopped(engine: EngineClient, workspace: Workspace) -> tuple[float, float]:
     return free, time.perf_counter() - began
 
 
+def load_model(engine: EngineClient) -> None:
+    """Have the engine load its model, as every search by meaning does; does not wait for it."""
+    question = SearchRequest("subject").as_json()
+    engine.send_request("search", **make_engine_search_arguments({"question": question, "wait": 0}))
+
+
 def settled(engine: EngineClient) -> EngineClient:
-    """Wait until everything is embedded."""
-    engine.send_request("refresh", meaning=True, wait=120, timeout=150)
+    """Wait until everything is indexed and embedded."""
+    load_model(engine)
+    engine.send_request("refresh", wait=120, timeout=150)
     while not engine.send_request("settle", wait=5.0)["done"]:
         pass
     return engine

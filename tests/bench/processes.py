@@ -18,6 +18,7 @@ from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, open_workspace_at_root
 from tests.bench import workspaces
+from tests.bench.backlog import settled
 from tests.bench.measure import Row, process, side_by_side, timed
 
 BARE = """
@@ -44,10 +45,9 @@ def search(base: Path, times: int) -> Iterator[Row]:
     workspaces.subjects(base, 300, 30)
     workspaces.conversations(base, 30, 50)
     library = Library(open_workspace_at_root(base), Settings())
-    engine = library.connect_engine()
-    while not engine.send_request("settle", wait=5.0)["done"]:
-        pass
+    engine = settled(library.connect_engine())
     folder = index_generations.find_current_index_generation(library.workspace.cache_dir)
+    assert folder, "the engine has made no index"
     words = ["gasto", "subject"]
     bare = process([sys.executable, "-c", BARE, str(folder) + "/lexical", *words])
     command = [str(Path(sys.executable).with_name("kbtui")), "search", "-w", str(base)]

@@ -31,6 +31,7 @@ from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import Settings, open_workspace_at_root
 from tests.bench import clusters
+from tests.bench.backlog import load_model
 from tests.bench.measure import Row, timed
 from tests.bench.peaks import Peak, Watch, peak_of
 
@@ -182,7 +183,8 @@ def memory(base: Path) -> None:
     say_peak("engine, model switched off", watch.end(), 700)
     engine.stop_engine()
     del os.environ["KBTUI_MODEL"]
-    engine, watch = started(base, meaning=True)
+    engine, watch = started(base)
+    load_model(engine)
     while not engine.send_request("settle", wait=5.0, timeout=60)["done"]:
         pass
     for _ in range(20):
@@ -191,11 +193,11 @@ def memory(base: Path) -> None:
     engine.stop_engine()
 
 
-def started(base: Path, **more: Any) -> tuple[EngineClient, Watch]:
+def started(base: Path) -> tuple[EngineClient, Watch]:
     """An engine that has compared all files, watched from its start."""
     engine = connect_or_start_engine(open_workspace_at_root(base))
     watch = Watch(engine.pid)
-    engine.send_request("refresh", wait=600, timeout=700, **more)
+    engine.send_request("refresh", wait=600, timeout=700)
     return engine, watch
 
 

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from support import Builder
 
-from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
+from kbtui.engine.embedding_worker import MODEL_LOADING, EmbeddingWorker, EngineEmbeddingModel
+from kbtui.engine.engine_protocol import MAX_WAIT_SECONDS, WAIT_SECONDS, validate_wait_seconds
+from kbtui.engine.search_service import SearchService
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.notices import make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SearchRequest
-from kbtui.workspace import Settings
+from kbtui.workspace import Settings, open_workspace_at_root
 
 
 class CountingModel(EngineEmbeddingModel):
@@ -97,3 +99,19 @@ def test_a_query_that_cannot_be_embedded_has_no_ranking(worker: EmbeddingWorker)
     pending = worker.start_query_embedding("bad")
     ranking = worker.rank_chunks_by_meaning("bad", pending, SearchRequest())
     assert ranking == (None, make_keywords_only_notice("vectors_replaced"), 1.0, frozenset())
+
+
+def test_a_search_waits_for_the_model_as_long_as_it_may_ask(
+    workspace_root: Path, worker: EmbeddingWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(worker, "keywords_only_notice", MODEL_LOADING)
+    monkeypatch.setattr(worker.model_ready, "wait", waited.append)
+    workspace = open_workspace_at_root(workspace_root)
+    service = SearchService(workspace, Settings(), worker, lambda: True)
+    validate_wait_seconds(MAX_WAIT_SECONDS, "wait")
+    question = SearchRequest("otter").as_json()
+    for wait in (3600.0, MAX_WAIT_SECONDS, 10**400, float("nan")):
+        service.answer_client_search({"question": question, "wait": wait}, {"done": True})
+    service.answer_client_search({"question": question}, {"done": True})
+    assert waited == [3600.0, *[MAX_WAIT_SECONDS] * 3, WAIT_SECONDS]

@@ -189,7 +189,6 @@ def reference(data: bytes) -> None:
 def message(data: bytes) -> None:
     """A frame to the engine, and what it asks for."""
     from kbtui.engine import engine_protocol
-    from kbtui.engine.engine_server import parse_timeout_seconds
     from kbtui.errors import UsageError
     from kbtui.search.search_request_and_answer import parse_search_request
 
@@ -198,7 +197,7 @@ def message(data: bytes) -> None:
     with contextlib.suppress(engine_protocol.InvalidProtocolFrame):
         found = engine_protocol.decode_frame_body(data)
         engine_protocol.encode_message_as_frame(found)
-        parse_timeout_seconds(found.get("wait"), 1.0)
+        engine_protocol.get_wait_seconds(found)
         if isinstance(question := found.get("question"), dict):
             with contextlib.suppress(ValueError, TypeError, UsageError):
                 parse_search_request(question)
