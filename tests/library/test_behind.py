@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from running import run_command
 from support import Builder, kill_engine
 
 from kbtui.assistant.assistant_tools import answer_tool_call as reply_of
@@ -49,13 +50,6 @@ def full(built: Builder, library: Library) -> Iterator[None]:
         while not engine.send_request("refresh", wait=5).get("error"):
             assert time.monotonic() < end, "it did not fail"
         yield
-
-
-def command(builder: Builder, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kbtui.cli.main", "-w", str(builder.root), *words],
-        capture_output=True, text=True, check=False, env=os.environ.copy(),
-    )  # fmt: skip
 
 
 def test_while_the_first_index_is_made_an_answer_says_what_is_in_it(
@@ -99,16 +93,13 @@ def test_an_answer_says_that_the_last_refresh_failed(library: Library, mode: str
 
 
 @pytest.mark.usefixtures("full")
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_each_command_says_that_the_last_refresh_failed(built: Builder) -> None:
+    for words in (
         ["search", "stork"], ["search", "stork", "--explain"], ["search", "--like", "guide/start"],
         ["cites", "guide/start"], ["entries"], ["entry", "show", "guide/start"], ["insights"],
-    ],
-)  # fmt: skip
-def test_each_command_says_that_the_last_refresh_failed(built: Builder, words: list[str]) -> None:
-    done = command(built, *words)
-    assert done.stderr.count("the index is not up to date: ") == 1
+    ):  # fmt: skip
+        done = run_command("-w", str(built.root), *words)
+        assert done.stderr.count("the index is not up to date: ") == 1, words
 
 
 @pytest.mark.usefixtures("full")

@@ -1,14 +1,13 @@
 """Damage while the engine runs is reported and repaired, and never gives an empty answer."""
 
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from running import run_command
 from support import Builder, asked, kill_engine, said
 
 from kbtui.engine import connect_or_start_engine
@@ -37,10 +36,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
 
 
 def command(builder: Builder, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kbtui.cli.main", "-w", str(builder.root), *words],
-        capture_output=True, text=True, check=False, env=os.environ.copy(),
-    )  # fmt: skip
+    return run_command("-w", str(builder.root), *words)
 
 
 def folder(builder: Builder) -> Path:
