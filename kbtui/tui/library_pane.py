@@ -12,7 +12,6 @@ from textual import on
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from kbtui.conversations.models import TIME_SORTS
 from kbtui.dates import Clock, format_age_or_day
 from kbtui.notices import format_notice
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref
@@ -163,9 +162,6 @@ ENTRY_MARKS = {
 
 WORKTREE_WIDTH = 12
 """The maximum width of a worktree's name in a row, in cells."""
-
-SORTS = (*TIME_SORTS, "title", "turns")
-"""The sort orders of conversations: titles ascending, times and numbers of turns descending."""
 
 
 @dataclass
@@ -632,7 +628,11 @@ class LibraryPane(BorderOnlyPane, Vertical):
         return self.state.hidden
 
     def action_switch_sort_order(self) -> None:
-        self.state.sort = SORTS[(SORTS.index(self.state.sort) + 1) % len(SORTS)]
+        from kbtui.conversations.models import TIME_SORTS
+
+        # Titles are sorted ascending, times and numbers of turns descending.
+        sorts = (*TIME_SORTS, "title", "turns")
+        self.state.sort = sorts[(sorts.index(self.state.sort) + 1) % len(sorts)]
         self.update_library_rows()
 
     def action_show_filter_input(self) -> None:
