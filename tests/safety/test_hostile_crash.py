@@ -19,7 +19,7 @@ from kbtui.cli import knowledge_commands
 from kbtui.cli.main import main
 def run(args):
     raise RuntimeError({QUOTED!r})
-knowledge.run_topics_command = run
+knowledge_commands.run_topics_command = run
 sys.argv = ["kbtui", "topics"]
 sys.exit(main())
 """
