@@ -19,7 +19,7 @@ RankReasonCode = Literal[
     "missing_phrase", "never_embedded", "no_text", "no_words", "not_embedded_yet",
     "not_indexed_yet", "not_ranked", "passage_gone", "query_invalid", "subject_disabled",
     "text_changed", "title_differs", "too_new", "too_old", "topic_disabled", "topic_has_no_text",
-    "unknown_subject", "unknown_topic",
+    "unknown_subject", "unknown_topic", "words_but_excluded",
 ]  # fmt: skip
 """The reasons why a passage is not a hit, or has no rank by keywords or by meaning."""
 Cause = Literal[
@@ -90,6 +90,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "topic_has_no_text": "a topic has no text of its own: name one of its subjects",
     "unknown_subject": "the topic {topic} has no subject {slug!r}",
     "unknown_topic": "unknown topic {topic!r}",
+    "words_but_excluded": "it contains words of the query, but a phrase, an excluded word or a filter leaves it out",
 }
 """The messages that are templates, by the code of the notice or reason; `{name}` stands for a value."""
 

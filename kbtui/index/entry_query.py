@@ -9,11 +9,11 @@ import sqlite3
 import time
 from collections import Counter
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from kbtui.dates import DAY_SECONDS
-from kbtui.errors import UsageError
+from kbtui.errors import NothingFound, UsageError
 from kbtui.index.catalog_database import make_catalog_error
 from kbtui.index.entries_without_vectors import EntriesWithoutVectors, read_entries_without_vectors
 
@@ -255,6 +255,8 @@ def query_entry_page(
     """
     limit = max(1, min(most, limit))
     now = time.time() if now is None else now
+    if wanted.topics:
+        wanted = replace(wanted, topics=_resolve_topic_titles(workspace, wanted.topics))
     with open_catalog_snapshot(reader, is_given_up) as db:
         _create_filtered_entries_table(db, reader, wanted, vectors, only)
         page = EntryPage()
@@ -280,6 +282,20 @@ def query_entry_page(
     for row in page.entries:
         row.short_ref = short_refs.get(row.ref, row.ref)
     return page
+
+
+def _resolve_topic_titles(workspace: Workspace, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the ids of the topics with these ids or titles; unknown names are returned as they are."""
+    from kbtui.knowledge import load_knowledge
+
+    knowledge = load_knowledge(workspace)
+    ids = []
+    for name in names:
+        try:
+            ids.append(knowledge.resolve_topic(name).id)
+        except NothingFound:
+            ids.append(name)
+    return tuple(ids)
 
 
 def get_entry_row(

@@ -97,7 +97,9 @@ class SearchExplainer:
             chunk_id=chunk.id,
             rank=self._ranks.get(number),
             score=round(run.scores.get(number, 0.0), 6),
-            lexical=self._find_chunk_rank_in_leg("lexical", number, Notice("no_words")),
+            lexical=self._find_chunk_rank_in_leg(
+                "lexical", number, Notice("words_but_excluded" if matches else "no_words")
+            ),
             semantic=self._find_chunk_rank_in_leg(
                 "semantic", number, self._explain_missing_vector(chunk)
             ),

@@ -319,6 +319,9 @@ def test_what_was_not_found_says_what_kept_it_out(
     assert any(reason in format_notice(one) for one in explained.kept_out), explained.kept_out
     shape = json.loads(json.dumps(explained.as_json()))
     assert RankExplanation.from_json(shape).kept_out == explained.kept_out
+    # A passage that contains words of the query is not said to contain none.
+    if explained.matches and explained.lexical.reason:
+        assert explained.lexical.reason.code == "words_but_excluded"
 
 
 def test_what_stands_below_the_limit_says_where(held: tuple[Builder, IndexReader]) -> None:

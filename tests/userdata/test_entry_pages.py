@@ -30,7 +30,7 @@ DAY = 86_400.0
 @pytest.fixture
 def builder(workspace_root: Path) -> Builder:
     builder = Builder(workspace_root)
-    builder.topics(guide={}, ops={})
+    builder.topics(guide={"title": "User Guide"}, ops={})
     builder.subject(
         "guide/start.md",
         "---\ntitle: Getting started\ntype: rule\ntags: [first, day]\ncreated: 2026-03-01\n---\n"
@@ -100,6 +100,8 @@ def test_newest_first_with_everything_a_row_shows(builder: Builder) -> None:
         ({"q": "ibex", "types": ("url_crawl",)}, {"ops/page"}),
         ({"types": ("rule", "conversation")}, {"jp-c17800000001", "guide/start"}),
         ({"topics": ("guide",)}, {"guide/start", "guide/end"}),
+        ({"topics": ("User Guide",)}, {"guide/start", "guide/end"}),
+        ({"topics": ("No Such Guide",)}, set()),
         ({"topics": ("guide",), "hidden": True}, {"guide/start", "guide/end", "guide/secret"}),
         ({"archived": True, "types": ("conversation",)}, {"jp-c17800000001", "jp-c17800000002"}),
         ({"statuses": ("error",)}, set()),
