@@ -366,7 +366,7 @@ def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Itera
 
 
 def _remove_mcp_envelope(result: str) -> str:
-    """Return the text of a tool's result. Some agents store the text inside the MCP server's JSON."""
+    """Return the text of a tool result, even if the agent stored the JSON of the MCP server around it."""
     start = result.find("[{", 0, _ENVELOPE_CHARACTERS)
     is_envelope = '"text"' in result and not result.startswith(("<", '{"total"'))
     if start < 0 or not is_envelope:

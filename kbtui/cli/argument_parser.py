@@ -55,7 +55,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def add_filter_options(parser: CommandParser, surface: Surface) -> None:
-    """Declare an option for each filter that `surface` (the search or the list of entries) accepts.
+    """Add an option to `parser` for each filter that `surface` accepts.
 
     The help of the command also lists the filters that QUERY can contain.
     """

@@ -129,7 +129,7 @@ def _join_word_parts(word: str) -> str:
 
 
 def split_camel_case(word: str) -> list[str]:
-    """Return the lower-cased parts of the camelCase words in `word`; [] if it contains none."""
+    """Split the camelCase words in `word`, and return their parts in lower case; [] if there are none."""
     if word.islower() or word.isupper():
         return []
     found: list[str] = []

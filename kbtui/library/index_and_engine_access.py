@@ -39,7 +39,10 @@ def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeVal
 
 
 class CallCancellation:
-    """Lets another thread cancel the calls inside `with cancellation:`; a cancelled call raises `Cancelled`."""
+    """Lets one thread cancel calls that another thread makes inside `with cancellation:`.
+
+    A cancelled call raises `Cancelled`.
+    """
 
     _of_thread = threading.local()
 

@@ -164,7 +164,10 @@ def _make_token_block(section: str, count: TokenCount) -> ReaderBlock:
 
 
 class InsightsScreen(SecondaryScreen):
-    """A screen with statistics of searches, citations and tokens; its result is the reference to open, or None."""
+    """The insights screen: statistics about searches, citations and tokens.
+
+    When it closes, it returns the reference that the user wants to open, or None.
+    """
 
     HEADING = "Insights"
     SCOPE = "insights"

@@ -40,7 +40,10 @@ REPEAT_INTERVAL_SECONDS = 2.0
 FIRST_HITS = 20
 """How many hits a new query requests; scrolling to the end requests more."""
 LOG_DELAY_SECONDS = 2.0
-"""How many seconds a query must stay unchanged to be logged; opening a hit logs the query immediately."""
+"""The number of seconds after the last change of a query until the query is logged.
+
+If the user opens a hit, the query is logged at once.
+"""
 PREVIEW_DELAY_SECONDS = 0.12
 """How many seconds a hit must stay selected before the reader previews it."""
 

@@ -293,7 +293,7 @@ def lay_out_markdown(
     first_line: int = 1,
     code_offset: int | None = None,
 ) -> StyledLines:
-    """Lay out Markdown in `width` cells; show raw HTML as text, and load no images.
+    """Lay out Markdown in lines of `width` cells. Raw HTML is shown as text, and images are not loaded.
 
     `links` are the link definitions of the whole document. `breaks` keeps the line breaks inside paragraphs.
     `first_line` is the number of the text's first line in its file. See `wrap_code_line` for `code_offset`.
@@ -513,7 +513,10 @@ _INLINE_MARK = re.compile(
 _TABLE_BAR = re.compile(r"(?<!\\)\|")
 _NESTED_GROUPS = ("linked", "referred", "bold", "star", "low", "struck")
 _MAX_NESTING = 3
-"""How many levels of nested inline marks are removed, such as bold text in a link in italic text."""
+"""The maximum depth at which nested inline marks are removed.
+
+Bold text within a link within italic text has depth 3.
+"""
 
 
 def strip_markdown_marks(

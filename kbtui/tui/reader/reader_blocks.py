@@ -1,4 +1,4 @@
-"""The blocks of a document, which are laid out when they scroll into view."""
+"""The blocks that make up a document. A block is laid out when it scrolls into view."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def read_file_tail(path: str, length: int) -> bytes:
 
 
 def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
-    """Add the bytes from `start` to before `end` of an open file to a digest."""
+    """Update a digest with the bytes of an open file from offset `start` up to, but not including, `end`."""
     while start < end and (block := os.pread(file, min(BLOCK_BYTES, end - start), start)):
         digest.update(block)
         start += len(block)
