@@ -129,7 +129,7 @@ class ConversationListPage:
     omitted: int = 0
     notices: list[ConversationToolNotice] = field(default_factory=list)
     short_ids: dict[str, str] = field(default_factory=dict)
-    """Conversation id -> a shorter form of the id, which names the same conversation."""
+    """Conversation id -> a shorter id of the same conversation."""
 
     @property
     def conversation_count(self) -> int:

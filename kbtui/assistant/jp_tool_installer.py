@@ -97,12 +97,11 @@ _FOLDERS_LINE = re.compile(rb"# Folders (?:made with it|that kbtui created for i
 
 @dataclass(frozen=True)
 class PlannedFileChange:
-    """A planned change of one file.
+    """A planned change of one file, which is made only if the file still contains `old`.
 
-    The actions `write`, `update` and `remove` change the file. The other actions leave it alone:
-    `keep` because it is up to date, `edited` because the user has edited it, `taken` because kbtui
-    did not write it or another file defines the tool; `why` has the details. The change is made
-    only if the file still contains `old`.
+    The actions `write`, `update` and `remove` change the file. Three actions leave it as it is: `keep`
+    (it is up to date), `edited` (the user has edited it) and `taken` (kbtui did not write it, or another
+    file defines the tool). `why` explains these.
     """
 
     path: str
@@ -289,10 +288,7 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
 
 
 def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Map tool names to files that define tools with these names and that kbtui did not write.
-
-    JP would merge their definitions with kbtui's own.
-    """
+    """Map each of `names` that another file also defines to that file; JP would merge both definitions."""
     found: dict[str, str] = {}
     tool_files = sorted((workspace.jp_directory / "mcp/tools").rglob("*.toml"))
     for file in (workspace.jp_directory / "config.toml", *tool_files):

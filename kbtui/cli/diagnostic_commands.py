@@ -234,7 +234,7 @@ def _read_last_log_lines(path: Path) -> list[str]:
 
 
 _RECORD_HEADER = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\d+\] ")
-"""The beginning of a log record. The record's other lines are indented."""
+"""The beginning of a log record, whose other lines are indented."""
 _INDENT = "  "
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINS = (
@@ -246,7 +246,7 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""A traceback line whose path is not private: the path of a module of Python, kbtui or another package."""
+"""A traceback line with a path that is not private, because Python, kbtui or a package contains it."""
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )
@@ -255,8 +255,7 @@ _QUOTATION_MARK = re.compile(
 )
 """A quotation mark, but not an apostrophe between letters.
 
-The rest of a log record after such a mark is omitted. The quoted text may itself contain
-quotation marks, so its end is unclear.
+The rest of the log record is omitted, because quoted text can itself contain quotation marks.
 """
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")

@@ -53,10 +53,7 @@ ENTRY_POINT_GROUP = "kbtui.conversation_formats"
 """The group of entry points through which other packages add subclasses of `ConversationFormat`."""
 _OTHER_PREFIX = re.compile("x-[a-z0-9]+-")
 AGENTS_OFF_BY_DEFAULT = frozenset({"llm"})
-"""Agents whose conversations are read only if the settings name them.
-
-They record no working directory, so nothing says to which project a conversation belongs.
-"""
+"""Agents that record no working directory; their conversations are read only if the settings name them."""
 
 
 @cache
@@ -185,10 +182,10 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
 def parse_entered_reference(workspace: Workspace, text: str) -> Ref:
     """Parse a reference that a user typed; its topic can be an id or a title.
 
-    The result has the topic's id, and the whole id of a conversation whose id is shortened. What does
-    not exist stays as typed. A `:` inside the slug of an existing subject does not end the slug. A text
-    that is both a shortened id and the name of a topic means the topic. Raises `UsageError` or
-    `NothingFound`.
+    In the result, the id of the topic replaces its title, and the whole id of a conversation replaces a
+    shortened one; names that match nothing stay as they are. A `:` inside the slug of an existing
+    subject does not end the slug. If the text is both a shortened id and the name of a topic, it means
+    the topic. Raises `UsageError` or `NothingFound`.
     """
     from kbtui.knowledge import load_knowledge
 
@@ -270,11 +267,7 @@ class ConversationNotFound(NothingFound):
 
 
 def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
-    """Return the id that is most similar to `typed`, a mistyped id, or None if none is similar.
-
-    `typed` can be the beginning of an id. Only ids with the same prefix, such as `codex-`, are compared,
-    and the prefix is left out of the comparison.
-    """
+    """Return the id whose beginning is similar to `typed`, or None; a prefix such as `codex-` must be equal."""
     from difflib import get_close_matches
 
     from kbtui.conversations.shortened_ids import SHORT_ID_CHARACTERS

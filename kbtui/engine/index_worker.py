@@ -38,24 +38,19 @@ DAMAGE_CHECK_VALIDITY = 60.0
 COMPACT_AT_ONCE_MAX = 2000
 """An index with at most this many passages is compacted by every refresh (in about 0.3 s)."""
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
-"""How many seconds it takes to compact one passage, and how much of one core compacting may use.
+"""Compacting takes about `COMPACT_SECONDS` per passage, and may use `COMPACT_SHARE` of one core.
 
-An index with more than `COMPACT_AT_ONCE_MAX` passages is compacted after a pause. The pause is so long that
-compacting uses at most `COMPACT_SHARE` of the time.
+Therefore an index with more than `COMPACT_AT_ONCE_MAX` passages is compacted after a pause.
 """
 CLOSE_INDEX_SECONDS = 5.0
 """The index is closed this many seconds after the last change.
 
-While the index is open, tantivy checks the index's directories twice a second for changed files.
-Opening the index again takes milliseconds.
+tantivy checks the directories of an open index twice a second. Opening it again takes milliseconds.
 """
 
 
 def _is_error_fixed_by_rebuild(error: BaseException) -> bool:
-    """Return whether a rebuild of the index may fix an error.
-
-    The error can be a panic of tantivy, which is not an `Exception`.
-    """
+    """Return whether a rebuild of the index may fix an error, such as a panic of tantivy."""
     return isinstance(
         error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError
     ) or is_rust_panic(error)
@@ -66,8 +61,8 @@ class IndexWorker:
 
     `first_refresh` is set after the first refresh. `error` says why the last refresh failed.
     `repaired_damage` describes the damage that the last requested check found.
-    `has_reported_generation` says whether the server knows the current generation. If it is false,
-    the server treats the next refresh as a change.
+    `has_reported_generation` says whether the embedding worker knows the current generation. If it is
+    false, the server passes the generation on after the next refresh.
     """
 
     def __init__(
@@ -194,10 +189,7 @@ class IndexWorker:
         self._wake.wait(None if due is None else max(0.0, due - time.monotonic()))
 
     def _refresh_index(self) -> bool:
-        """Refresh the index, or rebuild it if it is unusable.
-
-        Returns whether the refresh was interrupted and must be completed by another one.
-        """
+        """Refresh the index, or rebuild it if it is unusable; return whether it was interrupted."""
         remember_worktrees(self._workspace)
         for attempt in (1, 2):
             try:
@@ -251,10 +243,7 @@ class IndexWorker:
             self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
 
     def _start_index_damage_check(self, folder: Path) -> None:
-        """Start a thread that checks the generation at `folder`, and requests a rebuild if it is damaged.
-
-        Does nothing if the generation was checked within the last ten minutes.
-        """
+        """Check a generation in a thread, unless this was done recently; if it is damaged, request a rebuild."""
         since = time.monotonic() - self._checked_at
         if folder == self._checked_folder and since < DAMAGE_CHECK_INTERVAL:
             return

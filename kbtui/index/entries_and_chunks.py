@@ -77,7 +77,7 @@ class CatalogEntry(NamedTuple):
     rewound: Sequence[int] = ()
 
     def make_ref(self, chunk: Chunk) -> Ref:
-        """Return a reference to the lines of a chunk of this entry, or to its turn or tool call."""
+        """Return a reference to the lines, the turn or the tool call of a chunk of this entry."""
         if self.kind == "subject":
             return make_subject_ref(self.topic or "", self.slug or "", chunk.lines)
         return make_conversation_ref(self.conversation or "", chunk.turn, chunk.call)
@@ -115,18 +115,17 @@ def _hash_strings(*parts: str) -> str:
 
 
 SCORE_TOLERANCE = 5e-6
-"""Two scores count as equal if their relative difference is smaller than this.
+"""Two scores count as equal if their relative difference is at most this.
 
-The last digits of a score are not exact: both legs add 32-bit floats, in an order that depends on the row
-numbers.
+The last digits of a score are not exact, because both legs add 32-bit floats in the order of the rows.
 """
 
 
 class RankedChunk(NamedTuple):
     """A chunk found by keywords or by meaning.
 
-    `owner` identifies the chunk's entry; it is the entry's id or a number. `tie` is the chunk id as a
-    number, by which chunks with equal scores are sorted.
+    `owner` is the id or the number of the chunk's entry. `tie` is the chunk id as a number; chunks with
+    equal scores are sorted by it.
     """
 
     number: int
@@ -144,9 +143,8 @@ def sort_ranked_chunks(
 ) -> list[RankedChunk]:
     """Sort chunks by score, best first, and equal scores by chunk id.
 
-    Two scores count as equal if they differ by at most `tolerance` times the larger of the score and
-    `least`. If `cut` is true, the search stopped at a limit. The last group of equal scores may then be
-    incomplete, so it is left out.
+    Two scores count as equal if they differ by at most `tolerance * max(least, score)`. If `cut` is true,
+    the search stopped at a limit; the last group of equal scores may be incomplete, and is left out.
     """
     ordered = sorted(rows, key=lambda row: -row.score)
     result: list[RankedChunk] = []

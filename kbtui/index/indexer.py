@@ -38,10 +38,9 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""After more than this many entries were written, the keyword index of hidden entries is committed.
+"""The keyword index of hidden entries is committed after more than this many changes of any entries.
 
-This happens even if no hidden entry has changed. The commit stores the catalog's sequence number, so that
-the next start applies only later changes.
+The commit stores the catalog's sequence number, so that the next start applies only later changes.
 """
 
 MAX_STALE_SHARE = 2e-5
@@ -234,16 +233,9 @@ ComparedItem = TypeVar("ComparedItem")
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS, COMMIT_SECONDS_MAX = 2.0, 16.0
-"""During a refresh, the first commit comes after `COMMIT_SECONDS`.
-
-The interval then doubles after each commit, up to `COMMIT_SECONDS_MAX`, so that a long refresh loses
-little time to commits.
-"""
+"""The first and the longest interval between the commits of a refresh; in between, the intervals double."""
 PATIENCE_SECONDS = 0.5
-"""A refresh runs for at least this many seconds before another requested refresh can interrupt it.
-
-Without interruptions, a saved subject would wait until a long conversation is indexed.
-"""
+"""A refresh runs for at least this many seconds before a newer request can interrupt it."""
 
 
 @dataclass
@@ -425,10 +417,7 @@ class WorkspaceIndexWriter:
         knowledge: KnowledgeBase,
         changes: IndexRefreshChanges,
     ) -> None:
-        """Remove the entries with the ids `gone`, and index `subjects` and `conversations`.
-
-        The keyword indexes are committed from time to time, at growing intervals.
-        """
+        """Remove the entries with the ids `gone`, and index `subjects` and `conversations`."""
         from kbtui.citations import CitationTargetLookup
         from kbtui.conversations.conversation_repository import list_conversations
         from kbtui.conversations.project_directories import list_project_directories
@@ -542,7 +531,7 @@ def _make_citation_rows(
 
 
 TOKENS_MAX = 1 << 53
-"""Files can state any number of tokens; a larger number than this is stored as this number."""
+"""The largest number of tokens that is stored; files can contain larger numbers."""
 
 
 def _make_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:

@@ -55,47 +55,40 @@ Increase it when the columns change, or when vectors are computed from different
 """
 
 EXACT_ROWS = 10_000
-"""A table with at least this many rows gets an index of one partition.
-
-A search with this index is exact, and three times as fast as a search without an index.
-"""
+"""A table with at least this many rows gets an index of one partition; exact searches are then 3 times as fast."""
 APPROXIMATE_ROWS = 100_000
-"""With at least this many rows, the index is approximate, because an exact index would be too slow.
+"""A table with at least this many rows gets an approximate index, because an exact one would be too slow.
 
-The approximate index has many partitions, and stores one bit per dimension (RaBitQ, Gao and Long,
-2024). A search reads some partitions, and ranks their best rows by their full vectors. It finds 99 % of
-the rows that the exact index finds (docs/performance.md).
+This index stores one bit per dimension (RaBitQ, Gao and Long, 2024), in many partitions. A search reads
+only some partitions, and finds 99 % of the rows that the exact index finds (docs/performance.md).
 """
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
 """A search of an approximate index ranks at least this many rows by their full vectors."""
 REINDEX_GROWTH = 4
-"""The index is rebuilt when the table needs this many times as many partitions as the index has."""
+"""The index is rebuilt when the table has grown so much that it needs this many times its partitions."""
 MAX_SUPPLEMENTS = 12
 """If the vector index has more than this many parts, it is rebuilt as one part.
 
-Each compaction adds a small part for the new rows, and Lance never joins fragments of different parts.
+Each time Lance compacts the table, the index gets another small part for the new rows. Lance never joins
+table fragments that different parts of the index cover, so the number of parts only grows.
 """
 NARROW_ROWS = 50_000
-"""If at most this many rows match a filter, the search is exact.
-
-An approximate search reads only some partitions, and could miss the nearest of so few rows.
-"""
+"""If at most this many rows match a filter, the search reads all of them, not only some partitions."""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
 """How many bytes of memory Lance may use to cache its index, and to cache the metadata of its files."""
 KEEP_VERSIONS = timedelta(minutes=2)
-"""For this long, old versions of the table are kept, because other threads may still read them."""
+"""How long old versions of the table are kept, because other threads may still read them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
-"""A search moves the vector of its query towards the vector of a keyword hit.
+"""A search adds `LEAN_WEIGHT` times the vector of a keyword hit to the vector of its query.
 
-It uses the first hit that has a vector, among the best `LEAN_CANDIDATES` hits. `LEAN_WEIGHT` is the weight
-of the hit's vector.
+The hit is the first of the best `LEAN_CANDIDATES` keyword hits that has a vector.
 """
 MAX_FRAGMENTS = 24
 """`compact_vector_table` does nothing until the table has more than this many fragments or new writes."""
 OVERFETCH = 5
-"""A search fetches more rows than it returns, by this factor, because it drops surplus chunks of an entry."""
+"""A search fetches this many times as many rows as it returns, because it drops surplus chunks of an entry."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")
@@ -282,7 +275,7 @@ class VectorStore:
                 self.table.create_index(column, config=BTree())
 
     def _read_partition_count(self) -> int:
-        """Return how many partitions the index has, according to its name; 0 if there is no index."""
+        """Return the number of partitions that the name of the index contains; 0 if there is no index."""
         names = (index.name for index in self.table.list_indices())
         counts = [
             int(name.removeprefix(_INDEX_PREFIX))

@@ -64,10 +64,7 @@ def split_front_matter(text: str) -> FrontMatterAndBody:
 
 
 def _parse_yaml_without_aliases(source: str) -> Any:
-    """Parse YAML; raises `ValueError` if it is invalid, too long or contains an alias.
-
-    Aliases are forbidden because they can expand to gigabytes.
-    """
+    """Parse YAML; raises `ValueError` if it is invalid, too long or has an alias (it may expand to gigabytes)."""
     import yaml
 
     class AliasFreeLoader(yaml.SafeLoader):

@@ -82,7 +82,7 @@ class SearchExplainer:
         return min(explained, key=_make_rank_sort_key)
 
     def _find_document_addresses_of_chunks(self, numbers: Iterable[int]) -> None:
-        """Store the addresses that the documents of these chunks have in each keyword index."""
+        """Find the documents of these chunks in each keyword index, and store their addresses."""
         self._addresses = [
             side.find_document_addresses(numbers) for side in self._run.keyword_search.sides
         ]
@@ -139,10 +139,7 @@ class SearchExplainer:
         return score_leg_rank(rank, length, depth=run.request.depth, coverage=coverage)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Return the rank and score of the best `DEEP_RANKS` chunks of a leg, by chunk number.
-
-        Unlike a search, this does not limit the number of chunks of one entry.
-        """
+        """Rank many chunks in a leg, without the limit per entry: chunk number -> rank and score."""
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
             if leg == "lexical":
@@ -166,7 +163,7 @@ class SearchExplainer:
         return Notice("not_ranked", {"limit": DEEP_RANKS})
 
     def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[Notice]:
-        """Explain why a chunk that nothing excludes ranks too low to be shown."""
+        """Explain why a chunk is not shown although nothing excludes it: its rank is too low."""
         run = self._run
         others = [number for number in self._ranks if run.visible_chunks[number][1] == entry.id]
         most = run.request.per_entry

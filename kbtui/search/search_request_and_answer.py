@@ -26,17 +26,14 @@ MAX_QUERY_CHARACTERS = 1000
 """The maximum length of a query. A longer query is cut, and the answer has a notice."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 100
-"""Each leg fetches at most this many hits, whatever the limit of the request is.
-
-The limit of a request must not change the order of its hits.
-"""
+"""At any limit, each leg fetches up to this many hits, so that the order does not depend on the limit."""
 MAX_HITS = 2 * LEG_DEPTH
 """An answer has at most this many hits: all hits of both legs."""
 
 if TYPE_CHECKING:
 
     class SearchRequestJson(TypedDict, total=False):
-        """A `SearchRequest` as JSON. Dates are in ISO 8601 or, from a command, as the user wrote them."""
+        """A `SearchRequest` as JSON. Dates are in ISO 8601 or as the user wrote them."""
 
         query: str
         mode: Mode
@@ -176,14 +173,14 @@ class SearchRequest(NamedTuple):
     """A query with its options. Equal requests have equal answers in every front end.
 
     `partial` means that the user is still typing the query, so its last word matches as a prefix.
-    `since` (inclusive) and `until` (exclusive) limit the time. `exclude` is the id of a
+    `since` (inclusive) and `until` (exclusive) limit the times of hits. `exclude` is the id of a
     conversation that is not searched. If `entries` has ids, only these entries are searched.
-    `per_entry` limits the hits from one entry, and `depth` limits those from each leg. If `like` is a
+    `per_entry` limits the hits from one entry, and `depth` limits the hits from each leg. If `like` is a
     reference, the search finds passages similar to its text and ignores the query. If `why` is a
     reference, the answer explains why its text is not among the hits. With `explain`, the answer
     explains each hit. `zone` is the time zone of dates in the query; None means the time zone of this
-    process. `worded` has the chunk numbers of the keyword hits, best first. The semantic leg moves the
-    vector of the query towards the vector of the first of these hits that has a vector.
+    process. `worded` has the chunk numbers of the keyword hits, best first; the semantic leg moves the
+    vector of the query towards the first vector that these chunks have.
 
     Filters in `query` can narrow these options, but never widen them.
     """
@@ -223,10 +220,10 @@ class SearchRequest(NamedTuple):
 
 
 def parse_search_request(shape: "SearchRequestJson") -> SearchRequest:
-    """Parse a search request from JSON that `SearchRequest.as_json` or a command has made.
+    """Parse a search request from JSON, in which dates are in ISO 8601 or as the user wrote them.
 
-    In the JSON of a command, dates are as the user wrote them. Raises `ValueError` for an unknown field or a
-    value of the wrong type, and `UsageError` for text that is not a date.
+    Raises `ValueError` for an unknown field or a value of the wrong type, and `UsageError` for text that
+    is not a date.
     """
     values: dict[str, Any] = {}
     for name, value in shape.items():

@@ -266,7 +266,7 @@ def _check_source_values(source: SourceDefinition) -> None:
 _APPROVAL_FORMAT = 1
 MAX_PROGRAM_BYTES = 50_000_000
 _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua jar"
-"""Extensions of scripts. A changed script or executable needs a new approval; other files do not."""
+"""The file extensions of scripts. If a script or an executable changes, its source needs a new approval."""
 
 
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:

@@ -141,7 +141,7 @@ class KbtuiApp(App[None]):
         return self.theme_variables
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's line filters, without the one for ANSI colours if the theme does not use any."""
+        """Return Textual's line filters; if the theme has no ANSI colours, omit the filter for these colours."""
         filters = super().get_line_filters()
         if self.theme not in self._has_theme_ansi_colors:
             values = self.get_css_variables().values()

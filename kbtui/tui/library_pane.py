@@ -156,7 +156,7 @@ ENTRY_MARKS = {
     "archived": ("▫ ", "dim"),
     "local only": ("⌂ ", "dim"),
     "workspace only": ("⇣ ", "dim"),
-    "held in another worktree": ("⎇ ", "dim"),
+    "from another worktree": ("⎇ ", "dim"),
 }
 """State of an entry, in the words of the help page -> the sign for this state, and its style role."""
 
@@ -427,7 +427,7 @@ class _ConversationRowMaker:
 
     def _make_conversation_row(self, info: ConversationInfo, lead: Spans, label: str) -> ListRow:
         states = {
-            "held in another worktree": info.worktree is not None,
+            "from another worktree": info.worktree is not None,
             "local only": info.presence == "user_local",
             "workspace only": info.presence == "external" and self._marks_presence,
             "archived": info.archived,

@@ -124,7 +124,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice = WrappedParagraphs(self.list)
         self.answer: SearchAnswer | None = None
         self._is_refining = False
-        """Whether the search by meaning is still running, so that the answer can get more hits."""
+        """Whether the search by meaning is still running; it may add hits to the answer."""
 
     def compose(self) -> ComposeResult:
         yield self._summary
@@ -143,10 +143,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice.set_paragraphs([])
 
     def show_search_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
-        """Show the hits of an answer; if it belongs to the same query, keep the hit that the user selected.
+        """Show the hits of an answer; if `same_query` is true, keep the hit that the user selected.
 
-        If the user has selected no hit, select the first one, because the search by meaning may have added
-        better hits at the top. `refining` says whether this search is still running.
+        If the user has selected no hit, the first one is selected, because the search by meaning may have
+        added better hits at the top. `refining` says whether the search by meaning is still running.
         """
         self.answer, self._is_refining = answer, refining
         self.border_title = "Results"
@@ -154,7 +154,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         select_first = answer.hits and (is_untouched or not same_query)
         empty = self._explain_empty_results(answer)
         if refining and not answer.mistakes:
-            empty = [("No keyword matches; searching by meaning …", "dim")]
+            empty = [("No keyword hits; searching by meaning …", "dim")]
         remarks = [format_notice(one) for one in answer.notices if one.code == "meaning_only"]
         self._notice.set_paragraphs(
             [[(f"{text[:1].upper()}{text[1:]}", "warning")] for text in remarks]
@@ -184,7 +184,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self.list.set_rows([], [("No results yet. ", ""), (reason, "dim")])
 
     def show_similar_passages(self, reference: str, answer: SearchAnswer) -> None:
-        """Show an answer with the passages that are similar to the item `reference`."""
+        """Show the passages that are similar to the text of `reference`."""
         self.answer, self._is_refining = answer, False
         self.border_title = make_label_without_markup(f"More like {reference}")
         self._notice.set_paragraphs([])

@@ -82,9 +82,9 @@ class SubjectFileActions:
         self._screen.app.push_screen(form, self._write_planned_subject)
 
     def _plan_new_subject(self, values: FormValues) -> PlannedSubject:
-        """Return the knowledge base, the topic and the draft of the new subject; raise an error for a bad value.
+        """Check the values, and return the knowledge base, the topic and the draft of the new subject.
 
-        This is called in a background thread, before the user writes the text, so that no text is lost.
+        Called before the user writes the text, so that an error loses no text.
         """
         if not values["title"]:
             raise subject_authoring.MissingTitle("a subject needs a title")

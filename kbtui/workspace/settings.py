@@ -298,10 +298,10 @@ def _parse_environment_variable(key: SettingDefinition, given: str) -> Any:
 
 
 def _locate_setting_line(path: Path, text: str, *names: str) -> str:
-    """Return where the file sets a key, as `path:line`, or only the path if no line is found.
+    """Return where the file sets a key, as `path:line`.
 
-    `names` are the names of the tables around the key, then the key's own name. If only the line of
-    one of these tables is found, returns that line.
+    `names` are the names of the tables around the key, then the key's own name. If the file does not
+    set the key, returns the line of the innermost of these tables, or only the path.
     """
     table: tuple[str, ...] = ()
     found, depth = str(path), 0

@@ -216,10 +216,9 @@ class _ProjectOfDirectory(NamedTuple):
 
 
 class _FoundSessionFile(NamedTuple):
-    """A file of a session, and the project to which it belongs, the `owner`.
+    """A file of a session. `owner` is the project to which the file belongs.
 
-    If `owner` is None, the file itself contains a hash of its project, and `owners` maps this hash to
-    the project.
+    If `owner` is None, the file contains the hash of its project, and `owners` maps hashes to projects.
     """
 
     path: str
@@ -230,7 +229,7 @@ class _FoundSessionFile(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _GeminiMessage:
-    """An element of a session; `kind` says whether it is a message, an unknown record or a compaction.
+    """An element of a session: a message, an unknown record or a compaction (see `kind`).
 
     A compaction replaces all messages up to `last`. `is_undone` says that Gemini CLI removed the
     message from its history for a reason other than a rewind.
@@ -285,10 +284,7 @@ def _iterate_session_files(
 
 
 def _read_project_root(directory: str) -> str | None:
-    """Return the path of the project whose data directory is `directory`.
-
-    Returns None if the path is not stored there; older versions of Gemini CLI do not store it.
-    """
+    """Return the path of a project from its data directory, or None if an old Gemini CLI did not store it."""
     try:
         path = read_file(f"{directory}/.project_root", HEAD_BYTES).decode().strip()
     except (WorkspaceError, ValueError):
@@ -457,7 +453,7 @@ class _ReplayedSession:
 
 
 def _find_compression_summary(record: dict[str, Any]) -> str | None:
-    """Return the text of a message with the role `user` if it is a summary, otherwise None."""
+    """Return the text of a user's message if it is a summary of the history, otherwise None."""
     if record.get("type") != "user":
         return None
     try:

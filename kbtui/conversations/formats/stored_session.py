@@ -32,12 +32,9 @@ HEAD_BLOCK_BYTES = 16 << 10
 TITLE_CHARACTERS = 80
 """The maximum length of a title that is made from the first request."""
 _MAX_HARMLESS_WORD = 11
-"""A title may be cut within a word of at most this many characters, which is too short to be a secret."""
+"""A word of at most this many characters is too short to be a secret, so a title may end within it."""
 _TITLE_SEARCH_CHARACTERS = 4000
-"""Before a title is cut, at most this many characters of the request are searched for secrets.
-
-A title must not end within a secret, because the beginning of a secret is not recognized as one.
-"""
+"""How many characters of a line are searched for secrets before the line is cut to a title."""
 
 
 @dataclass(slots=True)
@@ -131,9 +128,9 @@ _Head = TypeVar("_Head")
 
 
 class SessionHeadCache(Generic[_Head]):
-    """The facts at the beginnings of session files, which are read once because agents never change them.
+    """The facts at the beginnings of session files; agents never change them, so each is read once.
 
-    `is_complete` gets the facts and the size of the file, and says whether the facts can be kept.
+    `is_complete` is called with the facts and the size of the file, and returns whether to keep the facts.
     """
 
     def __init__(
@@ -211,10 +208,10 @@ def convert_unix_time(value: Any, units_per_second: int = 1) -> datetime | None:
 def iterate_records_at_start(
     path: str, length: int, key: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the records in the first `length` bytes of a file of JSON Lines; those without `key` are left out.
+    """Yield the records that have `key` in the first `length` bytes of a file of JSON Lines.
 
-    Reads only as far as the caller asks for records. Damaged lines are left out, and so is the rest
-    of a file that cannot be read.
+    If `key` is None, yields all records. Skips damaged lines, and ends early at an error. Reads only as
+    far as the caller asks for records.
     """
     name = f'"{key}"'.encode() if key is not None else b""
     rest, at = b"", 0
@@ -258,10 +255,7 @@ def make_title_from_request(text: str) -> str | None:
 
 
 def _find_title_end(line: str) -> int:
-    """Return the position at which to cut a title.
-
-    It is never within a secret, because the beginning of a secret would not be recognized as one.
-    """
+    """Return where to cut a title: never within a secret, because half a secret would not be masked."""
     end = TITLE_CHARACTERS - 1
     # Most titles are cut between words or within a short one, which needs no search for secrets.
     start = max(line.rfind(" ", 0, end), line.rfind("\t", 0, end)) + 1

@@ -105,8 +105,8 @@ def get_configured_keys(node: DOMNode) -> Mapping[str, str]:
 class StyledScreen(Screen[Any]):
     """A screen that converts style roles to styles, once for each theme.
 
-    Roles are not Textual's component classes, because Textual would resolve these again whenever a CSS
-    class of a widget changes.
+    Textual's component classes could do the same, but Textual would resolve all of them again whenever a
+    CSS class of a widget changes.
     """
 
     def __init__(self) -> None:
@@ -122,10 +122,10 @@ class StyledScreen(Screen[Any]):
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
         """The key bindings from the focused widget outwards.
 
-        This property first applies the keys from the settings, and then removes the letters if an input has the
-        focus, because they are typed into the input. Textual removes the letters first. A command whose default key
-        is a letter would then be lost, even if the settings give it another key, and a letter from the settings
-        would call a command instead of being typed.
+        This property first applies the keys from the settings, and then removes the letters that are typed
+        into a focused input. Textual does this in the reverse order: a command whose default key is a letter
+        would be lost, even if the settings give it another key, and a letter from the settings would call a
+        command instead of being typed.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self

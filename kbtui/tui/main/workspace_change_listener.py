@@ -113,7 +113,7 @@ class WorkspaceChangeListener:
 
     @staticmethod
     def may_event_concern_entry(ref: Ref | None, event: IndexChangedEvent) -> bool:
-        """Return whether the entry with this reference could be among those that a `changed` event is about."""
+        """Return whether the changes that an event reports may include the entry with this reference."""
         if ref is None or ref.kind != "conversation":
             return True
         changed = event.get("conversations") or []

@@ -187,10 +187,7 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
 
 
 def _read_last_element(path: str) -> dict[str, Any] | None:
-    """Return the last element of the JSON array in a file, reading only the end of the file.
-
-    Returns None if the file does not end with the line breaks and indentation that JP writes.
-    """
+    """Return the last element of the array in a file, or None if JP did not format the end of the file."""
     tail = read_file_tail(path, _TAIL_BYTES).rstrip()
     start = tail.rfind(b"\n  {")
     if start < 0 or not tail.endswith(b"\n  }\n]"):
@@ -260,8 +257,8 @@ def load_conversation_part(
     """Load the turns after the resume point `mark`: about `size` bytes, but at least one turn.
 
     If `mark` is None, or the bytes before it have changed, the part starts at the beginning of the file.
-    Returns None if the conversation must be loaded whole. This is necessary if it is short or damaged,
-    or if a tool result belongs to a call before `mark`.
+    Returns None if the conversation must be loaded whole, because it is short or damaged, or because a
+    tool result belongs to a call before `mark`.
     """
     if info.events_path is None or not can_load_conversation_parts(info):
         return None
@@ -308,8 +305,8 @@ def _read_whole_turns_from_offset(
 ) -> tuple[_JsonElementBatch | None, bool] | None:
     """Read whole turns from byte `start` on; return their elements, and whether the file ends there.
 
-    Returns None if `size` bytes contain no whole turn. The elements are None if the bytes do not have
-    JP's line breaks and indentation.
+    Returns None if `size` bytes contain no whole turn. If JP did not format the bytes, returns None
+    instead of the elements.
     """
     is_last = file_size - start <= size + BLOCK_BYTES
     data = os.pread(file, file_size - start if is_last else size, start)
@@ -347,10 +344,7 @@ def _decode_conversation_part(
     span: _JsonElementBatch,
     is_last: bool,
 ) -> ConversationPart | None:
-    """Decode the turns in a batch of elements (`span`).
-
-    Returns None if the batch contains a result whose call is in an earlier part.
-    """
+    """Decode the turns in `span`; return None if it has a tool result whose call is before `span`."""
     before = start or ReadingResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
     if waiting and any(
