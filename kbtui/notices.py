@@ -33,10 +33,7 @@ MODEL_CAUSES: dict[str, str] = {
     "other_time_zone": "the engine uses another time zone",
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Maps a cause to the text that says why semantic search is unavailable.
-
-The notice for any other cause contains its text as `detail`.
-"""
+"""Cause -> why semantic search is unavailable; a notice of any other cause has this text in `detail`."""
 PauseReason = Literal["battery", "busy"]
 PAUSE_REASONS: dict[PauseReason, str] = {
     "battery": "the computer runs on battery",

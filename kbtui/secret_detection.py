@@ -414,10 +414,7 @@ def _load_wallet_seed_words() -> frozenset[str]:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return whether an assigned value looks secret.
-
-    If only white space, and no `=` or `:`, precedes the value, the rules are stricter.
-    """
+    """Return whether an assigned value looks secret; without `=` or `:`, the rules are stricter."""
     value = match["value"]
     is_mixed = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
     if match["blank"] and not (len(value) >= 12 and is_mixed):

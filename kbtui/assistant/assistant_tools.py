@@ -125,7 +125,7 @@ KNOWLEDGE_SEARCH = ToolDefinition(
 )
 CONVERSATION_LIST = ToolDefinition(
     "conversation_list",
-    f"List the conversations of this workspace, held with any agent, with title, size and dates. {DATA_WARNING}",
+    f"List the conversations of all agents in this workspace, with title, size and dates. {DATA_WARNING}",
     "Conversations with the newest activity come first. `total` counts all conversations, not just this page. Use "
     "`offset` for the next page.",
     {

@@ -71,11 +71,10 @@ class Citation(NamedTuple):
 
 
 class Citations(NamedTuple):
-    """All citations in which `ref` takes part.
+    """What `ref` cites (`uses`), and which turns cite `ref` (`used_by`, newest first).
 
-    `ref` is a reference, or the path of a file that is not a subject. If `ref` is a conversation or a
-    turn, `uses` lists everything that it cites. `used_by` lists the turns that cite `ref`, newest first.
-    `gone` is the reason why `ref` no longer exists, or None if it exists.
+    `ref` is a reference, or the path of a file that is not a subject. Only conversations and turns cite
+    anything. `gone` is the reason why `ref` no longer exists, or None if it exists.
     """
 
     ref: str
@@ -308,8 +307,7 @@ def _find_learned_slugs(
 ) -> Iterator[str]:
     """Yield the slugs of the subjects whose text a call of `learn` returned.
 
-    A pattern without wildcards is a slug. For a glob, the matching slugs are taken from the result of
-    the call. If the result names no slug, they are taken from the topic.
+    The slugs that match a glob are taken from the result or, if the result has no slug, from the topic.
     """
     from kbtui.knowledge.learn_tool_answers import ANSWER_WITHOUT_TEXT
     from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern

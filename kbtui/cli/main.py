@@ -224,7 +224,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
-    """Return the parser for a command line, and how many leading words completion skips."""
+    """Return the parser that completes a command line, and the number of first words that it ignores."""
     from kbtui.cli.argument_parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)

@@ -85,8 +85,7 @@ class LiteralGrepPattern:
 def _make_letter_regex(letter: str) -> str:
     """Return a regular expression that matches a letter in upper and lower case.
 
-    The letters i, ı and İ need special treatment. With `re.IGNORECASE`, Python treats i, I, ı and İ as
-    the same letter. By Unicode's simple case folding, only i and I are the same.
+    `re.IGNORECASE` alone would treat i, I, ı and İ as one letter; in Unicode, only i and I are one.
     """
     if letter in "iI":
         return "(?-i:[iI])"
@@ -94,18 +93,14 @@ def _make_letter_regex(letter: str) -> str:
 
 
 def _find_required_letters(pattern: str) -> tuple[str, ...]:
-    """Return all case variants of the first non-ASCII letter of a pattern.
-
-    A text that contains none of these letters cannot match. Looking for them is faster than the
-    regular expression.
-    """
+    """Return the case variants of a pattern's first non-ASCII letter; a matching text has one of them."""
     letter = next(letter for letter in pattern if not letter.isascii())
     letters = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x20000))))
     return (letter, *set(re.findall(_make_letter_regex(letter), letters, re.IGNORECASE)))
 
 
 def cut_line_around_match(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:
-    """Cut a line to at most `length` characters around `match`; `…` replaces what is cut off.
+    """Cut a line to at most `length` characters around the offset `match`; `…` replaces what is cut off.
 
     A letter is not separated from its combining marks.
     """
@@ -194,10 +189,7 @@ def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
 
 
 def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool:
-    """Return whether grep searches an event.
-
-    Its role must be one of `scopes`. Answers without free text, such as `true`, are not searched.
-    """
+    """Return whether an event has a role in `scopes`; False for answers without free text, such as `true`."""
     kind = event_kinds.EVENT_KINDS[event.kind]
     # JP does not search answers to questions. Here, those in free text are searched.
     is_json_answer = kind.is_response and event.data is not None and type(event.data) is not str
@@ -251,10 +243,7 @@ def _search_event(
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
-    """Return `text`, the text of an event, with its secrets masked.
-
-    If the event has values, the text is made again from the masked values.
-    """
+    """Return the text of an event with its secrets masked; `text` is the same text, unmasked."""
     if event.values:
         text = format_event_text(event, lambda values: format_json(mask_secrets_in_json(values)))
         return mask_secrets(text)
@@ -264,11 +253,7 @@ def _mask_event_text(event: ConversationEvent, text: str) -> str:
 def _add_context_lines(
     text: str, spans: Sequence[tuple[int, int, int]], context: int
 ) -> Iterator[tuple[str | None, int | None]]:
-    """Yield the matching lines with their context.
-
-    Yields `(line, match offset)` for a matching line, `(line, None)` for a line of context, and
-    `(None, None)` between two blocks of lines.
-    """
+    """Yield (line, match offset); the offset is None for a line of context, and both are None between blocks."""
     lines = text.removesuffix("\n").split("\n")
     matches = {}
     number = offset = 0

@@ -180,7 +180,7 @@ class EngineServer:
         self._environment = make_search_environment_fingerprint()
         """The fingerprint of the environment and the settings file, taken when the settings were loaded."""
         self._broken_environment: str | None = None
-        """The fingerprint at the last error in the settings. While it is the same, the error is not logged again."""
+        """The fingerprint when the settings last had an error; each error is logged once per fingerprint."""
         self._last_progress: IndexProgressEvent | None = None
         self._index_progress: RefreshProgress | None = None
         """The progress of the running refresh; None if none is running."""
@@ -269,7 +269,7 @@ class EngineServer:
                 return
 
     def _find_reason_to_end_engine(self) -> str | None:
-        """Return why this engine must end, or None. After it has ended, the next client starts a new one."""
+        """Return why this engine must end, or None if it can continue."""
         if not self._holds_lock_and_socket():
             return "the lock file or the socket was replaced"
         now = make_search_environment_fingerprint()
@@ -489,7 +489,7 @@ class EngineServer:
     async def _execute_refreshed_operation(
         self, client: ClientConnection, request: WaitTimeLimit
     ) -> RefreshOutcome:
-        """Wait again for the last refresh that this client requested, at most as long as `request` says."""
+        """Wait, up to the time limit in `request`, for the refresh that this client requested last."""
         if client.pending_refresh is None:
             raise ValueError("this connection has not requested a refresh")
         return await self._wait_for_requested_refresh(
@@ -508,11 +508,7 @@ class EngineServer:
         return {"done": finished, "mended": mended, **self._describe_engine_readiness()}
 
     def _end_engine_if_obsolete(self) -> None:
-        """End the engine if its lock file or socket was replaced, or if the settings have changed.
-
-        Raises `ConnectionResetError` if the engine ends. The error closes the connection, so that the
-        client asks the next engine.
-        """
+        """If the engine must end, end it and raise `ConnectionResetError`; the client asks the next engine."""
         if reason := self._find_reason_to_end_engine():
             self._should_end.set()
             raise ConnectionResetError(reason)

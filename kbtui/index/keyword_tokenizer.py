@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TOKENIZER_VERSION = 3
-"""The version of the rules for words, a part of the generation's fingerprint.
-
-Increase it when the same text gives different words.
-"""
+"""A part of the generation's fingerprint; increase it when a text gives different words than before."""
 
 # The alternatives: joined words (a/b.py, a-b, a::b, 2.8.3); C++ and C#; camel case or underscores
 # (aB, ABc, a_b). Each alternative starts at the start of a word and never backtracks, so that the time

@@ -172,12 +172,9 @@ FindingWithoutArea = (
 MIN_TERMINAL_SIZE = (60, 15)
 """The smallest size, in columns and rows, in which all panes of the TUI have enough space."""
 READING_SECONDS = 1.0
-"""The doctor reads conversations for at most this many seconds.
-
-For conversations that it has not read by then, it reports the errors that the index has recorded.
-"""
+"""The doctor reads conversations for this many seconds; of the others, it reports the errors in the index."""
 READING_BYTES = 8 << 20
-"""An indexed conversation with more bytes than this is not read. The index says whether it is damaged."""
+"""Of an indexed conversation with more bytes than this, the doctor only reports the error in the index."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
 """The minimum number of bytes that should be free on the disk of the index."""
@@ -437,9 +434,8 @@ def _diagnose_texts_of_conversations(
 ) -> Iterator[FindingWithoutArea]:
     """Report conversations that cannot be read completely.
 
-    Reads as many conversations as possible within `READING_SECONDS`. For the others, reports the errors
-    that are recorded in the index. Conversations that are not indexed, or that the index describes as
-    damaged, are read first.
+    Reads conversations for `READING_SECONDS`, first those that are not indexed or have a recorded error.
+    Of the others, reports the errors that are recorded in the index.
     """
     from kbtui.conversations.conversation_repository import load_conversation
 
@@ -475,10 +471,7 @@ def _diagnose_texts_of_conversations(
 def _get_recorded_indexing_errors(
     library: Library, infos: list[ConversationInfo]
 ) -> dict[str, str | None]:
-    """Map the id of each conversation to the error that occurred when it was indexed, or to None.
-
-    Conversations that have changed since they were indexed are left out.
-    """
+    """Return the indexing error, or None, by conversation id; conversations changed since then are left out."""
     from kbtui.index.index_reader import IndexReader
 
     signatures = {info.id: info.signature for info in infos}

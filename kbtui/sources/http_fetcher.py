@@ -54,7 +54,7 @@ class SourceRunLimits:
     max_delay: float = 30.0
 
     def explain_too_many_documents(self, count: int, what: str) -> str:
-        """Return the message for a run that found `count` documents, more than the limit `files` allows.
+        """Return the message for a run that found more documents (`count`) than the limit (`files`).
 
         `what` is a plural noun for the documents, such as "resources".
         """

@@ -105,7 +105,7 @@ async def _fetch_matching_mcp_resources(
 ) -> None:
     """Fetch and store every resource that matches the pattern of the source.
 
-    Listing the resources, and fetching each of them, must not take longer than `limits.seconds`.
+    `limits.seconds` is the time limit for listing all resources, and again for fetching each one.
     """
     seconds = limits.seconds
     with anyio.fail_after(seconds):

@@ -215,7 +215,7 @@ def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) 
                 raise UsageError(
                     f"its documents cannot be deleted: {error}",
                     where=name,
-                    hint="give the source a topic that exists, or keep its documents",
+                    hint="keep the documents, or first change the source's topic to one that exists",
                 ) from error
             problems.append(f"its documents cannot be read, so they stay unchanged: {error}")
         directories = _open_source_directories_in_all_topics(workspace, source)

@@ -116,10 +116,7 @@ def _describe_project_without_jp(contents: LibrarySnapshot) -> str:
 
 
 def _list_creation_commands(contents: LibrarySnapshot | None) -> list[tuple[str, str]]:
-    """Return the commands that the home page offers for creating a first topic or entry: at most one.
-
-    A command is a pair of its id and its description.
-    """
+    """Return a list with the command (id, description) for creating a first topic or entry; [] if not needed."""
     if contents is None or _has_unreadable_topics(contents):
         return []
     if not contents.listings:

@@ -75,7 +75,7 @@ class SecondaryScreen(StyledScreen):
         self.message_line = MessageLine("said")
         self.worker = LatestOnlyWorker(self)
         self._is_refusal = False
-        """Whether the shown message says why the last key did nothing."""
+        """Whether the shown message comes from `show_key_refusal`."""
 
     def compose_panes(self) -> ComposeResult:
         """Yield the panes: by default, one pane with a document."""
@@ -130,7 +130,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def met_command_needs(self) -> dict[str, bool]:
-        """Map each value of `TuiCommand.needs` on this screen to whether the condition is met now."""
+        """Map each condition that this screen's commands need (`TuiCommand.needs`) to whether it is met now."""
         return {}
 
     def get_key_label(self, name: str) -> str:

@@ -252,7 +252,7 @@ def _make_declaration_blocks(state: SourceStatus) -> list[ReaderBlock]:
 def make_source_approval_details(
     state: SourceStatus, approve_key: str, back_key: str
 ) -> ReaderDocument:
-    """Return a document that says what a source would do, and which keys approve it or go back."""
+    """Return a document that says what a source would do, and names the keys for approving it and for going back."""
     source = state.source
     intro = (
         "Once approved, this source will do the following on this computer, with your permissions:"
@@ -316,7 +316,7 @@ LIST_KEYS = {"prefixes", "allow_hosts", "env"}
 def make_source_form_fields(
     topics: Sequence[str], source: SourceDefinition | None = None
 ) -> list[FormField]:
-    """Return the fields of the form for a new source, or for changing `source` if it is given."""
+    """Return the fields of the form for adding a source (if `source` is None) or for changing `source`."""
     if source and source.topic not in topics:
         topics = [source.topic, *topics]
     block = source.block if source else {}
@@ -386,8 +386,8 @@ def change_source_from_form(
     """Change a source; return the changed source, and whether it is approved.
 
     `before` is the source as it was when the form was opened. An approved source stays approved, because
-    the user made the change. Raises `KbtuiError` if the change fails, or if the file no longer contains
-    the source as in `before`.
+    the user made the change. Raises `KbtuiError` if the source has changed in the file since then, or if
+    it cannot be changed.
     """
     workspace, userdata = library.workspace, UserData(library.workspace)
     current = load_source_definitions(workspace).find_source(before.name)

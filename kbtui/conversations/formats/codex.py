@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
     class CodexState(TypedDict, total=False):
-        """The state from which a `CodexParser` can resume, as JSON."""
+        """The state, as JSON, from which a `CodexParser` can resume."""
 
         model: str | None
         counters: dict[str, int]
@@ -103,11 +103,11 @@ _INSTRUCTIONS = re.compile(
     r"|<(?:environment_context|user_instructions|turn_aborted|permissions instructions"
     r"|collaboration_mode|personality_spec|model_switch|\w+_instructions)>)"
 )
-"""Matches a message that Codex wrote for the model, although it is stored as a message of the user."""
+"""Matches instructions from Codex to the model that are stored as a message of the user."""
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )
-"""Matches a message that reports an event from Codex, although it is stored as the user's."""
+"""Matches a report from Codex that is stored as a message of the user."""
 _HIDDEN_MARKUP = re.compile(r"<(oai-mem-citation|proposed_plan)>.*?(?:</\1>|\Z)", re.DOTALL)
 """Matches the parts of a reply that the model sees, but that Codex does not show to the user."""
 _EXIT_CODE = re.compile(r"(?:.*\n){0,4}?(?:Exit code:|Process exited with code) (-?\d+)\n")
@@ -480,9 +480,9 @@ class CodexParser(JsonlConversationParser):
         return _is_request_text(_read_text_and_images(payload.get("content"))[0])
 
     def make_parser_state(self) -> CodexState:
-        """Return the state from which another parser can resume, as JSON.
+        """Return the state, as JSON, from which another parser can resume.
 
-        The state has the last texts and calls, so that the parser recognizes their repetitions.
+        It includes the last texts and calls, so that the other parser recognizes their repetitions.
         """
         self._remove_unattributed_messages()
         return {
@@ -503,7 +503,7 @@ class CodexParser(JsonlConversationParser):
     def can_resume_reading_in_turn(self) -> bool:
         """Return whether reading can resume after the records parsed so far.
 
-        It can, unless a later record decides whether a person or Codex wrote an earlier message.
+        Reading cannot resume while it is unknown whether a person or Codex wrote a message.
         """
         return not self._unclear
 
@@ -601,7 +601,7 @@ class CodexParser(JsonlConversationParser):
         )
 
     def _rewind_turns(self, count: int) -> None:
-        """Mark the last `count` turns as rewound; turns that are already rewound do not count."""
+        """Mark the last `count` turns as rewound, without counting turns that are already rewound."""
         seen = [turn for turn in self.builder.turns if not turn.is_rewound]
         if count > len(seen) and self.builder.turns_before:
             self.needs_earlier_turns = True
@@ -624,18 +624,16 @@ class CodexParser(JsonlConversationParser):
     def _is_copied_from_original(self, time: datetime | None) -> bool:
         """Return whether a record with this time was copied from the session that was forked.
 
-        A record counts as copied if its time is less than `COPY_SECONDS` after the start of the fork.
-        Codex needs more time than this for the first new answer.
+        Codex needs more than `COPY_SECONDS` after the start of the fork for the first new answer.
         """
         if self._forked_at is None or time is None:
             return False
         return (time - self._forked_at).total_seconds() < COPY_SECONDS
 
     def _add_tokens_of_call(self, info: Any, is_copied: bool) -> None:
-        """Add the tokens used since the last count. Codex counts from 0 again when it resumes a session.
+        """Add the tokens used since the last count, except for a copied record; the original session counts those.
 
-        The tokens of a record that was copied from another session (`is_copied`) are not added, because
-        they are counted in the other session.
+        Codex counts from 0 again when it resumes a session.
         """
         if type(info) is not dict:
             return
@@ -726,10 +724,7 @@ class CodexParser(JsonlConversationParser):
         self._unclear = [one._replace(event=None) for one in self._unclear]
 
     def _attribute_unattributed_messages(self) -> None:
-        """Decide, when the model answers, whether the messages of unknown author are requests.
-
-        They are requests if the file has no event for any request. Otherwise they remain unknown events.
-        """
+        """Change messages of unknown author into requests, unless the file has separate events for requests."""
         unclear = self._unclear
         if unclear and not self._has_user_events:
             self._remove_unattributed_messages()
@@ -757,9 +752,9 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
-        """Return whether a text was already read from the other kind of record; if not, remember it.
+        """Return whether a record of the other kind had the same text; if not, remember the text.
 
-        `source` is the kind of the record: "event" or "item".
+        `source` is the kind of the current record: "event" or "item".
         """
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:

@@ -120,7 +120,7 @@ class OpencodeFormat(ConversationFormat):
     def _find_sessions_in_database(
         self, path: str, projects: ProjectDirectories, own_id: str | None
     ) -> list[StoredSession]:
-        """Return the sessions in the database at `path`. A database is opened only if it has changed."""
+        """Return the sessions in the database at `path`; what is known of an unchanged database is not read again."""
         state = read_database_state(path)
         if state[0] is None:
             return []
@@ -154,10 +154,7 @@ class OpencodeFormat(ConversationFormat):
         moved: set[str],
         problems: list[UnusableConversationDirectory],
     ) -> Iterator[StoredSession]:
-        """Find the sessions that are stored as JSON files.
-
-        `moved` has the ids of the sessions that are also in a database; their files are ignored.
-        """
+        """Find the sessions in JSON files, except those that are also in a database (the ids in `moved`)."""
         for path, session_id in _list_session_files(own_id):
             if session_id in moved:
                 continue
@@ -178,7 +175,7 @@ class OpencodeFormat(ConversationFormat):
                 )
 
     def _read_session_file(self, path: str, session_id: str) -> dict[str, Any]:
-        """Return the facts in a session's file as a database row has them; read the file only if it has changed."""
+        """Return a session's file in the form of a database row; read the file only if it has changed."""
         state = read_file_state(path)
         known = self._session_files.get(path)
         if known is not None and state is not None and known[0] == state:
@@ -278,8 +275,7 @@ class OpencodeFormat(ConversationFormat):
 class _DatabaseSessions(NamedTuple):
     """All sessions of a database.
 
-    `contents` maps the id of a session to values that change whenever the session changes. It has only
-    the sessions that have been requested.
+    `contents` maps the id of each session requested so far to values that change with the session.
     """
 
     state: DatabaseState
@@ -288,10 +284,7 @@ class _DatabaseSessions(NamedTuple):
 
 
 class _StoredMessage(NamedTuple):
-    """A message as it is stored, with the JSON of its parts in order.
-
-    An error takes the place of JSON that cannot be read.
-    """
+    """A stored message, with the JSON of its parts in order; an error replaces JSON that cannot be read."""
 
     id: str
     data: Any
@@ -306,7 +299,7 @@ def _get_data_directory() -> str:
 
 
 def _list_databases() -> list[str]:
-    """Return the paths of the databases. The first path is returned even if no file exists there."""
+    """Return the paths of the databases; the first one may not exist."""
     directory = _get_data_directory()
     if chosen := os.environ.get("OPENCODE_DB"):
         return [] if chosen == ":memory:" else [os.path.join(directory, chosen)]  # noqa: PTH118
@@ -402,10 +395,7 @@ def _iterate_database_messages(
 def _iterate_session_message_table(
     database: sqlite3.Connection, own_id: str
 ) -> Iterator[_StoredMessage]:
-    """Yield the messages of a session from the table `session_message`.
-
-    In version 2 of opencode, this table replaces the tables `message` and `part`.
-    """
+    """Yield the messages of a session from `session_message`, the table in which opencode 2 stores them."""
     columns = list_columns(database, "session_message")
     order = "seq" if "seq" in columns else "time_created, id"
     query = f"SELECT id, type, data FROM session_message WHERE session_id = ? ORDER BY {order}"
@@ -432,10 +422,10 @@ class _SessionFiles:
         self.parts = f"{root}/part"
 
     def list_content_states(self) -> list[str]:
-        """Return texts that change if a message or a part changes.
+        """Return strings for detecting changes: at least one differs if a message or a part has changed.
 
-        Only the parts of the last message are examined one by one. For each earlier message, only the
-        directory of its parts is examined.
+        The parts of the last message are checked one by one; for an earlier message, only the
+        directory of its parts is checked.
         """
         states = []
         names = _list_json_names(self.messages)

@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 
 
 WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]
-"""The CSS classes of the screen, each with the width in cells from which it applies.
-
-`-one` shows one pane at a time.
-"""
+"""The minimum width in cells for each CSS class of the screen; `-one` shows one pane at a time."""
 HEIGHT_CLASSES = [(0, "-low"), (14, "-high")]
-"""The CSS classes of the screen, each with the height in lines from which it applies."""
+"""The minimum height in lines for each CSS class of the screen."""
 DEFAULT_WIDTHS = {
     "-two": {"library": 30, "citations": 32},
     "-three": {"library": 34, "citations": 28},

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 SECTION_CHARACTERS = 6_000
-"""A section has at most this many characters; a section with only one Markdown block has at most twice as many."""
+"""The maximum number of characters of a section; twice as many if it has only one Markdown block."""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -42,9 +42,9 @@ _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 class TextSection:
     """A section of a text: the range of its characters, and the number of its first line.
 
-    `code` is true for a part of a fenced code block that is too long for one section; `language` is the
-    language of this block, or "". `continued` says whether the section continues a block that the
-    previous section began.
+    If a fenced code block is too long for one section, `code` is true for each section with a part of it,
+    and `language` is the language of the block, or "". If `continued` is true, the section continues the
+    block of the previous section.
     """
 
     start: int
@@ -73,10 +73,10 @@ def split_source_text_into_sections(
 def split_markdown_into_sections(
     text: str, max_characters: int = SECTION_CHARACTERS
 ) -> Iterator[TextSection]:
-    """Split a Markdown text at blank lines, but not inside fenced code, and inside a list only if the list is long.
+    """Split a Markdown text at blank lines, so that only the visible sections need to be laid out.
 
-    Only visible sections are laid out, so short sections save time. A block that is too long for one section
-    is split into several sections; if it is fenced code, their `code` is true.
+    Fenced code and short lists are not split at blank lines. A block that is too long for one section is
+    split into several sections; if it is fenced code, their `code` is true.
     """
     if len(text) <= max_characters:
         if text.strip():
@@ -513,10 +513,7 @@ _INLINE_MARK = re.compile(
 _TABLE_BAR = re.compile(r"(?<!\\)\|")
 _NESTED_GROUPS = ("linked", "referred", "bold", "star", "low", "struck")
 _MAX_NESTING = 3
-"""The maximum depth at which nested inline marks are removed.
-
-Bold text within a link within italic text has depth 3.
-"""
+"""Nested inline marks are removed up to this depth; bold text in a link in italic text has depth 3."""
 
 
 def strip_markdown_marks(
@@ -524,9 +521,9 @@ def strip_markdown_marks(
 ) -> tuple[str, list[CharacterRange]]:
     """Remove Markdown marks from a text; return the text and the new positions of its matches.
 
-    Only unambiguous marks are removed: marks inside code, marks without a closing mark and marks that overlap a
-    match stay. List bullets and table bars become dots, so that the text is readable on one line. Only the first
-    `reach` characters are searched for marks. `matches` must be in ascending order.
+    Marks inside code, marks without a closing mark and marks that overlap a match are not removed. List
+    bullets and table bars become dots, so that the text is readable on one line. Only the first `reach`
+    characters are searched for marks. `matches` must be in ascending order.
     """
     if not _POSSIBLE_MARK.search(text):
         return text, matches
@@ -552,10 +549,9 @@ def strip_markdown_marks(
 
 
 def _find_markup_ranges(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
-    """Find the Markdown marks in the first `reach` characters of a text.
+    """Yield lists of Markdown marks that belong together, from the first `reach` characters of a text.
 
-    Yields lists of ranges. The marks in one list belong together, such as an opening and a closing mark. Adds to
-    `dots` the positions of list bullets and table bars, which the caller changes to dots.
+    Adds the positions of list bullets and table bars to `dots`.
     """
     position = 0
     opened = ""

@@ -47,10 +47,7 @@ class MergedConversationConfig:
             self._update_attachments(conversation.get("attachments"))
 
     def _update_attachments(self, value: Any) -> None:
-        """Add the attachments in `value`, which is a list or `{value, strategy}`.
-
-        With the strategy "replace", they replace all earlier attachments.
-        """
+        """Add the attachments in a list or `{value, strategy}`; the strategy "replace" removes earlier ones."""
         kept = self.attachments
         if isinstance(value, dict):
             kept = [] if value.get("strategy") == "replace" else kept
@@ -109,7 +106,7 @@ class ConversationEventParser(ProblemCollector):
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
-        """Maps the index of a split message's first element to the message and the pieces of its text."""
+        """Messages that are split over several elements: index of the first element -> message, text pieces."""
         self.compactions: list[ConversationCompaction] = []
         self.leading: list[ConversationEvent] = []
         self.resources = 0
@@ -319,7 +316,7 @@ class ConversationEventParser(ProblemCollector):
     def _append_event(
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
-        """Append a new event to the current turn; a message that was still open is then complete."""
+        """Append a new event to the current turn; the message before it, if any, cannot continue."""
         self._open_message = None
         turn = self._turn or self._start_turn()
         time = parse_timestamp(element.get("timestamp"))
@@ -346,11 +343,7 @@ class ConversationEventParser(ProblemCollector):
     def _set_event_text_from_value(
         self, event: ConversationEvent, element: _Element, value: Any, field: str
     ) -> None:
-        """Set the text of an event from a value that is not a string.
-
-        An object with a `type`, or an array of such objects, becomes its text. Any other value becomes
-        JSON, and is reported as a problem of the event.
-        """
+        """Set the text of an event from typed content; report any other value, and set the text to its JSON."""
         try:
             text = format_typed_content(value)
         except RecursionError:
@@ -376,10 +369,7 @@ class ConversationEventParser(ProblemCollector):
     def _decode_metadata(
         self, event: ConversationEvent, metadata: dict[str, Any]
     ) -> dict[str, Any]:
-        """Decode the values of an event's metadata.
-
-        Signatures stay encoded: they are large and never text.
-        """
+        """Decode the values of an event's metadata, except signatures, which are large and never text."""
         try:
             decoded = {
                 key: value if key.endswith("_signature") else decode_base64_strings(value)

@@ -119,7 +119,7 @@ def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
 def hash_file_until_resume_point(file: int, mark: ReadingResumePoint) -> Any:
     """Hash an open file (SHA-256) up to the resume point `mark`, and return the hash object.
 
-    Returns None if the hash differs from that of the resume point, because the file has changed.
+    Returns None if the file has changed: its hash is not the one in the resume point.
     """
     digest = hashlib.sha256()
     hash_file_range(digest, file, 0, mark.offset)
@@ -213,8 +213,8 @@ def parse_json_array(
 ) -> list[Any]:
     """Return the elements of an array, or of a block of adjacent elements of an array.
 
-    Each element that cannot be read is returned as `DAMAGED`, and described in `problems`. `first` is
-    the index in the file of the block's first element. `more` says whether another block follows.
+    Each element that cannot be read is returned as `DAMAGED`, and described in `problems`. For a block,
+    `first` is the index of its first element in the whole array, and `more` says whether another follows.
     """
     data = _remove_byte_order_mark(data, problems)
     try:
@@ -294,10 +294,9 @@ def _decode_utf8(data: bytes, problems: list[str]) -> str:
 
 
 def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
-    """Return a JSON value and the position of its end.
+    """Return a JSON value and the position of its end; raises `ValueError` or `RecursionError`.
 
-    Numbers that JSON forbids, such as NaN, are accepted and described in `found`. Raises `ValueError` for
-    other invalid JSON, and `RecursionError`.
+    NaN, infinity and control characters in strings are accepted, and described in `found`.
     """
     from json import JSONDecoder
 
