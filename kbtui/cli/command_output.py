@@ -96,7 +96,7 @@ def write_output_file(workspace: Workspace, target: str, text: str) -> None:
     from kbtui.workspace.workspace import write_export_file
 
     if not target:
-        raise UsageError("the path is empty", where="-o", hint="write `-o FILE`, or leave it out")
+        raise UsageError("the path is empty", where="-o", hint="write `-o FILE`, or omit `-o`")
     write_export_file(workspace, Path(target), text)
 
 

@@ -207,7 +207,7 @@ def _run_command(words: list[str]) -> int:
     if args.workspace == "":
         from kbtui.errors import UsageError
 
-        raise UsageError("the path is empty", where="-w", hint="write `-w PATH`, or leave it out")
+        raise UsageError("the path is empty", where="-w", hint="write `-w PATH`, or omit `-w`")
     try:
         return run(args)
     finally:

@@ -124,10 +124,7 @@ def remember_worktrees(workspace: Workspace) -> None:
 def _list_removed_worktrees(
     workspace: Workspace, existing: list[tuple[str, str]]
 ) -> list[tuple[str, str]]:
-    """Return the worktrees that the engine saw earlier and that no longer exist.
-
-    Each item has the root of a worktree, and the path that the workspace had in this worktree.
-    """
+    """Return the root of each worktree that was removed, and the path that the workspace had in it."""
     return [
         (top, path)
         for top, path in _read_remembered_worktrees(workspace)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         """Which kinds of search the engine can do now, and what prevents the others.
 
         `lexical` and `semantic` say whether keyword search and semantic search are available.
-        If semantic search is not available, `keywords_only` says why: it has the values of a notice.
+        If semantic search is not available, `keywords_only` has the reason, as the values of a notice.
         `left` is the number of passages without a vector, or None if it is unknown. `error` says why the
         last refresh failed. `configuration_problem` says what is wrong with the workspace's
         configuration. `reading` is the progress of a running refresh.
@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     class RefreshOutcome(EngineReadiness, total=False):
         """The engine's readiness when a client stops waiting for a refresh or for vectors.
 
-        `done` says whether the refresh is finished or the vectors are complete. `mended` describes the
-        damage of the index that the refresh repaired; None if there was none.
+        `done` says whether the refresh has finished or, for `settle`, whether embedding has. `mended`
+        describes the damage of the index that the refresh repaired; None if there was none.
         """
 
         done: bool
@@ -118,7 +118,7 @@ if TYPE_CHECKING:
     """A message to subscribers."""
 
     class EngineStatus(EngineReadiness):
-        """The answer of `status`. If work is unfinished, `progress` is its last `progress` event."""
+        """The answer of `status`. `progress` is the latest `progress` event; None if that phase is done."""
 
         pid: int
         version: str
@@ -174,12 +174,12 @@ if TYPE_CHECKING:
         timeout: float
 
     class EngineSearchReply(TypedDict, total=False):
-        """The answer of `search`; it has one of three sets of fields.
+        """The answer of `search`, which has one of three sets of fields.
 
-        `answer` and `suspect`: the answer, and whether damage of the index could be the reason why it is
-        empty. `suspect` is false if the index was recently checked. If it is true, the search is not logged.
-        `failed`: an error that the client must raise (class, message, location and hint).
-        `declined` and `detail`: why the engine cannot search, as a code and a text.
+        * `answer` and `suspect`. `suspect` is true if the answer is empty, and the index was not checked
+          for damage recently, so that damage could be the reason. Such a search is not logged.
+        * `failed`: an error that the client must raise (class, message, location and hint).
+        * `declined` and `detail`: why the engine cannot search, as a code and a text.
         """
 
         answer: SearchAnswerMessage

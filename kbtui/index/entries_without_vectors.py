@@ -99,7 +99,7 @@ class EntriesWithoutVectorsWriter:
         self._execute_in_transaction(("DELETE FROM missing WHERE entry_id = ?", rows))
 
     def mark_entry_embedding_failed(self, entry_id: str, error: str) -> None:
-        """Record why an entry could not be embedded. The next run of the embedding queue tries again."""
+        """Record why an entry could not be embedded; it stays in the list and is tried again later."""
         rows = [(entry_id, error)]
         self._execute_in_transaction(("INSERT OR REPLACE INTO missing VALUES (?, ?)", rows))
 

@@ -44,11 +44,12 @@ SUBJECT_BYTES_MAX = 20_000_000
 class EntryPartToWrite:
     """An entry, or a part of an entry, that is ready to be written to the index.
 
-    `first_ordinal` is the position of the first chunk in the entry, and `chunks_before` has a few chunks
-    before it. `conversation` has the turns of this part, and `after_turn` is the number of the turn
-    before them. If the first of these turns began in an earlier part, `after_call` is the number of its
-    calls in that part. `mark` says where reading resumes after this part. `is_last` says whether this is
-    the last part of the entry. `citations` and `usage` are rows of the catalog's tables with these names.
+    * `first_ordinal` is the position in the entry of the first of `chunks`.
+    * `chunks_before` has a few chunks before that position.
+    * `conversation` has the turns of this part, which follow turn number `after_turn`.
+    * `after_call` is how many calls the first of these turns has in earlier parts.
+    * `mark` says where reading resumes after this part.
+    * `citations` and `usage` are rows of the catalog's tables with these names.
     """
 
     entry: CatalogEntry
@@ -177,8 +178,8 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""A chunk's vector includes neighbouring chunks. On each side, these are at most `NEIGHBOURS` chunks, which
-together have at most `NEIGHBOUR_CHARACTERS` characters."""
+"""A chunk is embedded with its neighbours: on each side, at most `NEIGHBOURS` chunks, which have at most
+`NEIGHBOUR_CHARACTERS` characters in total."""
 
 
 def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
@@ -200,7 +201,7 @@ def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]
 
 
 def set_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
-    """Return `chunks` with their `vector_hash`; the first `first` chunks stay unchanged."""
+    """Return `chunks` with `vector_hash` set in those to embed; those before index `first` stay unchanged."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
     hashed = chunks[:first]
@@ -229,8 +230,9 @@ UNFINISHED_SUFFIX = " …"
 class _IndexedConversationPart:
     """The part of a conversation that is indexed already.
 
-    `chunks` is the number of its chunks, and `latest` their latest time. `mark` is the position at which
-    reading resumes, or None if reading must start again. `rewound` has the numbers of the rewound turns.
+    `mark` is the position at which reading resumes, or None if reading must start again. `chunks` is
+    the number of chunks, and `latest` is the time of the latest one. `rewound` has the numbers of the
+    rewound turns.
     """
 
     mark: ReadingResumePoint | None = None
@@ -285,10 +287,8 @@ def _load_conversation_part(
     mark: ReadingResumePoint | None,
     size: int | None,
 ) -> ConversationPart:
-    """Load about `size` bytes of a conversation, beginning at `mark`; any error can occur.
-
-    Loads the whole conversation if `size` is None or the conversation cannot be loaded in parts.
-    """
+    """Load about `size` bytes from `mark` on, or the whole conversation if `size` is None or parts
+    cannot be loaded; may raise any error."""
     from kbtui.conversations.models import ConversationPart
 
     part = form.load_conversation_part(info, mark, size) if size is not None else None
@@ -341,11 +341,11 @@ def _make_conversation_entry_part(
     new_chunks: list[Chunk],
     settled_count: int,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
-    """Return the part to write, and a description of all that is indexed after the write.
+    """Return the part to write, and a description of what is indexed after it is written.
 
-    `new_chunks` are the chunks of `part`, without ids. The next part contains them again, except the first
-    `settled_count` ones. The part to write also contains the last chunks that are already indexed,
-    because their neighbours change.
+    `new_chunks` are the chunks of `part`, still without ids. Only the first `settled_count` of them are
+    final; the others are read again with the next part. The last chunks in the index are written again,
+    because they get new neighbours.
     """
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)

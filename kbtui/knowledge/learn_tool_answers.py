@@ -193,10 +193,7 @@ def _format_subject_blocks(
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectLineRange], int]:
-    """Format the texts of subjects in tags.
-
-    Returns the formatted texts, the subjects that do not fit, and the number of unreadable subjects.
-    """
+    """Return the texts of subjects in tags, the subjects that do not fit, and the number of unreadable ones."""
     room = None if caller.max_chars is None else caller.max_chars - MAX_NAMES_CHARACTERS
     blocks: list[str] = []
     failed = 0
@@ -306,7 +303,7 @@ def _format_no_match_error(
 
 
 def _format_slug_list(slugs: list[str], caller: LearnToolCaller) -> str:
-    """Return the slugs as a list, one per line. If they do not fit, the last line counts the rest."""
+    """Return the slugs, one per line; if they do not fit, the last line counts the rest."""
     lines = _list_fitting_names(slugs, caller.max_chars and caller.max_chars // 2)
     if left := slugs[len(lines) :]:
         lines.append(

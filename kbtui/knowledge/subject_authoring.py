@@ -259,7 +259,7 @@ def find_editor_command() -> list[str]:
                 hint = "`kbtui entry new --text` works without an editor"
                 raise UsageError(f"the editor {words[0]} needs a terminal", hint=hint)
             return words
-    raise UsageError("no editor is set", hint="set $VISUAL or $EDITOR, such as EDITOR=nano")
+    raise UsageError("no editor is set", hint="set $VISUAL or $EDITOR, for example EDITOR=nano")
 
 
 def move_subject_to_trash(subject: Subject) -> None:

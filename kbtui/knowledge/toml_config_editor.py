@@ -71,7 +71,7 @@ def edit_toml_tables(
 def _find_lost_comments(
     old: str, new: str, edits: Mapping[str, Mapping[str, object] | None]
 ) -> Counter[str]:
-    """Count the comments that an edit loses. For an edit that removes a table or a key, the result is empty."""
+    """Count the comments that an edit loses; count none if it removes a table or a key."""
     if any(values is None or None in values.values() for values in edits.values()):
         return Counter()
     return _count_toml_comments(old) - _count_toml_comments(new)
@@ -82,8 +82,7 @@ def _edit_toml_document(
 ) -> str:
     """Apply `edits` to the TOML text `old`, and return the new text.
 
-    If `careful` is true, the comments in an edited array stay in their places. Otherwise, edited
-    arrays are written anew, with all comments above the items.
+    In an edited array, comments stay in their places if `careful` is true, else move above the items.
     """
     import tomlkit
 
@@ -169,7 +168,7 @@ _COMMENT = re.compile(
 
 
 def _count_toml_comments(text: str) -> Counter[str]:
-    """Count the comments in a piece of TOML by their text."""
+    """Return how often each comment occurs in a piece of TOML."""
     found = (match[1] for match in _COMMENT.finditer(text) if match[1])
     return Counter(f"# {comment.lstrip('# ').rstrip()}" for comment in found)
 

@@ -234,10 +234,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def _list_citation_names_of_target(
         self, target: Ref | str
     ) -> tuple[list[str], str | None, bool]:
-        """Return the names by which citations can name a target, its chunk id, and whether it is missing.
-
-        The chunk id is None if the target is not a passage.
-        """
+        """Return the names of a target in citations, its chunk id or None, and whether it is missing."""
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
@@ -271,10 +268,7 @@ class ReferenceReader(IndexAndEngineAccess):
             return Citations(str(target), [], used_by, gone=error.message)
 
     def _list_targets_used_by_conversation(self, target: Ref | str) -> list[Citation]:
-        """Return what a conversation, turn, call or passage cites; [] for a subject or a file.
-
-        Raises `NothingFound` if `target` does not exist.
-        """
+        """Return what a conversation, turn, call or passage cites ([] for others); raises `NothingFound`."""
         if isinstance(target, str):
             if _is_workspace_file_missing(self.workspace.root, target):
                 raise NothingFound("there is no such file", where=target)
@@ -313,7 +307,7 @@ class ReferenceReader(IndexAndEngineAccess):
             return ref
 
     def _find_cited_file(self, text: str) -> Ref | str | None:
-        """Return the subject at a path, or the path if the file exists or a turn has read it, else None."""
+        """Return the subject at a path, or the path if it is a file or a turn has read it, else None."""
         from pathlib import Path
 
         root = self.workspace.root

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 CHUNKS_LOADED_AT_ONCE = 25
-"""How many ranked chunks are loaded from the catalog at once. Most ranked chunks are never shown."""
+"""How many ranked chunks are loaded from the catalog at once; most are never shown."""
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
 """A function that ranks chunks by their vectors, for a request and the name of a generation."""
 SemanticLeg = Callable[[str], SemanticRanker]
-"""A function that starts to embed the text of a query, and returns immediately.
+"""A function that starts to embed a query, and does not wait for the vector.
 
-It returns another function, which waits for the vector and ranks chunks.
+It returns a function that waits for the vector and ranks chunks.
 """
 
 
@@ -124,7 +124,7 @@ class SearchRun:
 
     @cached_property
     def visible_chunks(self) -> dict[int, tuple[str, str]]:
-        """Maps the numbers of the ranked chunks that are visible to `(chunk id, entry id)`, best first.
+        """Chunk number -> (chunk id, entry id), for the ranked chunks that are visible, best first.
 
         Equal scores are sorted by chunk id. The vectors may be older than the catalog, so chunks that
         the catalog no longer has, and chunks of entries that are hidden or archived now, are left out.
@@ -211,11 +211,8 @@ class SearchRun:
 
 
 def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
-    """Return hits for the best chunks whose text still exists, up to the limit of the request.
-
-    Also returns how many hits there would be without the limit, and how many chunks were left out
-    because their text no longer exists.
-    """
+    """Return the best hits up to the limit, how many there would be without it, and how many chunks were
+    left out because their text no longer exists."""
     request = run.request
     ranks = {
         name: {number: at for at, (number, _) in enumerate(ranked, 1)}
@@ -282,9 +279,9 @@ def _make_search_hit(
 
 
 RANK_CONSTANT = 15
-"""The constant k of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009, who use 60).
+"""The constant k of reciprocal rank fusion, chosen by measurement (docs/search-quality.md).
 
-The value was chosen by measurement (docs/search-quality.md).
+Cormack, Clarke and Büttcher (2009) use 60.
 """
 
 
@@ -296,12 +293,14 @@ def score_leg_rank(
     depth: int = LEG_DEPTH,
     coverage: float = 1.0,
 ) -> float:
-    """Return a leg's share of a chunk's score: 1 / (k + rank / coverage), with ranks from 1.
+    """Return what one leg adds to the score of a chunk: 1 / (k + rank / coverage).
 
-    The leg has `length` hits, at most `depth`. For a chunk that is not a hit, `rank` is None or above
-    `length`, and the share is 0 if the leg found all its hits (fewer than `depth`). If there may be more
-    hits, the chunk gets the rank after the last hit. `coverage` is the share of all chunks that the leg can rank, above 0 and up to 1, so
-    that rank / coverage estimates the rank among all chunks.
+    `rank` counts from 1. It is None or above `length` if the chunk is not one of the leg's `length` hits.
+    Such a chunk gets 0 if there are fewer than `depth` hits, because the leg then found no others.
+    Otherwise it gets the rank after the last hit, because it may be one of the hits that were cut off.
+
+    `coverage` (above 0, up to 1) is the share of all chunks that the leg can rank. Dividing by it turns
+    the rank into an estimate of the rank among all chunks.
     """
     if rank is None or rank > length:
         if length < depth:
@@ -362,10 +361,8 @@ def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
 RARE_SHARE = 0.05
 """A word is rare if at most this share of all passages contain it."""
 MIN_SIMILARITY = 0.4
-"""A passage without a rare word of the query is relevant if its cosine similarity is at least this.
-
-The value was measured (docs/search-quality.md).
-"""
+"""A passage without a rare word of the query is relevant if its cosine similarity is at least this value,
+which was measured (docs/search-quality.md)."""
 
 
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
@@ -406,10 +403,7 @@ def _list_content_tokens(word: QueryWord) -> list[QueryToken]:
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages contain a word.
-
-    If the word has several tokens, only its rarest token is counted.
-    """
+    """Return how many passages contain a word or, if it has several tokens, its rarest token."""
     counts = [
         max(searcher.doc_freq(field, term) for field, term in token.index_terms)
         for token in _list_content_tokens(word)

@@ -31,7 +31,7 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""The headers of every response. With them, a page cannot load anything from another site or be framed.
+"""The headers of every response: a page loads nothing from other sites, and no other page can frame it.
 
 Inline styles are allowed because the terminal in the page creates its own.
 """

@@ -74,7 +74,7 @@ def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
 
 
 def _describe_command(command: TuiCommand) -> str:
-    """Return a command's help text, after its label unless the text contains all words of the label."""
+    """Return a command's help text; its label comes first if the text lacks a word of the label."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
         return text
@@ -120,8 +120,7 @@ def list_palette_topics_and_entries(
 def _score_name_match(text: str, words: list[str]) -> float | None:
     """Return the score of a match (lower is better), or None if the text does not match.
 
-    The text must contain each word of `words`, or at least the letters of the word in this order. Matches at
-    the beginning of a word score best.
+    The text must contain each of `words`, or at least the letters of the word in the same order.
     """
     folded = text.casefold()
     total = 0.0

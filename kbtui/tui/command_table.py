@@ -150,8 +150,7 @@ SCREENS: dict[Scope, str] = {
 }
 """Scope of each secondary screen -> the heading of the screen's commands on the help page.
 
-In a secondary screen, the commands of its own scope and of the scope "moving" work. Those of the scope
-"everywhere" do not.
+On such a screen, the commands of the scope "moving" work, too, but not those of the scope "everywhere".
 """
 
 _THEME = define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark")  # fmt: skip
@@ -263,7 +262,7 @@ def find_key_label_of_command(name: str, keymap: Mapping[str, str]) -> str:
 
 
 NO_KEY = "no-key"
-"""Textual's keymap needs a key for every command. A command without a key gets this name, which no key has."""
+"""Stands for "no key", because Textual's keymap needs a key for every command."""
 RESERVED_KEYS = {"ctrl+q": "quits kbtui on every screen", "ctrl+c": "copies the selected text"}
 
 _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}

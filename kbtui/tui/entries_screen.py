@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
-"""The screen reads at most this many rows of the list at once, as one page.
+"""A page, which the screen reads at once, has at most this many rows.
 
 Reading a page visits all entries of the index, so a few large pages are faster than many small ones.
 """
@@ -83,7 +83,8 @@ STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "er
 class LoadedEntryRows(NamedTuple):
     """The rows of the table that have been read so far.
 
-    `wanted` is the filter that the rows match. `page` is the last page read; it has the total numbers.
+    `wanted` is the filter that the rows match. `page` is the last page read; its totals count all
+    matching entries.
     """
 
     wanted: EntryFilter
@@ -99,7 +100,7 @@ class LoadedEntryRows(NamedTuple):
 def read_entry_pages(
     library: Library, wanted: EntryFilter, before: LoadedEntryRows | None, least: int, now: datetime
 ) -> LoadedEntryRows:
-    """Return the rows in `before` with at least `least` more rows, or with all rows if fewer are left.
+    """Return the rows in `before`, followed by at least `least` more rows, or by all that are left.
 
     `wanted` is the filter, and `now` the time for counting recent citations. Called in a background thread.
     """
@@ -325,10 +326,7 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
 
 
 def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
-    """Return the name of the source that fetched a subject, and a problem with the subject's text.
-
-    Each is None if there is none; both are None for a conversation.
-    """
+    """Return the source that fetched a subject, and a problem with its text; each can be None."""
     subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     if subject is None:
         return None, None

@@ -26,15 +26,14 @@ if TYPE_CHECKING:
 EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
 """The extensions of a layer's file, in the order in which they are tried."""
 MAX_SLOW_CHARACTERS = 100_000
-"""A YAML or JSON5 file can have at most this many characters; parsing so many takes a second.
+"""A YAML or JSON5 file can have at most this many characters, which take about a second to parse.
 
-The parsers are written in pure Python. The faster libyaml is not used, because a deeply nested
-file would crash the process.
+The parsers are pure Python. Libyaml is faster, but a deeply nested file would crash the process.
 """
 MAX_LAYERS = 1_000
 """One layer can load at most this many files through `extends`."""
 MAX_DEPTH = 50
-"""A chain of files in which each file extends the next can have at most this many files."""
+"""`extends` can lead from one file to the next at most this many times in a row."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ def _list_layer_paths_without_extension(workspace: Workspace, cwd: Path | None) 
 
 
 def _find_config_layer_file(stem: Path, files: list[Path]) -> Path | None:
-    """Return the first existing file with this stem; add each path that was tried to `files`."""
+    """Return the first existing file with this stem; append all tried paths to `files`."""
     names = [stem] if stem.suffix[1:] in EXTENSIONS else []
     names += [stem.with_name(f"{stem.name}.{extension}") for extension in EXTENSIONS]
     for path in names:

@@ -29,7 +29,7 @@ FOLLOW_UP_MESSAGES = 3
 Each follow-up message is queued after the messages that the key has caused so far.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""How many seconds to wait for `KeyHandled`. This message is lost if its target widget is removed."""
+"""How many seconds to wait for `KeyHandled`, which is lost if its target widget is removed."""
 MAX_WAIT_SECONDS = 3.0
 """A key waits at most this many seconds for unfinished work."""
 RETRY_SECONDS = 0.01
@@ -37,9 +37,9 @@ UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
 class KeyHandled(Message):
-    """A follow-up message, sent to the widget that got a key.
+    """A follow-up message, sent to the widget that got a key, and from there to the app.
 
-    Once the last follow-up message of a key has reached the app, the key counts as handled.
+    A key counts as handled when its last follow-up message has reached the app.
     """
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:
@@ -108,7 +108,7 @@ class KeyPressQueue:
     def resume_keys_after_closed_screen(self) -> None:
         """Deliver the queued keys to the new screen after a screen has closed.
 
-        They cannot wait for the follow-up messages to the closed screen, because these are lost.
+        Follow-up messages to the closed screen are lost, so the queue does not wait for them.
         """
         if self._is_busy and self._app.screen is not self._screen:
             self._resume_keys_when_screen_shown()
@@ -137,7 +137,7 @@ class KeyPressQueue:
         self._app.call_next(self._app.on_event, self._sending)
 
     def _should_hold_key(self, event: events.Event) -> bool:
-        """Return whether a key depends on unfinished work and has waited less than `MAX_WAIT_SECONDS`."""
+        """Return whether a key must wait for unfinished work; False after `MAX_WAIT_SECONDS`."""
         screen = self._app.screen
         if not (
             isinstance(event, events.Key)

@@ -70,7 +70,7 @@ def _find_visible_row_targets(panes: PaneLayout) -> Iterator[JumpTarget]:
 def _find_visible_link_targets(
     panes: PaneLayout, open_link: Callable[[], object]
 ) -> Iterator[JumpTarget]:
-    """Yield a target for each visible line of the reader that is the heading of a fold or has a link."""
+    """Yield a target for each fold heading and each line with a link that the reader shows now."""
     reader = panes.reader.document_view
     for y, (position, line) in enumerate(reader.viewport.rows if reader.region.width else ()):
         block = reader.document.blocks[position.block]

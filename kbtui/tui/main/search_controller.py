@@ -34,16 +34,13 @@ if TYPE_CHECKING:
     from kbtui.tui.main.status_bar import KeyHintLine
 
 FULL_SEARCH_DELAY_SECONDS = 0.25
-"""How many seconds after the last key the full search starts, which also searches by meaning."""
+"""The full search, which also searches by meaning, starts this many seconds after the last key."""
 REPEAT_INTERVAL_SECONDS = 2.0
 """The interval in seconds at which the current query runs again while the index is being built."""
 FIRST_HITS = 20
 """How many hits a new query requests; scrolling to the end requests more."""
 LOG_DELAY_SECONDS = 2.0
-"""The number of seconds after the last change of a query until the query is logged.
-
-If the user opens a hit, the query is logged at once.
-"""
+"""A query is logged this many seconds after its last change, or at once if the user opens a hit."""
 PREVIEW_DELAY_SECONDS = 0.12
 """How many seconds a hit must stay selected before the reader previews it."""
 
@@ -79,10 +76,7 @@ class SearchController:
         self._is_logged = False
         """Whether the current query has been logged; if so, repeating the search does not log it again."""
         self._unused = ""
-        """The last logged query, or "" if it must stay in the log.
-
-        If the next logged query starts with this one and is longer, it replaces this one in the log.
-        """
+        """The last logged query if a longer query that starts with it may replace it in the log, else ""."""
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1
@@ -309,8 +303,8 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        If the current query starts with the last logged query, replace that query in the log, unless the user
-        opened one of its hits.
+        If the current query starts with the last logged query, it replaces that query in the log, unless
+        the user has opened a hit or left the search in between.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:
@@ -460,10 +454,9 @@ class SearchController:
         change: Callable[[SearchRequest], SearchRequest],
         find: Callable[[SearchAnswer], RankExplanation | None],
     ) -> None:
-        """Repeat the last search, and show an explanation from its answer.
+        """Repeat the last search with a changed request, and show an explanation from the answer.
 
-        `change` returns the search request for the repetition. `find` takes the explanation out of the
-        answer, or returns None if the answer does not contain it.
+        `change` returns the changed request. `find` returns the explanation that an answer contains, or None.
         """
         request, status = self._answered_request, self._main.status
         if request is None:

@@ -159,7 +159,7 @@ class FolderSizeSums:
         self._slugs = slugs
         known = [cost or PromptSize(is_estimate=True) for cost in costs]
         self._sums = [[0, *accumulate(cost[n] for cost in known)] for n in range(3)]
-        """For each of the three fields of `PromptSize`: its running sums over the subjects."""
+        """Three lists, one for each field of `PromptSize`: its running sums over the subjects."""
 
     def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptSize]:
         """Return the number and the cost of the subjects whose slugs start with a prefix."""
@@ -203,18 +203,18 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return tuple(self.values())
 
     def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:
-        """Return the state of a subject, or of a topic if `slug` is None.
+        """Return the state of a subject, or of a topic if `slug` is None, as the user has marked it.
 
-        This is the state of its mark or, if it has no mark, its state in `written`, which is the knowledge
-        as the files define it.
+        Without a mark, this is its state in `written`, which is the knowledge as the files define it.
         """
         mark = self.get((topic, slug))
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
-        """Give a subject or topic the state of `mark`; if it already has this state, remove the state.
+        """Set the state of `mark`, or unset it if the subject or topic already has it.
 
-        `knowledge` has the states that the configuration files define.
+        Unsetting restores the state in `knowledge`, which is as the files define it. If this is the same
+        state, the new state is "plain".
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)
@@ -248,11 +248,12 @@ def find_subject_or_topic_state(
 class PlannedPrompt:
     """The prompt with and without the user's unwritten changes; immutable, because several threads use it.
 
-    `marks` are the changes. `written` are the topics and subjects as the files define them, and
-    `knowledge` are those with the changes. `prompt` is the `<knowledge>` section with the changes,
-    `cost` is its cost, and `written_cost` is the cost without the changes. For each topic, `preloads`
-    has the cost of its pre-loaded subjects, `listings` the cost of its listing, and `sums` the costs of
-    its folders. `refusals` are the changes that are not possible, with the reasons.
+    * `written` is the knowledge as the files define it; `knowledge` is the same with the changes.
+    * `marks` are the changes. `refusals` are changes that are not possible, with the reasons.
+    * `prompt` is the `<knowledge>` section with the changes, and `cost` is its cost. `written_cost` is
+      the cost of the section without the changes.
+    * `preloads`, `listings` and `sums` have, by topic, the costs of the pre-loaded subjects, of the
+      listing, and of the folders.
     """
 
     written: KnowledgeBase

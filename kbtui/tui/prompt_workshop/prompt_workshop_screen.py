@@ -170,7 +170,7 @@ def _make_text_preview(key: str, title: str, text: str) -> WorkshopPreview:
 def _find_prompt_line_of_node(
     knowledge: KnowledgeBase, text: str, node: SubjectTreeNode
 ) -> int | None:
-    """Return the number of the line where a topic or subject starts in the prompt; None if it is absent."""
+    """Return the line number of a topic or subject in the prompt, else of the subject's topic, else None."""
     if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
     name = escape_quotes(knowledge.topics[node.topic].name)
@@ -272,7 +272,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._key_to_select: str | None = WHOLE_PROMPT_KEY
         self._preview_timer: Timer | None = None
         self._shown_change: TomlFileChange | None = None
-        """The change to `kb.toml` that the user is reviewing, or None. During a review, no preview is shown."""
+        """The change to `kb.toml` that the user is reviewing; None if a preview is shown instead."""
         self._written_changes = written
         self._is_writing = False
         self._has_written = False
@@ -311,7 +311,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message; it replaces the question whether to leave without writing."""
+        """Show a message, and withdraw the question whether to leave without writing."""
         self._is_asking_to_leave = False
         super().show_message(text, role)
 
@@ -561,7 +561,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.action_open_row_or_write()
 
     def action_move_in_list(self, where: str, *pages: float) -> None:
-        """Move in the list by calling its action `where`; the pattern input keeps the focus."""
+        """Run the list's action named `where`; the pattern input keeps the focus."""
         getattr(self.list, f"action_{where}")(*pages)
 
     def action_toggle_preview_kind(self) -> None:

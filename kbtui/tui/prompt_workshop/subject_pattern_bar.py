@@ -149,7 +149,7 @@ def _split_topic_from_patterns(
         raise _PatternError("no topic is selected: write TOPIC/GLOB", words[0].at, known)
     if not found.enable:
         message = f"the topic {found.id} is switched off"
-        raise _PatternError(message, words[0].at, "switch the topic on first")
+        raise _PatternError(message, words[0].at, "first switch on the topic")
     return found.id, patterns
 
 

@@ -61,10 +61,10 @@ class ConversationCopy:
         return self.files[name].st_mtime_ns if name in self.files else 0
 
     def get_rank_for_reading_events(self) -> tuple[bool, int, bool]:
-        """Return a sort key. Events are read from the copy of a conversation with the highest key.
+        """Return a sort key; events are read from the copy with the highest key.
 
-        A copy without events ranks lowest, because JP cannot load it. Otherwise the newest copy ranks
-        highest. Of two equally new copies, the user-local one ranks higher.
+        The newest copy has the highest key; of two equally new copies, the user-local one. Copies without
+        events rank below all others, because JP cannot load them.
         """
         newest = max(
             self.get_file_modification_time(EVENTS), self.get_file_modification_time(BASE_CONFIG)
@@ -74,10 +74,10 @@ class ConversationCopy:
 
 @dataclass(slots=True)
 class JpStoredConversation:
-    """All copies of one conversation. Live copies take precedence over archived ones.
+    """All copies of one conversation, which counts as live if at least one copy is live.
 
-    `archived_copies` are a live conversation's copies in the archive. If there are only archived
-    copies, they are in `copies`.
+    For a live conversation, `copies` are the live copies, and `archived_copies` those in the archive.
+    For an archived conversation, all copies are in `copies`.
     """
 
     id: str
@@ -257,10 +257,7 @@ def find_stored_conversations(
 
 
 def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
-    """Yield each directory of conversations, and whether it is user-local.
-
-    The link `storage` in the user-local directory leads back to the workspace and is ignored.
-    """
+    """Yield each directory of conversations, and whether it is user-local."""
     yield f"{workspace.jp_directory}/conversations", False
     if workspace.jp_user_directory is not None:
         yield f"{workspace.jp_user_directory}/conversations", True
@@ -314,7 +311,7 @@ def _list_subdirectories(
 def _is_directory(
     entry: os.DirEntry[str], unlisted: list[UnusableConversationDirectory] | None = None
 ) -> bool:
-    """Return whether `entry` is a directory or a link to a directory; add a broken link to `unlisted`."""
+    """Return whether `entry` is a directory or a link to one; if this fails, add it to `unlisted`."""
     try:
         return entry.is_dir()
     except OSError as error:
@@ -348,7 +345,7 @@ def _parse_id_from_directory_name(name: str) -> str | None:
 
 
 def _find_nested_conversations(path: str) -> list[str]:
-    """Return the paths of child conversations. Newer versions of JP store them in the parent's directory."""
+    """Return the paths of child conversations, which newer versions of JP store in the parent's directory."""
     try:
         # A directory with two links has no subdirectories: most file systems count a link for each,
         # and the others always report one link.
