@@ -140,7 +140,7 @@ def format_relative_day(day: date, today: date) -> str:
 
 
 def format_age_or_day(when: datetime, present: datetime) -> str:
-    """Format a time as its age if it is today (`5 min`), else as its day, or its month in another year."""
+    """Format a time as an age (`5 min`) if it is today, else as a day, in other years as `May 2024`."""
     local = when.astimezone(present.tzinfo)
     if local.date() != present.date():
         label = format_relative_day(local.date(), present.date())

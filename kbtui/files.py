@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kbtui.errors import WorkspaceError
 
 FILE_SIZE_LIMIT = 500_000
-"""A configuration file may have at most this many bytes. Parsing a file of this size takes a second."""
+"""The maximum number of bytes in a configuration file; parsing so many takes a second."""
 
 
 def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT) -> bytes:
@@ -135,7 +135,7 @@ def _call_ignoring_os_errors(step: Callable[..., object], *arguments: object) ->
 
 
 KEY_PARTS_LIMIT = 100
-"""Dotted keys in TOML have at most this many parts. For long keys, `tomllib` takes quadratic time."""
+"""The maximum number of parts of a dotted key in TOML, because `tomllib` takes quadratic time."""
 _DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
 
 

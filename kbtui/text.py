@@ -166,7 +166,7 @@ def format_parent_title_suffix(
 
 
 def format_counted_noun(number: int, noun: str, plural: str | None = None) -> str:
-    """Format a number with a noun: "1 turn", "2 turns". A plural that is not `noun` with "s" is given."""
+    """Format a number with a noun: "1 turn", "2 turns"; the default plural is `noun` with "s"."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
@@ -227,7 +227,7 @@ def format_json_value_on_one_line(value: object) -> str:
 
 
 def describe_missing_words(missing: Sequence[str]) -> list[str]:
-    """Return a line that lists the words that a passage lacks, and one for words that are not side by side in it."""
+    """Return a line with the words that a passage lacks, and a line with those that are not side by side."""
     words = [word for word in missing if " " not in word]
     # Leave out a pair if one of its words is missing: the first line already says so.
     pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]

@@ -163,7 +163,7 @@ def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
         elif state == "edited":
             # JP cannot load a skill that enables tools without a definition.
             is_skill = path == SKILL_FILE
-            why = "edited; delete it, because it enables tools that are gone" if is_skill else None
+            why = "delete it, because it enables tools that no longer exist" if is_skill else None
             changes.append(PlannedFileChange(path, "edited", old=data, why=why))
     return changes
 

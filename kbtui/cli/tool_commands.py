@@ -226,7 +226,7 @@ def run_tool_command(args: Namespace) -> int:
 
 
 def declare_mcp_command_arguments(parser: ArgumentParser) -> None:
-    text = "the id of the conversation that calls the tools, which is left out of searches"
+    text = "the id of the conversation that calls the tools; searches leave it out"
     parser.add_argument("--current", metavar="ID", help=text)
 
 

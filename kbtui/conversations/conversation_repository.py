@@ -248,7 +248,7 @@ def describe_known_agents(mistyped: str) -> str:
 
 
 def _describe_excluded_agent(name: str) -> str:
-    return f"conversations of {name} are read only if `agents` in [conversations] of config.toml names it"
+    return f"conversations of {name} are read only if `agents` in [conversations] of config.toml names this agent"
 
 
 class ConversationNotFound(NothingFound):
@@ -398,7 +398,7 @@ def _iterate_stored_conversations(
 AgentOffReason = Literal["not_named", "project_unknown"]
 AGENT_OFF_TEXTS: dict[AgentOffReason, str] = {
     "not_named": "`agents` in [conversations] does not name the agent",
-    "project_unknown": "its files do not say which project they belong to; to read all of them, add the agent to `agents` in [conversations]",
+    "project_unknown": "its files do not say to which project a conversation belongs; to read the conversations of all projects, add the agent to `agents` in [conversations]",
 }
 
 

@@ -39,7 +39,7 @@ Presence = Literal["projected", "user_local", "external"]
 in both.
 """
 TIME_SORTS = ("activity", "created", "updated")
-"""The orders of conversations by a time; `ConversationInfo.get_sort_time` returns this time."""
+"""The sort orders that use a time of a conversation; see `ConversationInfo.get_sort_time`."""
 MAX_NAMED_PROBLEMS = 10
 """`Conversation.describe_problems` names at most this many problems, and only counts the others."""
 MAX_NAMED_KINDS = 5
@@ -118,7 +118,7 @@ class ConversationInfo:
         return replace(self, problem=f"{self.problem}; {problem}" if self.problem else problem)
 
     def has_problem(self, problem: str) -> bool:
-        """Return whether `problem` is one of the problems that `add_problem` has joined."""
+        """Return whether this problem has already been added."""
         return f"; {problem}; " in f"; {self.problem}; "
 
 
@@ -126,15 +126,15 @@ class ConversationInfo:
 class ConversationEvent:
     """A decoded event of a turn: a message, tool call, result, question and so on.
 
-    `kind` is a key of `event_kinds.EVENT_KINDS`. `text` is the content, such as the text of a message,
-    result or question. `name`, `arguments` and `call_id` belong to tool calls. If the kind is
-    unknown, `name` is the event's type, and `text` the whole event as JSON. A tool call or question
-    that has been answered refers to its `result`, and the answer to its `request`. `call` is the
-    1-based number of the tool call in its turn (`jp-c…:3.2`). `index` is the 0-based position of its
-    first element in the file. `outcome` is the agent's one-line summary of a result, such as
-    `Received 268KB (200 OK)`. `is_error` is None if the event is not the result of a call. `fields`
-    has the values of the fields listed for the kind in `EVENT_KINDS`. If an answer is a JSON value,
-    `data` is that value.
+    `kind` is a key of `event_kinds.EVENT_KINDS`, and `fields` has the values of the fields listed
+    there for this kind. `text` is the content, such as the text of a message, result or question.
+    `name`, `arguments` and `call_id` belong to tool calls; `call` is the 1-based number of the call in
+    its turn (`jp-c…:3.2`). An event of an unknown kind has its type in `name`, and the whole event as
+    JSON in `text`. `index` is the 0-based position of the event's first element in the file.
+    In a tool call or question, `result` is the event that answers it; in the answer, `request` is
+    the call or question. `is_error` is None for everything but results of calls. `outcome` is the
+    agent's one-line summary of a result, such as `Received 268KB (200 OK)`. `data` is the value of an
+    answer that is a JSON value.
     """
 
     kind: str
@@ -317,7 +317,7 @@ class Conversation:
         return "; ".join(named) or None
 
     def describe_unknown_content(self) -> list[str]:
-        """Return a phrase that counts the events of unknown kinds, and one that counts resources, if any."""
+        """Return phrases with the numbers of unknown events and of resources, if there are any."""
         extras = []
         if unknown := self.unknown_events:
             kinds = Counter(event.name for event in unknown)
@@ -354,10 +354,10 @@ class ConversationToolsAndModels:
 class ReadingResumePoint:
     """A position in a conversation's file at which reading can resume.
 
-    `offset` is this position in bytes; it is at the beginning of a turn or within a turn. The next six
-    fields describe the part of the file before it: its SHA-256 (hex), the numbers of its complete turns
-    and of its elements, whether its first element is a configuration, its first problem, and the ids of
-    the calls in earlier turns that have no result yet.
+    `offset` is the position in bytes. It is at the beginning of a turn or within a turn. The bytes
+    before it have the SHA-256 `digest` (hex), `turns` complete turns and `elements` elements.
+    `configured` says whether the first element is a configuration, and `problem` is the first
+    problem. `waiting` has the ids of the calls in earlier turns that have no result yet.
     """
 
     offset: int
@@ -368,9 +368,9 @@ class ReadingResumePoint:
     problem: str | None = None
     waiting: tuple[str, ...] = ()
     state: Mapping[str, object] | None = None
-    """Further values that the format needs to resume here, as JSON."""
+    """Further values that the format needs to resume at this position, as JSON."""
     open_turn: "OpenTurnState | None" = None
-    """The turn that began before this point and goes on after it, as JSON; None between two turns."""
+    """If the position is within a turn: the state of that turn, as JSON; otherwise None."""
 
 
 @dataclass(frozen=True)
@@ -379,7 +379,7 @@ class ConversationPart:
 
     `start` is the point in the file at which the part begins; None means the beginning of the file.
     `mark` is the last point in the part at which reading can resume, or None. If the first turn begins
-    before `start`, the part has only the events of this turn after `start`, but its complete usage.
+    before `start`, the part lacks the turn's earlier events, but contains the usage of the whole turn.
     """
 
     conversation: Conversation

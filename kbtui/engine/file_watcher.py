@@ -168,7 +168,7 @@ ROOT_CHECK_SHARE = 50
 """After a check of the roots, the pause is at least this many times as long as the check."""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
-"""How long to wait for more events before reporting changes, and the maximum delay of a report."""
+"""Changes are reported after `QUIET_MILLISECONDS` without events, at the latest after `GATHER_MILLISECONDS`."""
 POLL_MILLISECONDS = 1000
 """The interval at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0
@@ -212,7 +212,7 @@ class FileWatcher:
         self._uses_inotify = (
             sys.platform == "linux" and "microsoft" not in os.uname().release.lower()
         )
-        """Whether to use inotify. WSL's kernel reports no events for Windows drives."""
+        """Whether to use inotify; not on WSL, whose kernel reports no events for Windows drives."""
         # `_alarm` interrupts a wait for inotify; `_should_restart` interrupts watchfiles.
         self._alarm = (
             os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if self._uses_inotify else None
@@ -247,11 +247,7 @@ class FileWatcher:
             os.eventfd_write(self._alarm, 1)
 
     def _find_directories_to_watch(self) -> list[Path]:
-        """Return the directories to watch.
-
-        These are the directories of kbtui, of JP, of the topics and of the agents. If one of them is a
-        link, its target is watched, too. No directory in the list is inside another one.
-        """
+        """Return the directories to watch, and the targets of links, but none that is inside another."""
         root = self._workspace.root
         # Watch both `.jp` and `.kbtui`: if a `.jp` appears, kbtui reads the configuration from it.
         wanted = [self._workspace.jp_directory, self._workspace.kbtui_directory]
@@ -317,11 +313,7 @@ class FileWatcher:
             self._pause = max(ROOT_CHECK_SECONDS, (time.monotonic() - looked) * ROOT_CHECK_SHARE)
 
     def _read_agent_file_states(self) -> list[tuple[int, int, int] | None]:
-        """Return the inode, size and modification time of each single file that is watched for an agent.
-
-        kbtui does not watch the directories of these files, because they contain many other files. The
-        state of a missing file is None.
-        """
+        """Return the inode, size and modification time of each watched agent file; None if it is missing."""
         states: list[tuple[int, int, int] | None] = []
         for path in list_watched_agent_files(self._workspace):
             try:
@@ -333,10 +325,7 @@ class FileWatcher:
         return states
 
     def _watch_with_inotify(self, roots: list[Path]) -> Generator[set[str]]:
-        """Yield changed paths from inotify, and an empty set every few seconds.
-
-        Ends when `_should_restart` is set.
-        """
+        """Yield changed paths, and an empty set every few seconds, until `_should_restart` is set."""
         assert self._alarm is not None
         is_wanted = _WatchedPathFilter(roots, self._workspace.cache_dir)
         with closing(InotifyTreeWatcher(self._should_watch_directory)) as trees:
@@ -363,7 +352,7 @@ class FileWatcher:
                 yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
 
     def _should_watch_directory(self, path: str) -> bool:
-        """Return whether to watch a directory below a root. Links out of the workspace are not watched."""
+        """Return whether to watch a directory below a root; not if it is a link out of the workspace."""
         if Path(path).name in _IGNORED_NAMES or path.startswith(str(self._workspace.cache_dir)):
             return False
         target = _resolve_path_links(Path(path))
@@ -408,7 +397,7 @@ def _explain_watch_error(error: Exception) -> str:
 
 
 def _resolve_path_links(path: Path) -> Path:
-    """Resolve links in a path. `Path.resolve` is not used because it raises for circular links."""
+    """Resolve links in a path; `Path.resolve` would raise an error for circular links."""
     return Path(os.path.realpath(path))
 
 

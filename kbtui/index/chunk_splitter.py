@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.front_matter import FrontMatterAndBody
 
 CHUNKING_VERSION = 9
-"""The version of the chunking rules, a part of the generation's fingerprint.
-
-Increase it when the same text gives different chunks.
-"""
+"""A part of the generation's fingerprint; increase it when the same text gives different chunks."""
 
 # Tool calls and results may be larger than other chunks, because they get no vector.
 MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 450, 1200
@@ -128,10 +125,7 @@ def _split_lines_into_blocks(lines: list[str], most: int) -> Iterator[TextPartWi
 def _split_large_block(
     lines: list[str], first: int, most: int
 ) -> Iterator[TextPartWithLineNumbers]:
-    """Yield a paragraph as one part, or as several parts if it is larger than `most`.
-
-    `first` is the number of the paragraph's first line.
-    """
+    """Yield a paragraph, whose first line has the number `first`, in parts of at most `most` characters."""
     while lines and not lines[-1]:
         lines.pop()
     if not lines:

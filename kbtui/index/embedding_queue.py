@@ -27,14 +27,12 @@ if TYPE_CHECKING:
 COMPARED_ROWS = 20_000
 """To find chunks without a vector, the catalog and the vector table are compared in batches of this size."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""The weight of each neighbour, and of the entry's title, in a chunk's vector.
-
-A chunk's vector is a weighted sum of vectors; the weight of the chunk's own text is 1.
-"""
+"""The weights of each neighbour and of the title in a chunk's vector; the chunk's own text has 1."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
-"""Finished rows are written in batches of `WRITE_ROWS`, or after a time limit if there are fewer. The
-limit starts at `WRITE_SECONDS` and grows with each write up to `WRITE_SECONDS_MAX`, because every write
-adds a fragment to the table."""
+"""Rows are written when there are `WRITE_ROWS`, or after `WRITE_SECONDS`.
+
+Each write adds a fragment to the table, so this time grows with each write, up to `WRITE_SECONDS_MAX`.
+"""
 SLICE_CHUNKS = 128
 """The queue checks whether to stop or start again each time it has embedded this many chunks of an entry."""
 FAILURES_MAX = 3
@@ -169,8 +167,8 @@ class EmbeddingQueue:
         """Embed the chunks without a vector; return how many are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
-        changed. `get_passage_embedder` is called only if the cache lacks vectors. It gets the number
-        of missing vectors, and returns the model.
+        changed. `get_passage_embedder` returns the model. It is called with the number of missing
+        vectors, but only if the cache lacks some of them.
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)
@@ -210,12 +208,10 @@ class EmbeddingQueue:
         self._write_vector_rows()
 
     def _embed_missing_chunks_in_slices(self) -> Iterator[list[tuple[VectorRow, Matrix]]]:
-        """Embed the chunks without a vector in slices, and yield the rows of each slice.
+        """Embed at most `SLICE_CHUNKS` chunks at a time, and yield their rows.
 
-        A slice has at most `SLICE_CHUNKS` chunks. Ends early if embedding should stop or restart.
-
-        An entry that cannot be embedded is skipped and tried again next time. If `FAILURES_MAX`
-        entries fail in a row, the error of the last entry is raised.
+        An entry that cannot be embedded is skipped. If `FAILURES_MAX` entries fail in a row, the error
+        of the last one is raised.
         """
         failures = 0
         for entry_id in list(self._missing.entries):
@@ -266,10 +262,7 @@ class EmbeddingQueue:
     def _make_vector_rows(
         self, entry: CatalogEntry, chunks: list[Chunk], positions: list[int]
     ) -> list[tuple[VectorRow, Matrix]]:
-        """Embed the chunks at `positions`, and return their rows.
-
-        If embedding must stop, the rows of the last chunks are missing.
-        """
+        """Embed the chunks at `positions` and return their rows; only the first if it must stop."""
         import numpy as np
 
         text_groups = [
@@ -296,10 +289,7 @@ class EmbeddingQueue:
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
-        """Return the vectors of texts, by hash, from the cache or the model.
-
-        If embedding must stop, some vectors are missing from the result.
-        """
+        """Return the vectors of texts, by hash; some are missing if embedding must stop."""
         import numpy as np
 
         found = {

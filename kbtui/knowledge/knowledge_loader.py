@@ -396,10 +396,7 @@ class KnowledgeBase:
     def _find_learn_topic_and_patterns(
         self, topic: str, patterns: list[str]
     ) -> tuple[Topic, list[str]]:
-        """Return the topic and the patterns that the caller of `learn` means; raises `NothingFound`.
-
-        If there are no patterns, `topic` can be `TOPIC/SLUG`; the slug is then the only pattern.
-        """
+        """Return the topic and patterns; split `topic` if it is `TOPIC/SLUG`. Raises `NothingFound`."""
         name, _, slug = topic.partition("/")
         try:
             return self.resolve_topic(topic), patterns

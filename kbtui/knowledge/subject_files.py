@@ -130,7 +130,7 @@ def _describe_read_error(error: OSError) -> str:
 
 
 MAX_NAME_BYTES = 80
-"""File names that kbtui chooses have at most this many bytes. Every file system allows more."""
+"""File names that kbtui chooses have at most this many bytes; every file system allows more."""
 
 _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 

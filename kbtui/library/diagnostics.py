@@ -85,7 +85,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "conversation_damaged": "{ref}: {detail}",
     "conversation_with_unknown_events": "{ref}: the conversation contains {detail}",
     "conversations_checked_when_indexed": lambda values: (
-        f"checked only when they were indexed: {_format_count(values, 'conversation')}"
+        f"checked when indexed, but not again now: {_format_count(values, 'conversation')}"
     ),
     "conversations_counted": _format_conversation_counts,
     "conversations_trashed": lambda values: (
@@ -117,9 +117,9 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "model_ready": lambda values: values["model"] or "all-MiniLM-L6-v2, packaged, verified",
     "model_unavailable": "search uses keywords only: {detail}",
     "not_installed": "kbtui is not installed as a package, so its requirements are unknown",
-    "package_incomplete": "{package} is incomplete ({file} is missing): {command}",
-    "package_missing": "{package} is not installed, but {needed_by} needs it: {command}",
-    "package_version": "{package} {version} is installed, but {needed_by} needs {wanted}: {command}",
+    "package_incomplete": "{package} is incomplete ({file} is missing); run: {command}",
+    "package_missing": "{package} is not installed, but {needed_by} needs it; run: {command}",
+    "package_version": "{package} {version} is installed, but {needed_by} needs {wanted}; run: {command}",
     "packages_installed": "all {packages} required packages are installed",
     "problem": "{detail}",
     "query_log_unusable": "searches are not logged: {detail}",

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 QUIT_SECONDS = 5.0
 """How many seconds the TUI may take to quit before its process is terminated."""
 FIRST_PAINT_BYTES = 400
-"""The first output of at least this many bytes counts as the first paint of the screen.
-
-Output that only sets terminal modes or queries the terminal is shorter.
-"""
+"""An output of at least this many bytes paints the screen; a shorter one only sets up the terminal."""
 LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 
@@ -159,7 +156,7 @@ def run_tui_in_browser_tab(root: str) -> int:
 
 
 def _quit_when_server_ends(parent: int) -> None:
-    """Quit when the server process has ended. Textual's web driver does not notice that."""
+    """Quit when the server process has ended, because Textual's web driver does not notice that."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)

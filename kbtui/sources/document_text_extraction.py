@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     class ExtractedText(TypedDict):
         """The text of a document, as Markdown.
 
-        Only HTML has the last three fields. `noindex` says that the page asks not to be indexed, and
-        `nofollow` says that it asks programs not to follow its links.
+        `links`, `noindex` and `nofollow` exist only for HTML. `noindex` says that the page asks not to be
+        indexed, and `nofollow` that it asks programs not to follow its links.
         """
 
         title: str
@@ -43,10 +43,7 @@ MAX_LINKS = 5000
 _CONTENT_CLASSES = """
     vp-doc theme-doc-markdown md-content__inner markdown-body rst-content bd-article
 """
-"""The CSS classes of elements that contain only the text of a page.
-
-VitePress, Docusaurus, Material for MkDocs, GitHub, Read the Docs and the PyData theme use them.
-"""
+"""CSS classes that documentation tools and GitHub give to the element with the text of a page."""
 _FURNITURE_TAGS = """
     script style noscript template svg button clipboard-copy nav iframe object dialog input select
     textarea
@@ -297,10 +294,7 @@ def _detect_code_language(block: Any) -> str:
 
 
 def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
-    """Replace each placeholder in `text` with its code block from `codes`.
-
-    The code block starts on a new line, and is indented like the line that had the placeholder.
-    """
+    """Replace each placeholder in `text` with its code block from `codes`, indented like its line."""
     lines: list[str] = []
     left = dict(enumerate(codes))
     for line in (text or "").split("\n"):

@@ -40,7 +40,7 @@ _CONTENT_TYPES_BY_EXTENSION = {
     ".pdf": PDF[0],
     ".docx": DOCX[0],
 }
-"""Content types by extension. A text file with any other extension counts as source code."""
+"""Content types by extension; a text file with any other extension counts as source code."""
 _LANGUAGES_BY_FILE_NAME = {
     "makefile": "makefile",
     "dockerfile": "dockerfile",
@@ -143,10 +143,7 @@ async def _import_source_file(
 
 
 def _detect_file_content_type(path: Path) -> str:
-    """Return the content type of a file with an unknown extension; a text file counts as code.
-
-    Raises `_SkippedFile` for an image, a font, audio, and any other binary file.
-    """
+    """Return the content type `CODE` for any text file; raises `_SkippedFile` for other files."""
     kind = guess_type(path.name)[0] or ""
     if kind.partition("/")[0] in ("image", "audio", "font"):
         raise _SkippedFile(f"content type {kind} is not supported")

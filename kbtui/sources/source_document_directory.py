@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_NAME_DEPTH = 8
-"""The maximum depth of a file below the source's directory. Directory names at deeper levels are joined."""
+"""The maximum depth of a file below the source's directory; names of deeper directories are joined."""
 _ENDINGS = re.compile(
     r"(?<=.)\.(?:html|htm|xhtml|md|markdown|txt|text|php|asp|aspx|pdf)\Z", re.IGNORECASE
 )

@@ -58,7 +58,7 @@ class LibraryFilterCondition(NamedTuple):
     ) -> bool:
         """Return whether a conversation matches this condition.
 
-        `summary` is None while it is unknown. If the condition needs it, the result is then False.
+        `summary` is None while it is unknown; a condition that needs a summary does not match then.
         """
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
@@ -70,7 +70,7 @@ class LibraryFilterCondition(NamedTuple):
 class LibraryFilter(NamedTuple):
     """A parsed filter: a title or slug must contain all `words` and none of the words in `without`.
 
-    `parts` are conditions on conversations. `errors` are the invalid parts of the text, which have no effect.
+    `parts` are conditions on conversations. `errors` are the mistakes in the filter.
     """
 
     words: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class LibraryFilter(NamedTuple):
 
     @property
     def needs_tools_and_models(self) -> bool:
-        """Whether any condition needs summaries of conversations. For them, all conversations must be read."""
+        """Whether a condition needs summaries, for which all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
     def matches_title(self, text: str) -> bool:
@@ -262,9 +262,10 @@ def _make_folder_and_subject_rows(
 def iterate_unfolded_paths(
     topic: str, slugs: Iterable[str], is_unfolded: Callable[[str], bool]
 ) -> Iterator[str]:
-    """Yield the path of each folder, which ends with `/`, and each slug, except those in folded folders.
+    """Yield the paths of folders (with a final `/`) and the slugs, but nothing in folded folders.
 
-    The subjects of a folder precede its subfolders, each by name. `is_unfolded` gets the key of a folder's row.
+    The subjects of a folder precede its subfolders; both are sorted by name. The argument of `is_unfolded`
+    is the key of a folder's row.
     """
     yielded: set[str] = set()
     for slug in sorted(slugs, key=_get_tree_sort_key):
@@ -298,10 +299,7 @@ def make_folder_row_key(topic: str, path: str) -> str:
 
 
 def _choose_entry_mark(states: dict[str, bool], default: str) -> tuple[str, str]:
-    """Return the symbol and the style role for the last of `states` that is true.
-
-    If no state is true, the symbol is `default`.
-    """
+    """Return the symbol and style role of the last state that is true, or the symbol `default`."""
     return next((ENTRY_MARKS[name] for name in reversed(states) if states[name]), (default, ""))
 
 
@@ -393,7 +391,7 @@ class _ConversationRowMaker:
         self._marks_presence = any(
             info.presence not in {"external", None} for info in contents.conversations
         )
-        """Whether rows show the mark "workspace only". It is left out if it would be on all JP conversations."""
+        """Whether rows are marked "workspace only"; not if all JP conversations would be."""
 
     def is_shown(self, info: ConversationInfo) -> bool:
         """Return whether the filter matches a conversation or one of its parts."""
@@ -407,7 +405,7 @@ class _ConversationRowMaker:
     ) -> Iterator[ListRow]:
         """Yield the row of each conversation and, if it is unfolded, the rows of its parts.
 
-        `before` is the label of the row above; a row does not repeat the same time.
+        `before` is the label of the row above. A row with the same age as that row does not show it.
         """
         sort = self._state.sort
         for info in infos:

@@ -47,16 +47,13 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 32 << 20
 """A line with more bytes than this is skipped and reported as a problem."""
 BLOCK_BYTES = 1 << 20
-"""At most this many bytes are read at a time. Blocks grow from `FIRST_BLOCK_BYTES` to this size."""
+"""At most this many bytes are read at a time; blocks grow from `FIRST_BLOCK_BYTES` to this size."""
 FIRST_BLOCK_BYTES = 16 << 10
 """How many bytes are read first: many callers need only the first records."""
 
 
 ABANDONED_SECONDS = 3600.0
-"""If a file has not changed for this many seconds, kbtui assumes that the agent has stopped writing to it.
-
-An incomplete last line is then reported as a problem.
-"""
+"""After this many seconds without a change of the file, an incomplete last line counts as a problem."""
 MARK_BYTES = 64 << 10
 """Within a long turn, the points at which reading can resume are at least this many bytes apart."""
 RECORDS_KEPT = 32
@@ -169,7 +166,7 @@ class JsonlConversationParser(ABC):
         self.builder = builder
         self.compactions: list[ConversationCompaction] = []
         self.needs_earlier_turns = False
-        """Whether a record changes a turn before the parsed part. If so, this part cannot be used."""
+        """Whether a record changes a turn before the parsed part, which then cannot be used."""
 
     @abstractmethod
     def starts_turn(self, record: dict[str, Any]) -> bool:
@@ -201,10 +198,7 @@ class JsonlConversationFormat(ConversationFormat):
     """A format whose conversations are files of JSON Lines; `ConversationInfo.events_path` is the file."""
 
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
-    """The state of the file last read in parts, the digest of its beginning, and the hash object of this digest.
-
-    The hash object makes it unnecessary to hash the beginning again for the next part.
-    """
+    """The file's state, the digest and the hash object at the last resume point, kept for the next part."""
 
     @abstractmethod
     def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:
@@ -340,10 +334,7 @@ class JsonlConversationFormat(ConversationFormat):
         return ConversationPart(conversation, start, mark, is_last)
 
     def _copy_or_hash_until_resume_point(self, file: int, mark: ReadingResumePoint) -> Any:
-        """Return the SHA-256 hash object of the bytes before the resume point `mark`.
-
-        Returns None if these bytes have changed since the point was made.
-        """
+        """Return the SHA-256 hash object of the bytes before `mark`, or None if these bytes have changed."""
         if (known := self._hashed) and known[:2] == (_get_file_state(file), mark.digest):
             return known[2].copy()
         return hash_file_until_resume_point(file, mark)
@@ -373,7 +364,7 @@ def _starts_turn_unless_damaged(parser: JsonlConversationParser, record: dict[st
 
 
 def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
-    """Return whether reading can resume here, within a turn. It cannot if a call has no result yet."""
+    """Return whether reading can resume here, within a turn in which all calls have results."""
     builder = parser.builder
     return (
         bool(builder.turns)
@@ -383,7 +374,7 @@ def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
 
 
 def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) -> None:
-    """Parse a record. If it is damaged, report a problem; if it is an object, also add an unknown event."""
+    """Parse a record; a damaged one becomes a problem and, if it is an object, an unknown event."""
     builder = parser.builder
     if record.problem is not None:
         builder.add_record_problem(f"it {record.problem}")

@@ -32,8 +32,8 @@ class LatestOnlyWorker:
 
     At most `limit` calls run at the same time. If other calls wait, all but the newest are discarded. The
     result is delivered through the message queue of the widget or screen `owner`. `drop` is called with each
-    result that is not delivered. The threads are daemons, so quitting never waits for them. `cancellation`,
-    if given, makes a context manager for each call; a new call cancels that of the previous call.
+    result that is not delivered. The threads are daemons, so quitting never waits for them. If given,
+    `cancellation` makes a context manager for each call, and the next call cancels it.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LatestOnlyWorker:
         self._waiting_call: Callable[[], None] | None = None
         self._generation = 0
         self.has_pending_result = False
-        """Whether the result of the newest call has not been delivered yet."""
+        """Whether the newest call has yet to deliver its result."""
 
     @property
     def has_running_call(self) -> bool:

@@ -171,8 +171,8 @@ FormValues = dict[str, str]
 class FormField:
     """A field of a form: a choice if there are `choices`, otherwise a line of text.
 
-    `help` is shown while the field has the focus. `is_shown` gets the values of
-    all fields and returns whether the field applies.
+    `help` is shown while the field has the focus. `is_shown` is called with the values of all fields
+    and returns whether to show this one.
     """
 
     name: str
@@ -245,8 +245,8 @@ class ChoiceField(StyledWidget, can_focus=True):
 class FormDialog(StyledScreen):
     """A form; its result is the return value of `save`, or None if cancelled.
 
-    `save` gets the values of the fields and runs in a thread. If `save` raises an exception, the form
-    shows the error and stays open.
+    `save` is called with the values of the fields, in a thread. If it raises an exception, the form shows
+    the error and stays open.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -79,7 +79,7 @@ class TuiCommand(NamedTuple):
 def define_command(
     name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any
 ) -> TuiCommand:
-    """Return a command without a scope. `more` are other fields; without `action`, the action is `name`."""
+    """Return a command without a scope; `more` are other fields. The default of `action` is `name`."""
     action = more.pop("action", name)
     return TuiCommand(name, keys, action, label, explained, hint=hint, **more)
 
@@ -140,7 +140,7 @@ MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
         ("bottom", "G,end", "bottom", "to the end"),
     )
 )
-"""The commands that move in a list or document. Lists and document views define the actions."""
+"""The commands that move in a list or document; the widgets define their actions."""
 
 MOVE_BINDINGS = make_textual_bindings(MOVE_COMMANDS)
 

@@ -73,7 +73,7 @@ class PatternMatchResult:
 
     @property
     def shell_arguments(self) -> str:
-        """The arguments, quoted for a shell, with which the command `kbtui` prints this result."""
+        """The arguments of the `kbtui` command that prints this result, quoted for a shell."""
         if self.preloads:
             return "prompt " + " ".join(f"-k {quote(value)}" for value in self.preloads)
         return " ".join(["learn", *map(quote, [self.topic or "", *self.patterns])])
@@ -113,10 +113,7 @@ _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
 
 
 def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
-    """Split the input at spaces outside quotes.
-
-    `shlex.split` is not used, because it does not return the positions of the words.
-    """
+    """Split the input at spaces outside quotes; `shlex.split` does not return positions."""
     for match in _WORD.finditer(text):
         if match[0] in "\"'":
             hint = "close the quote or remove it"
@@ -128,7 +125,7 @@ def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
 def _split_topic_from_patterns(
     words: list[PatternInputWord], knowledge: KnowledgeBase, selected: str | None
 ) -> tuple[str, list[PatternInputWord]]:
-    """Return the topic that the patterns name (else `selected`), and the patterns without its name."""
+    """Return the topic that the patterns name, by default `selected`, and the patterns without its name."""
     name: str | None = None
     patterns = []
     for word in words:
@@ -205,10 +202,7 @@ def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[Patt
 def _find_pattern_problem(
     knowledge: KnowledgeBase, topic: str, patterns: list[PatternInputWord]
 ) -> PatternProblem | None:
-    """Return the problem of the first pattern that has one; None if no pattern has a problem.
-
-    A pattern has a problem if it is too long, matches nothing, or contains an unclosed `[`.
-    """
+    """Return the first problem: a pattern is too long, matches nothing, or has an unclosed `[`."""
     resolved = knowledge.get_topic_slugs(topic)
     for word in patterns:
         pattern = word.text
@@ -283,10 +277,7 @@ class SubjectPatternBar(Vertical):
 
 
 def _format_problem_with_caret(problem: PatternProblem, column: int, width: int) -> Spans:
-    """Return a line with a `^` in column `column`, and the text of the problem next to it.
-
-    The text is to the right of the `^` if there is enough room, else to its left.
-    """
+    """Return a line with a `^` in `column`, and the problem to its right if it fits, else to its left."""
     text = sanitize_to_one_line(problem.message + (f"; {problem.hint}" if problem.hint else ""))
     role = "error" if problem.is_error else "warning"
     size = measure_text_width(text)

@@ -362,7 +362,7 @@ class _ConversationDocumentBuilder:
         self.compacted = CompactedTurnParts()
         events = (event for turn in conversation.turns for event in turn.events)
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
-        """The texts of all compaction events. The document shows these summaries where their events are."""
+        """The texts of all compaction events; the document shows these summaries where the events are."""
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0
@@ -663,11 +663,7 @@ class _ConversationDocumentBuilder:
         self.after_fold, self.space_above = True, 0
 
     def _add_compaction_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add a fold with the summary of a compaction, at the place where the agent wrote it.
-
-        Only the user's view contains this fold. The model's view shows the summary in place
-        of the turns that it replaces.
-        """
+        """Add a fold with a compaction's summary where the agent wrote it; only the user's view has it."""
         self.view = "user"
         words: Spans = [
             ("compacted here  ", "accent"),
@@ -689,7 +685,7 @@ class _ConversationDocumentBuilder:
         self._add_event_text_fold(key, event, "asks")
 
     def _add_event_text_fold(self, key: str, event: ConversationEvent, word: str = "") -> None:
-        """Add a fold with the text of an event. Its heading starts with `word`, by default the event's kind."""
+        """Add a fold with an event's text; its heading starts with `word`, by default the event's kind."""
         text = format_event_text(event, format_json_value_as_text)
         word = word or EVENT_KINDS[event.kind].label.lower()
         self._add_fold_heading(

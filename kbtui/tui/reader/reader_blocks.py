@@ -203,7 +203,7 @@ class FoldHeadingBlock(HeadingBlock):
         return [StyledLine(align_spans_to_edges(left, right, width))]
 
     def _cut_beginning_of_path(self, words: Spans, width: int) -> Spans:
-        """Shorten `words` to `width` cells by cutting the beginning of the path with which they end."""
+        """Shorten `words`, which end with a path, to `width` cells by cutting the path's beginning."""
         *before, (path, role) = self.left
         room = width - measure_cell_width(before)
         kept = truncate_text_start(path, room)

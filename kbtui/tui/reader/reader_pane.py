@@ -122,10 +122,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The cursor moved."""
 
     class FindEnded(Message):
-        """The user has ended the search in the document.
-
-        The keys that went to the next and previous match go to the next and previous turn again.
-        """
+        """The search in the document has ended: keys that moved between matches move between turns again."""
 
     class StatusMessage(Message):
         """A message for the status line."""
@@ -214,10 +211,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def _find_and_go_to_start_position(
         self, document: ReaderDocument, place: NavigationTarget
     ) -> None:
-        """Go to the position that `place` specifies.
-
-        If it is a match in a large document, a background thread finds the match.
-        """
+        """Go to the position that `place` specifies; find it in a background thread if that is slow."""
         self._start_worker.discard_pending_results()
         if place.mark or not (document.has_many_blocks and place.words):
             self._go_to_start_position(
@@ -287,11 +281,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
     def _make_right_sides_of_header(self) -> list[Spans]:
-        """Return variants of the right side of the header, the longest first.
-
-        The right side shows the number of matches during a find, else the number of new events, else the badges
-        and the size of the document. Only the size can be shortened or left out.
-        """
+        """Return variants of the right side of the header, the longest first; only the size differs."""
         document = self.viewport.document
         if self.is_finding and not self.matches:
             return [[("no match", "warning")]]
@@ -344,7 +334,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def action_toggle_folds_of_kind(self, kind: str, name: str) -> None:
         """Open or close all folds of a kind, in this document and in those opened later.
 
-        Messages call the folds `name`.
+        `name` is the plural noun for these folds in a message.
         """
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
@@ -354,10 +344,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
-        """Go to the next (`step` 1) or previous (-1) match or turn.
-
-        While matches are highlighted, this goes to a match, otherwise to a turn.
-        """
+        """Go to the next (`step` 1) or previous (-1) turn or, during a find, match."""
         if self.is_finding:
             self.go_to_match_at_index(self.match_index + step)
         else:
