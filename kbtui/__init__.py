@@ -60,7 +60,7 @@ _MODULES = {
     "create_memory_client": "library.async_client",
     "open_workspace": "library",
 }
-"""Maps each public name to its module. The names that are not listed are in `errors`."""
+"""Maps public names to their modules; names that are not listed are in `errors`."""
 
 
 def __getattr__(name: str) -> object:

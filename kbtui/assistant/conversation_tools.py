@@ -73,9 +73,9 @@ if TYPE_CHECKING:
 MAX_READ_LENGTH = 60_000
 """By default, an answer of `conversation_read` in XML has at most this many characters."""
 _FRAME_LENGTH = 10_000
-"""How many characters of an answer are reserved for its hint and its other short fields."""
+"""This many characters of an answer are reserved for its hint and its other short fields."""
 _MIN_HIT_LENGTH = 100
-"""A hit in XML has at least this many characters, which limits the number of hits in an answer."""
+"""A hit has at least this many characters of XML."""
 _MAX_PROBLEMS_NAMED = 3
 _MAX_IDS_NAMED = 40
 _MAX_LABELS_SHOWN = 20
@@ -155,7 +155,7 @@ def answer_conversation_list(
 
 
 def _check_or_count_events(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with the number of events and, if the conversation is not long, all its problems."""
+    """Return `info` with the number of events; unless the conversation is long, also with its problems."""
     limit = get_conversation_format(info).max_checked_bytes
     is_long = limit is not None and info.size > limit
     return add_event_count(info) if is_long else add_event_count_and_problems(info)
@@ -168,7 +168,7 @@ def _mask_secrets_if_requested(masked: bool, text: str) -> str:
 def _make_conversation_json(
     info: ConversationInfo, *, masked: bool, short: bool
 ) -> ConversationInfoJson:
-    """Return a conversation as JSON; `short` cuts long texts and limits the number of labels."""
+    """Return a conversation as JSON; if `short` is true, cut long texts and omit further labels."""
     entry: ConversationInfoJson = {
         "id": info.ref,
         "agent": info.agent,
@@ -288,15 +288,15 @@ def _make_omitted_matches_notice(
 ) -> ConversationToolNotice:
     """Return the notice that says how many matches are omitted.
 
-    `unfinished` lists the conversations whose matches did not fit into the answer. None means that
-    the answer has as many matches as `limit` allows.
+    `unfinished` lists the conversations whose matches were omitted because the answer became too long.
+    It is None if matches were omitted because `limit` was reached.
     """
     fact = format_counted_noun(answer.omitted_match_count, "more match", "more matches")
-    command_hint = "use a longer pattern, --id or --scope to find fewer; raise --limit for more"
+    command_hint = "use a longer pattern, --id or --scope to find fewer, or --limit to show more"
     if unfinished is None:
-        hint = "use a longer pattern, ids or scopes, or a larger limit"
+        hint = "use a longer pattern or a larger `limit`, or search only some `ids` or `scopes`"
         return ConversationToolNotice(fact, hint, command_hint)
-    hint = "use a longer pattern or scopes"
+    hint = "use a longer pattern, or search only some `scopes`"
     # A conversation that fills this answer alone would fill the next one, too.
     if answer.hits and unfinished[0] == answer.hits[0].id:
         unfinished = unfinished[1:]
@@ -557,7 +557,7 @@ def _make_conversation_read_answer(
 def _make_answer_too_long_error(
     answer: ConversationReadAnswer, size: int, limit: int, room: int
 ) -> ToolArgumentsRefused:
-    """Return the error for an answer that is too long. Its hint says how many of the last turns fit."""
+    """Return an error whose hint says how many of the last turns fit into an answer."""
     total = answer.turns_total
     turns = format_counted_noun(total, "turn")
     fitting = _count_fitting_turns(answer.turns, room)
@@ -625,9 +625,9 @@ def _make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
 # shortening a turn
 
 _TURN_FRAME = 200
-"""An estimate: how many characters of XML a turn has in addition to its events."""
+"""About how many characters of XML a turn has in addition to its events."""
 _MIN_TEXT_LENGTH = 200
-"""To shorten a turn, texts are cut, but not below this length; if that is not enough, events are omitted."""
+"""No text of a turn is cut to fewer characters than this; instead, events are omitted."""
 
 
 class _ShortenableText(NamedTuple):
@@ -702,10 +702,7 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
-    """Leave out events in the middle, so that the rest fits into `size` characters.
-
-    The texts of the remaining events are cut later, so events are measured as if their texts were cut already.
-    """
+    """Omit events in the middle, so that the rest fits into `size` characters after its texts are cut."""
     sizes = []
     for event in events:
         spare = sum(max(0, text.size - _MIN_TEXT_LENGTH) for text in _find_shortenable_texts(event))

@@ -49,11 +49,7 @@ async def _forward_valid_messages(
     checked: MemoryObjectSendStream[Item],
     output: WriteStream[SessionMessage],
 ) -> None:
-    """Forward messages until the input ends, and handle two faults that the SDK does not handle.
-
-    Unpaired surrogates are replaced. A line that is not a message is answered with an error; the
-    SDK would drop it silently.
-    """
+    """Forward messages; replace unpaired surrogates, and answer invalid lines, which the SDK would drop."""
     with contextlib.suppress(anyio.BrokenResourceError):
         async with reading, checked:
             async for item in reading:
@@ -138,7 +134,7 @@ def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
 T = TypeVar("T")
 
 MAX_CONCURRENT_CALLS = 8
-"""The maximum number of calls that run at the same time, each in a thread. Further calls wait."""
+"""At most this many calls run at the same time, each in a thread; further calls wait."""
 IDLE_SECONDS = 60.0
 """The server closes the index and disconnects from the engine this many seconds after the last call."""
 CLOSE_SECONDS = 2.0
@@ -210,10 +206,7 @@ def _exit_when_output_closes(output: int, library: Library) -> None:
 
 
 def _exit_without_waiting(library: Library, code: int) -> NoReturn:
-    """Exit without waiting for running calls.
-
-    A normal exit would stop their threads in the middle of native code.
-    """
+    """Exit without waiting for calls; a normal exit would stop their threads in native code."""
     closing = threading.Thread(target=library.close, daemon=True)
     closing.start()
     closing.join(CLOSE_SECONDS)
@@ -291,10 +284,7 @@ class _McpRequestHandler:
         ]
 
     async def _run_in_thread(self, work: Callable[[], T], slots: asyncio.Semaphore) -> T:
-        """Run `work` in a thread, in one of the `slots`.
-
-        If the call is cancelled, `work` runs on, and its slot stays in use until it ends.
-        """
+        """Run `work` in a thread; `work` keeps one of the `slots` until it ends, even if the call is cancelled."""
         loop = asyncio.get_running_loop()
         await slots.acquire()
         self.running += 1

@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "conversation": ("conversation", "list, grep, read and export conversations"),
     "show": ("entries", "print what a reference points to"),
     "open": ("tui_commands", "open a reference in the TUI"),
-    "cites": ("entries", "list the citations from and to a reference"),
+    "cites": ("entries", "list what a reference cites, and what cites it"),
     "entries": ("entries", "list entries with type, status, size and citations"),
     "entry": ("entries", "create, edit or remove a subject; inspect an entry"),
     "insights": (

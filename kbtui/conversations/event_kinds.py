@@ -38,7 +38,7 @@ class ConversationEventKind:
         self.include = include
         """The group of the kind in the tool argument `include`.
 
-        If it is None, a call returns events of the kind only if it includes all groups.
+        Events of a kind without a group (None) are returned only by calls that include all groups.
         """
         self.label = label
         """The heading of the kind's events."""

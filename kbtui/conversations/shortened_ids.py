@@ -20,7 +20,7 @@ SHORT_ID_CHARACTERS = 8
 
 
 def find_ids_with_beginning(ids: Iterable[str], begun: str) -> list[str]:
-    """Return the ids that start with `begun`, a shortened id.
+    """Return the ids for which `begun` is a short form.
 
     If `begun` contains `~`, the part before `~` and the part after it can both be shortened.
     """
@@ -42,7 +42,7 @@ def shorten_references(
 ) -> dict[str, str]:
     """Map references to their short forms; those without a short form are left out.
 
-    `find_ids` gets a set of texts and returns all conversation ids that begin with one of them.
+    `find_ids` is called with a set of texts; it returns all conversation ids that begin with one of them.
     """
     wanted = {ref for ref in references if is_other_agents_conversation_ref(ref)}
     short = shorten_conversation_ids(find_ids(set(map(_get_minimum_beginning, wanted))))

@@ -120,7 +120,7 @@ def connect_or_start_engine(
 ) -> EngineClient:
     """Connect to the workspace's engine; if `start` is true, start one first if none is running.
 
-    `start` also allows replacing an engine that this client cannot use. Waits at most `wait` seconds,
+    If `start` is true, an engine that this client cannot use is replaced. Waits at most `wait` seconds,
     and calls `check` repeatedly during the wait; `check` can raise an exception to cancel. Raises
     `EngineNotRunning` if no engine is running and `start` is false. Raises `EngineUnavailable` if the
     connection fails for another reason.
@@ -166,8 +166,7 @@ def _connect_to_running_engine(
 ) -> EngineClient | None:
     """Connect to a running engine; return None if none is running.
 
-    Raises `UnresponsiveEngine` if the engine does not answer within `wait` seconds, because it
-    hangs, is suspended or is overloaded.
+    Raises `UnresponsiveEngine` if the engine does not answer within `wait` seconds.
     """
     end = time.monotonic() + wait
     while True:
@@ -187,11 +186,10 @@ def _connect_to_running_engine(
 
 
 def _is_engine_incompatible(client: EngineClient) -> bool:
-    """Return whether this client needs another engine, because index format, model or environment differ.
+    """Return whether this client needs another engine.
 
-    An engine notices changed settings by itself. It cannot notice that the client's environment
-    variables name another model or other directories of agents. A difference in these variables is
-    ignored while other clients use the engine. A client whose model is "off" accepts any model.
+    It does if the engine's index has another format. It also does if the environment variables of engine
+    and client name different models or directories of agents, unless other clients use the engine.
     """
     if client.hello.get("schema") != compute_index_schema_hash():
         return True
@@ -213,10 +211,7 @@ def list_differing_directory_variables(client: EngineClient) -> list[str]:
 
 
 def _stop_incompatible_engine(client: EngineClient) -> None:
-    """Stop an engine that this client cannot use.
-
-    Raises `EngineUnavailable` if the engine's version is newer than this client's.
-    """
+    """Stop the engine; raises `EngineUnavailable` if its version is newer than this client's."""
     if _parse_version_numbers(str(client.hello.get("version"))) > _parse_version_numbers(
         __version__
     ):
@@ -233,10 +228,7 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 
 def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
-    """Connect through the socket that the lock file names or, failing that, through the usual socket.
-
-    Returns None if no engine of this workspace listens on either socket.
-    """
+    """Connect through the socket that the lock file names, else the usual one; None if both fail."""
     found = read_engine_lock_file(workspace)
     socket_paths: list[str] = []
     if found and found.get("host") == os.uname().nodename:

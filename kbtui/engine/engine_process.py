@@ -84,11 +84,7 @@ def run_engine(root: Path) -> int:
 
 
 def _take_engine_lock(workspace: Workspace) -> Any:
-    """Lock and return the open lock file; return None if another engine holds the lock.
-
-    After locking, checks that the path still leads to the locked file. If the cache directory was
-    deleted in the meantime, a lock on the old file would not keep out a second engine.
-    """
+    """Lock and return the open lock file; return None if another engine has locked it."""
     path = get_engine_lock_path(workspace)
     for _ in range(10):
         make_private_directory(path.parent)
@@ -98,6 +94,7 @@ def _take_engine_lock(workspace: Workspace) -> Any:
         except OSError:
             file.close()
             return None
+        # If the cache directory was deleted in the meantime, the lock would not stop a second engine.
         with contextlib.suppress(FileNotFoundError):
             if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
                 return file

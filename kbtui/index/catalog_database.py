@@ -1,9 +1,8 @@
 """The catalog: the SQLite file from which the keyword indexes and the vectors are made.
 
-SQLite does not detect damaged rows. The catalog therefore stores a checksum for each entry: the sum of
-the CRCs of all its rows: the entry, its chunks, its citations, its usage, and the mark that says where
-to resume reading its file. Writing a row adds the row's CRC to the checksum, and deleting a row
-subtracts it. Unchanged rows therefore need not be read.
+SQLite does not detect damaged rows. The catalog therefore stores a checksum for each entry. It is the
+sum of the CRCs of all rows about the entry, in all tables. When a row is written or deleted, its CRC is
+added or subtracted, so that a change does not require reading the other rows.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CATALOG_VERSION = 16
-"""The version of the tables, a part of the generation's fingerprint.
-
-Increase it when the tables change.
-"""
+"""The version of the tables. Increase it when the tables change, so that the index is rebuilt."""
 
 CATALOG_TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -72,7 +68,7 @@ CREATE INDEX usage_source ON usage (conversation, turn);
 TURN_TABLES = ("citations", "usage")
 """The catalog's tables with rows about turns: what they cite, and how many tokens they used."""
 CONTEXT_CHUNKS = 2
-"""For each chunk, the index also uses the texts of this many chunks before it and after it."""
+"""A chunk is indexed with the texts of at most this many chunks before it and after it."""
 
 _CHECKSUM_MODULUS = 1 << 63
 _VECTOR_COLUMNS = slice(11, 13)
@@ -249,7 +245,7 @@ class CatalogDatabase:
     ) -> WrittenEntryChunks:
         """Replace an entry, and its chunks from ordinal `start` on.
 
-        Unchanged chunks keep their numbers. `mark` says where to resume reading once the entry's
+        Unchanged chunks keep their numbers. `mark` says where to resume reading when the entry's
         file has grown.
         """
         old = self._get_entry_and_mark_rows(entry.id)
@@ -267,11 +263,7 @@ class CatalogDatabase:
     def _write_changed_chunks(
         self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
     ) -> WrittenEntryChunks:
-        """Write the chunks of an entry that have changed.
-
-        All chunks of the entry from position `start` on are replaced by `chunks`. `start` is None for a
-        new entry.
-        """
+        """Replace the chunks of an entry from ordinal `start` on; None means that the entry is new."""
         old: dict[str, tuple[Any, ...]] = {}
         if start is not None:
             query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"
@@ -335,10 +327,10 @@ class CatalogDatabase:
         after: int = 0,
         after_call: int = 0,
     ) -> None:
-        """Replace a conversation's rows in `table`, except those of its first `after` turns.
+        """Replace a conversation's rows in `table`, one of `TURN_TABLES`.
 
-        `table` is one of `TURN_TABLES`. `after_call` is used only for citations: in turn `after` + 1, the
-        citations of the first `after_call` calls stay, too, and `rows` that repeat one are left out.
+        The rows of the first `after` turns are kept. In turn `after` + 1, the citations of the first
+        `after_call` calls are also kept; a row in `rows` that equals a kept citation is not inserted.
         """
         where = f"{table} WHERE conversation = ? AND turn > ?"
         values: tuple[object, ...] = (entry.conversation, after)
@@ -434,7 +426,7 @@ class CatalogDatabase:
         )
 
     def list_unreadable_entry_ids(self) -> set[str]:
-        """Return the ids of the entries that have an error."""
+        """Return the ids of the entries that could not be read."""
         return set(self._query_first_column("SELECT id FROM entries WHERE error IS NOT NULL"))
 
     def list_hidden_entry_ids(self) -> set[str]:
@@ -442,7 +434,7 @@ class CatalogDatabase:
         return set(self._query_first_column("SELECT id FROM entries WHERE hidden"))
 
     def get_reading_resume_mark(self, entry_id: str) -> str | None:
-        """Return the mark that says where to resume reading an entry once its file has grown."""
+        """Return the mark that says where to resume reading an entry when its file has grown."""
         mark: str | None = self._query_single_value(
             "SELECT mark FROM marks WHERE entry_id = ?", entry_id
         )
@@ -489,8 +481,8 @@ class CatalogDatabase:
     ) -> Counter[str]:
         """Count how often each text occurs among an entry's chunks before ordinal `end`.
 
-        No texts are read: the id of a chunk depends on how many equal texts precede it, so the existing
-        ids give the count.
+        Reads no texts but looks up ids: a chunk's id is made from its text and the number of equal texts
+        before it.
         """
         query = "SELECT 1 FROM chunks WHERE id = ? AND ordinal < ?"
 
@@ -549,7 +541,7 @@ class CatalogDatabase:
         }
 
     def has_no_entries(self, *, hidden: bool) -> bool:
-        """Whether the catalog is empty; hidden entries count only if `hidden` is true."""
+        """Whether the catalog has no entries; hidden entries count only if `hidden` is true."""
         query = "SELECT 1 FROM entries WHERE hidden <= ? LIMIT 1"
         return self._query_single_value(query, int(hidden)) is None
 

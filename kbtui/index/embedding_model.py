@@ -50,8 +50,8 @@ class EmbeddingModelUnavailable(KbtuiError):
 class EmbeddingModelSource:
     """An embedding model on this machine, and where it is loaded from.
 
-    `key` is a part of the name of the table with the model's vectors. `source` is the directory or the
-    name of the model. `packaged` is true for the model in the package `PACKAGED_MODEL`.
+    `key` is in the name of the table with the model's vectors. `source` is the model's directory or
+    name. `packaged` is true if the model is in the package `PACKAGED_MODEL`.
     """
 
     key: str
@@ -201,10 +201,7 @@ EXPORT_VERSION = 1
 MAX_TOKENS = 256
 """The packaged model reads at most this many tokens of a text and ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
-"""An ONNX export is deleted if the cosine similarity of its vectors to the original's is lower than this.
-
-The vectors of a few sample texts are compared.
-"""
+"""An ONNX export is deleted if the cosine of its and the original vector of a sample text is below this."""
 
 _SAMPLE_TEXTS = (
     "a question",

@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 
 KEYWORD_INDEX_VERSION = 10
-"""The version of the index, a part of the generation's fingerprint.
-
-Increase it when the schema or the analyzers change.
-"""
+"""The index's version. Increase it when the schema or the analyzers change, so that the index is rebuilt."""
 
 CONTEXT_CHARACTERS = 600
 """How many characters before a chunk, and after it, are indexed as its context."""
@@ -138,10 +135,9 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
 class KeywordIndexWriter:
     """Writes one of the two keyword indexes. Only one thread may use it.
 
-    `has_changes` says whether there is something to commit. Even a commit without changes affects the
-    scores, because it replaces the watermark: a replaced document counts in BM25's statistics until
-    tantivy merges segments or `rewrite_all_documents` removes it. If only hidden entries have changed,
-    the index of visible entries must therefore not be committed.
+    `has_changes` says whether there is something to commit. Do not commit otherwise: each commit replaces
+    the watermark, and a replaced document still counts in BM25's statistics, so the scores would change.
+    A change of only hidden entries would then change the scores of visible entries.
     """
 
     def __init__(self, folder: Path, language: str) -> None:
@@ -316,8 +312,8 @@ class KeywordIndexWriter:
 def make_tool_argument_terms(key: str, value: str) -> list[str]:
     """Return the terms by which the filter `arg:` finds an argument.
 
-    These are the key alone, and `key=` followed by the whole value or by one of its words. For a word
-    that is a path, they also include its last parts and its parent directories.
+    These are the key alone, and `key=` followed by the whole value or by one of its words. If a word is
+    a path, there is also a term for each of its endings and for each of its parent directories.
     """
     key, value = key.lower(), " ".join(value.lower().split())
     words = value.split(" ")
@@ -333,8 +329,8 @@ def make_tool_argument_terms(key: str, value: str) -> list[str]:
 def _join_text_with_neighbours(chunks: list[Chunk], position: int) -> str:
     """Return the end of the text before a chunk, the chunk's text and the start of the text after it.
 
-    If the chunk's own text were left out, a chunk that is the whole entry would match fewer words than
-    a chunk with neighbours, and rank lower (docs/search-quality.md).
+    The chunk's own text is included, because otherwise a chunk without neighbours would have no text here,
+    match fewer words than other chunks, and rank lower (docs/search-quality.md).
     """
     start, end = max(0, position - CONTEXT_CHUNKS), position + CONTEXT_CHUNKS + 1
     before = "".join(f"{one.text}\n" for one in chunks[start:position] if one.embed)

@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""Texts are compared by runs of `RUN_WORDS` adjacent words. A sample has `SAMPLE_RUNS` runs of a text.
-`CANDIDATE_RUNS` of these are used to find other texts that may be similar."""
+"""Texts are compared by samples, which are `SAMPLE_RUNS` sequences of `RUN_WORDS` adjacent words. Two texts
+are compared only if they share one of the first `CANDIDATE_RUNS` sequences of their samples."""
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
-"""A text with fewer than `MIN_WORDS` words is not compared with others, because it can be similar by chance.
-Only the first `MAX_WORDS` words of a text are compared."""
+"""Texts with fewer than `MIN_WORDS` words are not compared. Words after the first `MAX_WORDS` are ignored."""
 MAX_TEXTS_PER_RUN = 50
-"""A run of words that occurs in more texts than this is boilerplate. It is not used to find similar texts."""
+"""If more texts than this share a sequence of words, they are not compared because of it."""
 
 _WORD = re.compile(r"\w+")
 
@@ -79,7 +78,7 @@ def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[
 
 
 def _sample_word_run_hashes(words: list[str]) -> list[int]:
-    """Hash each `RUN_WORDS` adjacent words of a text, and return the `SAMPLE_RUNS` smallest hashes."""
+    """Hash every sequence of `RUN_WORDS` adjacent words; return the `SAMPLE_RUNS` smallest hashes."""
     runs = {
         crc32(" ".join(words[start : start + RUN_WORDS]).encode())
         for start in range(len(words) - RUN_WORDS + 1)
@@ -110,11 +109,7 @@ _QUOTED_STRING = re.compile(r"[\"']([^\"']+)[\"']")
 def _find_mentions_of_missing_subjects(
     knowledge: KnowledgeBase, texts: list[tuple[Subject, str]]
 ) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each mention of a subject that does not exist. Code blocks are not checked.
-
-    A mention is `` `topic/slug` ``, `` `folder/slug` `` with a folder of the same topic, or a call of
-    `learn`.
-    """
+    """Yield a problem for each mention of a missing subject, as a quoted slug or in a call of `learn`."""
     folders_by_topic = {
         topic: {slug.partition("/")[0] for slug in knowledge.get_topic_slugs(topic).scan.slugs}
         for topic in {subject.topic for subject, _ in texts}

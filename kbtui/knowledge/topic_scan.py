@@ -8,8 +8,7 @@ import os
 import unicodedata
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""A scan of a topic reads at most this many directories to which links lead. Even without a loop, links
-can give one directory a huge number of paths."""
+"""At most this many linked directories of a topic are read, because links can multiply its paths."""
 
 _EXTENSIONS_BY_RANK = [".md", ".txt", ".text", ""]
 
@@ -18,9 +17,9 @@ class TopicScan:
     """The files found in a topic's directory.
 
     `slugs` is sorted. `relative_paths` maps slugs to paths in the directory. If several files would
-    have the same slug, only one of them gets it, and each of the others gets a slug made from its path.
-    `shadowed` maps these other slugs to the slug that is taken. `mistakes` has a pair `(message, path)`
-    for each file that was left out.
+    have the same slug, one of them gets it, and the slugs of the others are their paths. `shadowed`
+    maps these paths to the common slug. `mistakes` has a pair `(message, path)` for each file that was
+    left out.
     """
 
     def __init__(

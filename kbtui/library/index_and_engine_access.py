@@ -118,10 +118,7 @@ class IndexAndEngineAccess:
 
     @property
     def agent_directory_notices(self) -> list[Notice]:
-        """A notice if this process and the engine look for agents' conversations in different directories.
-
-        Otherwise, the list is empty.
-        """
+        """A list with the notice that engine and client use different directories of agents; else []."""
         names = self._different_variables
         return [Notice("other_directories", {"variables": names})] if names else []
 
@@ -192,10 +189,7 @@ class IndexAndEngineAccess:
         raise AssertionError("unreachable: the second try returns or raises")
 
     def _open_engine_connection(self) -> EngineClient:
-        """Connect to the engine.
-
-        If the engine did not answer a recent attempt, raise the error of that attempt again, without waiting.
-        """
+        """Connect to the engine; if it failed to answer recently, raise that error again at once."""
         from kbtui.engine.engine_client import UnresponsiveEngine
 
         with self._lock:
@@ -236,10 +230,9 @@ class IndexAndEngineAccess:
             private.update_from_files(wait)
 
     def _open_first_index_reader(self, wait: float) -> IndexReader:
-        """Request the engine to build or repair the index, and open the index.
+        """Have the engine build or repair the index, or build a temporary one, and open it.
 
-        If there is no engine, this process builds and opens a temporary index of its own. Waits up to
-        `wait` seconds for an index that is being built.
+        Waits at most `wait` seconds for an index that is being built.
         """
         from kbtui.index.index_reader import IndexReader
 
@@ -271,7 +264,7 @@ class PrivateIndex:
     """A temporary index without vectors, which a thread of this client builds and updates."""
 
     def __init__(self, workspace: Workspace, settings: Settings, error: EngineUnavailable) -> None:
-        """Start building the index; `error` says why there is no shared index."""
+        """Start building the index; `error` is the reason why there is no shared index."""
         import tempfile
 
         try:

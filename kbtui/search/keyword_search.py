@@ -36,15 +36,10 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""If an index has at least this many chunks, searches leave out some terms (`MIN_WORTH_SHARE`).
-
-See docs/performance.md.
-"""
+"""An index with at least this many chunks is large; see `MIN_WORTH_SHARE` and docs/performance.md."""
 MIN_WORTH_SHARE = 0.02
-"""In a large index, a term is left out if its worth is below this share of the best term's worth.
-
-The worth of a term is its weight times its rarity.
-"""
+"""In a large index, a term is left out if its worth (weight times rarity) is below this share of the
+best term's worth."""
 
 
 class QueryTerm(NamedTuple):
@@ -69,7 +64,7 @@ class QueryTerm(NamedTuple):
 def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
     """Return the terms to search for.
 
-    In a large index, a term is left out if its worth is less than `MIN_WORTH_SHARE` of the best worth.
+    In a large index, terms of little worth are left out (`MIN_WORTH_SHARE`).
     """
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
@@ -98,10 +93,7 @@ def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
 
 FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
-"""The weight of a match with a whole compound word such as `utf-8`.
-
-In a script without spaces, it is the weight of a match with a pair of adjacent characters.
-"""
+"""The weight of a whole compound word such as `utf-8`, or of two characters of a script without spaces."""
 PART_WEIGHT = 0.5
 """The weight of a match with only one part of a camelCase word, in the query or in the text."""
 GUESS_WEIGHT = 0.8
@@ -187,7 +179,7 @@ class QueryTermBuilder:
     def _build_query_term(
         self, word: str, weight: float, *field_terms: tuple[str, str]
     ) -> QueryTerm:
-        """Build a term that matches any of `field_terms`, pairs `(field, indexed term)`."""
+        """Build a term that matches any of `field_terms`, which are pairs of a field and its term."""
         terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(field_terms)]
         query = terms[0] if len(terms) == 1 else Query.disjunction_max_query(terms)
         if weight != 1.0:
@@ -212,10 +204,7 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 5
-"""A search first fetches this many times as many chunks as it returns.
-
-It drops the chunks of an entry that exceed the maximum number for each entry.
-"""
+"""A search for N chunks first fetches N times this number, and drops chunks if an entry has too many."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
 """Only this many of the best chunks are searched for word pairs, because each costs a lookup."""
@@ -344,8 +333,8 @@ class _KeywordIndexQuery:
     ) -> tuple[list[RankedChunk], bool]:
         """Return the best chunks, at most `limit`, and whether fewer than `limit` chunks match.
 
-        `without` has the entries to exclude, as their numbers in the field `owner`. With `whole_ties`,
-        the chunks with the lowest score are dropped if there may be more chunks with this score.
+        `without` lists the entries to exclude, by their numbers in the field `owner`. If `whole_ties` is true,
+        chunks with the lowest score are dropped if `limit` may have cut off other chunks with that score.
         """
         query = self.query
         if left_out := [(Occur.MustNot, self._make_entry_owner_query(owner)) for owner in without]:
@@ -379,9 +368,7 @@ class _KeywordIndexQuery:
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
         """Return the scores that word pairs add to the chunks `numbers`, by chunk number.
 
-        Word pairs are scored by a query of their own. For the main query, tantivy skips chunks that
-        cannot be among the best. If the main query contained word pairs, tantivy would skip no chunk
-        (docs/performance.md).
+        They are not in the main query, because tantivy would then score all chunks (docs/performance.md).
         """
         if not numbers or not self._word_pairs:
             return {}
@@ -410,7 +397,7 @@ class _KeywordIndexQuery:
     def _build_tantivy_query(
         self, wanted: list[Any], excluded: list[Any], filters: list[Any], *, archived: bool
     ) -> Any:
-        """Build the query; return None if the request has neither words, phrases nor filters."""
+        """Build the query; return None if the request has no words, phrases or filters."""
         if not wanted and not filters:
             return None
         limits = [*excluded, *filters]

@@ -60,7 +60,7 @@ class ParsedQuery(NamedTuple):
 
     A hit contains all `phrases` and no `excluded` text. If there are no phrases, a keyword hit contains
     at least one of the `words`. `spoken` is the text for the semantic leg: the words and phrases as
-    the user wrote them. `open` says that the last word can be incomplete, because the user is typing.
+    the user wrote them. If `open` is true, the last word can be incomplete, because the user is typing.
     """
 
     text: str
@@ -153,7 +153,7 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
 
 
 MAX_TITLED_ENTRIES = 2000
-"""A filter `title:` selects at most this many entries; further matching entries are ignored."""
+"""A filter `title:` selects at most this many entries."""
 
 
 class ArgumentAndExclusionFilters(NamedTuple):
@@ -328,10 +328,7 @@ class _QueryFilterApplier:
         self._set_request_field(field, wanted)
 
     def _resolve_filter_value(self, row: FilterDefinition, value: str) -> Sequence[str]:
-        """Return the indexed terms that a value stands for.
-
-        Raises `FilterValueError` if the value is unknown.
-        """
+        """Return the indexed terms of a value; raises `FilterValueError` if the value is unknown."""
         if row.kind == "choice":
             return row.parse_choice_value(value)
         if row.kind == "agent":

@@ -59,8 +59,8 @@ class SourceRunLimits:
         `what` is a plural noun for the documents, such as "resources".
         """
         return (
-            f"only the first {self.files:,} of {count:,} {what} were read: "
-            "the limit is the setting source_files"
+            f"only the first {self.files:,} of {count:,} {what} were read; "
+            "to read more, raise the setting source_files"
         )
 
 
@@ -182,7 +182,9 @@ class HttpFetcher:
             reason = f"redirected to {target}: {error.message}"
             raise FetchError(reason, permanent=True) from error
         if not inside(target):
-            raise FetchError(f"redirected to {target}, outside the prefixes", permanent=True)
+            raise FetchError(
+                f"redirected to {target}, which is outside the source's prefixes", permanent=True
+            )
         return target
 
     async def _fetch_without_redirects(

@@ -43,7 +43,10 @@ def find_source_due_time(
 def list_due_sources(
     workspace: Workspace, now: float | None = None, started: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the names of the sources that are due; `started` has the last start of each source."""
+    """Return the names of the sources that are due; longest due first.
+
+    `started` maps names of sources to their last start in this process, in Unix seconds.
+    """
     now = time.time() if now is None else now
     userdata = UserData(workspace)
     due = []
@@ -59,8 +62,7 @@ def list_due_sources(
 class SourceScheduler:
     """Runs the sources that are due, one at a time, each in a process with low priority.
 
-    Only one thread may use a scheduler. Only `stop` waits until a run has ended. If `umask` is -1, runs
-    inherit the umask of this process.
+    Only one thread may use a scheduler. If `umask` is -1, runs inherit the umask of this process.
     """
 
     def __init__(self, workspace: Workspace, log: Callable[[str], None], umask: int = -1) -> None:

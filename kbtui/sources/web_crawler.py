@@ -72,8 +72,8 @@ class WebCrawler:
             if self._done >= self._limits.pages or time.monotonic() > end:
                 key = "source_pages" if self._done >= self._limits.pages else "source_seconds"
                 reason = (
-                    f"stopped after {self._done} pages with {left} more to fetch: "
-                    f"the limit is the setting {key}"
+                    f"stopped after {self._done} pages with {left} more to fetch; "
+                    f"to fetch more, raise the setting {key}"
                 )
             elif self._failures >= MAX_FAILURES_IN_A_ROW:
                 reason = f"stopped after {MAX_FAILURES_IN_A_ROW} failures in a row; {left} pages were not fetched"

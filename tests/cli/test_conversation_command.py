@@ -260,7 +260,7 @@ def test_hints_name_options_and_no_tool(root: Path, capsys: pytest.CaptureFixtur
         (["grep", "x", "-i", "17800000000"], "`kbtui conversation ls` lists all conversations"),
         (
             ["grep", "needle", "--limit", "1"],
-            "more matches: use a longer pattern, --id or --scope to find fewer; raise --limit for more",
+            "more matches: use a longer pattern, --id or --scope to find fewer, or --limit to show more",
         ),
         (["grep", "x", "--limit", "0"], "kbtui: --limit: must be at least 1"),
         (["read", str(ID), "--turn", "1", "--last", "1"], "--turn and --last cannot be combined"),

@@ -232,7 +232,7 @@ def _merge_conversation_rows(old: _ConversationRow, new: _ConversationRow) -> _C
 
 
 def _read_conversation_facts(path: str, row: _ConversationRow) -> ConversationFacts:
-    """Read the size of a conversation, and make a title if it has no name."""
+    """Return the size and the title of a conversation."""
     with open_database(path) as database:
         builder = TurnBuilder()
         _LlmConversationReader(database, builder).read_conversation(row.id)
@@ -421,7 +421,7 @@ class _LlmConversationReader:
         return messages[::-1]
 
     def _list_parts(self, message_hash: str) -> list[dict[str, Any]]:
-        """Return the parts of a message as objects; the columns `type` and `text` become keys."""
+        """Return the parts of a message as objects, with the columns `type` and `text` as keys."""
         query = "SELECT type, text, payload FROM parts WHERE message_hash = ? ORDER BY position"
         parts = []
         for row in self._fetch_rows(query, message_hash):
@@ -483,7 +483,7 @@ class _LlmConversationReader:
         )
 
     def _join_text_and_fragments(self, part: dict[str, Any]) -> str:
-        """Return the text of a part, with a line that describes each fragment instead of its content."""
+        """Return the text of a part; each fragment is replaced by a line that describes it."""
         pieces = part.get("text_ref")
         if type(pieces) is not list:
             text = part.get("text")
@@ -573,7 +573,7 @@ def _get_part_type(value: Any) -> str:
 
 
 def _parse_json_or_keep_value(value: Any) -> Any:
-    """Parse a JSON text. None, and any value that is not JSON, is returned unchanged."""
+    """Parse a JSON text; return any other value unchanged."""
     if value is None:
         return None
     try:
@@ -583,7 +583,7 @@ def _parse_json_or_keep_value(value: Any) -> Any:
 
 
 def _convert_row_to_object(row: sqlite3.Row) -> dict[str, Any]:
-    """Return a row as an object for people to read; bytes become text."""
+    """Return a row as an object, with bytes decoded as text."""
     return {
         key: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
         for key, value in dict(row).items()
@@ -617,10 +617,10 @@ def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
 
 
 def _read_cached_tokens(details: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
-    """Return three numbers of cached tokens: included in the input tokens, read, and written.
+    """Return three numbers of cached tokens; a number that is missing is None.
 
-    A number is None if `details` does not contain it. OpenAI and Google include cached tokens in the
-    input tokens; Anthropic does not.
+    They are the tokens read and also counted as input tokens (OpenAI, Google), the tokens read and not
+    counted as input tokens (Anthropic), and the tokens written.
     """
     prompt = details.get("prompt_tokens_details", details.get("input_tokens_details"))
     included = get_count(prompt.get("cached_tokens")) if type(prompt) is dict else None

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""Each time the number of entries has grown by this many, all objects are frozen (`gc.freeze`)."""
+"""All objects are frozen each time the number of entries has grown by this many (`gc.freeze`)."""
 YOUNG_THRESHOLD = 2_000
-"""How many new objects trigger a collection of young objects (default: 700; a repaint creates 20,000)."""
+"""This many new objects trigger a collection of young objects; a repaint creates 20,000 objects."""
 FULL_THRESHOLD = 500
-"""How many collections of the middle generation trigger a full collection (Python's default: 10)."""
+"""This many collections of Python's middle generation trigger a full collection (default: 10)."""
 IDLE_SECONDS = 1.0
 """The user counts as idle after this many seconds without a key or mouse event."""
 SHORT_COLLECTION_SECONDS = 0.008
@@ -38,7 +38,7 @@ _frozen_count = 0
 def freeze_objects_if_entries_grew(count: int) -> None:
     """Exclude all existing objects from garbage collection (`gc.freeze`) if there are many new entries.
 
-    `count` is the number of entries. It must have grown by `MIN_NEW_ENTRIES` since the last `gc.freeze`.
+    Does nothing unless `count`, the number of all entries, has grown by `MIN_NEW_ENTRIES`.
     """
     global _frozen_count
     # Freezing must be rare, because it keeps all current garbage in memory forever.

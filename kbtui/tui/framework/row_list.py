@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NEAR_END_LINES = 3
 """A list counts as scrolled near its end if at most this many lines follow the visible lines."""
 WIDE_ROW = 36
-"""A row with at least this many cells has enough room for a title and an additional column."""
+"""A row with at least this many cells also shows `wide_right`."""
 
 
 @dataclass(slots=True)
@@ -186,7 +186,7 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         return index, line - self._tops[index]
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """Return each visible line as (row, index within the row, whether it is selected), or None below the rows."""
+        """Return (row, line in the row, is selected) for each visible line, None for lines below the rows."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):

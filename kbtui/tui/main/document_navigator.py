@@ -93,7 +93,7 @@ class DocumentNavigator:
         self._restoring: NavigationTarget | None = None
         """The place that was open in the saved session, while it is loading; None after that."""
         self._home_note = ""
-        """A remark on the home page. It is removed when the reader shows another page."""
+        """A remark on the home page, until the reader shows another page."""
         self.is_opening = True
         """Whether a document is loading and no part of it is shown yet.
 
@@ -298,10 +298,10 @@ class DocumentNavigator:
         show_beginning: Callable[[ReaderDocument], None] | None,
         shown: ReaderDocument | None = None,
     ) -> ReaderDocument:
-        """Read a document and lay out its first blocks; an error becomes a page with the reason.
+        """Read a document and lay out its first blocks; if that fails, return a page with the reason.
 
-        `show_beginning` is called with the beginning of a large conversation. `shown` is the document in
-        the reader; if `target` is in the same large conversation and its files are unchanged, return `shown`.
+        `show_beginning` is called with the beginning of a large conversation. The document `shown` is in
+        the reader. It is returned if it is the large conversation that `target` names, and still up to date.
         """
         key, ref = target.key, target.ref
         try:

@@ -44,7 +44,7 @@ class SavedSession:
     """Whether hidden subjects are shown."""
     folded: list[str] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=dict)
-    """See `PaneLayout.extra_widths`."""
+    """Pane id -> the width of the pane minus its default width, in cells."""
     theme: str = ""
     """The theme that the user chose, "" for the default."""
     mode: str = "hybrid"

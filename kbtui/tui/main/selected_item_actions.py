@@ -444,8 +444,8 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in `root`, each with its number of text files; [] if there are no text files.
 
-    Directories named in `LIKELY_NAMES` take precedence: if one of them has text files, only such directories
-    are returned. In `/` and in the home directory, no others are returned, because they belong to no project.
+    If a directory in `LIKELY_NAMES` has text files, only directories in `LIKELY_NAMES` are returned. The same
+    holds in `/` and in the home directory, because other directories there belong to no project.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]

@@ -94,7 +94,7 @@ class StatusBar(StyledWidget):
     def describe_index_wait(self, has_answer: bool) -> str:
         """Return a text that says what searches are waiting for, or "" if they need not wait.
 
-        `has_answer` says whether a search has returned an answer. If it has, this process has an index.
+        `has_answer` says whether a search has returned an answer; if so, an index exists.
         """
         if self._first_index_by == "engine":
             progress = self._activities.get("index")
@@ -210,7 +210,7 @@ class KeyHintLine(StyledWidget):
 
     scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))
     offers: reactive[frozenset[str]] = reactive(frozenset())
-    """The values of `TuiCommand.needs` that the open document fulfils; during a find also `find`."""
+    """The features of the open document that commands can need; also "find" while the user searches it."""
     input_id = reactive("")
     """The id of the focused input, or "". Its key hints are shown instead of those of `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)

@@ -295,7 +295,7 @@ class ConversationEventParser(ProblemCollector):
     def _parse_compaction(self, index: int, element: _Element) -> None:
         first, last = element.get("from_turn"), element.get("to_turn")
         if type(first) is not int or type(last) is not int or first < 0 or last < first:
-            self.add_problem(f"element {index} (compaction): its turns are invalid")
+            self.add_problem(f"element {index} (compaction): from_turn or to_turn is invalid")
             return
         self._check_timestamp(index, "compaction", element)
         summary = element.get("summary")
