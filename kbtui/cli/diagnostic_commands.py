@@ -253,10 +253,7 @@ _EXCEPTION_LINE = re.compile(
 _QUOTATION_MARK = re.compile(
     r"\b[bBrRuUfF]{1,2}'(?=\W)|(?<!\w)'|'(?!\w)|(?<!\w)[bBrRuUfF]{1,2}'|[\"`‘“”„«»]"
 )
-"""A quotation mark, but not an apostrophe between letters.
-
-The rest of the log record is omitted, because quoted text can itself contain quotation marks.
-"""
+"""A quotation mark, but not an apostrophe between letters; the rest of the log record is omitted."""
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")
 _CONVERSATION_ID = re.compile(rf"\b{CONVERSATION_ID}|\b\d{{10,12}}\b")

@@ -43,10 +43,7 @@ COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
 Therefore an index with more than `COMPACT_AT_ONCE_MAX` passages is compacted after a pause.
 """
 CLOSE_INDEX_SECONDS = 5.0
-"""The index is closed this many seconds after the last change.
-
-tantivy checks the directories of an open index twice a second. Opening it again takes milliseconds.
-"""
+"""The index is closed this many seconds after a change, because tantivy polls files while it is open."""
 
 
 def _is_error_fixed_by_rebuild(error: BaseException) -> bool:

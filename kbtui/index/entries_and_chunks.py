@@ -115,10 +115,7 @@ def _hash_strings(*parts: str) -> str:
 
 
 SCORE_TOLERANCE = 5e-6
-"""Two scores count as equal if their relative difference is at most this.
-
-The last digits of a score are not exact, because both legs add 32-bit floats in the order of the rows.
-"""
+"""The relative difference up to which scores count as equal: sums of floats depend on the order of rows."""
 
 
 class RankedChunk(NamedTuple):

@@ -494,10 +494,7 @@ def _iterate_indexed_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:
 
 
 def _get_file_size_and_time(path: Path) -> list[object]:
-    """Return the path, size and modification time (ns) of a file.
-
-    The size and the time of a missing file are None.
-    """
+    """Return the path, size and modification time (ns) of a file; a missing file has None twice."""
     try:
         status = path.stat()
     except OSError:

@@ -49,10 +49,7 @@ if TYPE_CHECKING:
 
 
 VECTORS_VERSION = 4
-"""The version of the vector table; the name of the table contains it.
-
-Increase it when the columns change, or when vectors are computed from different texts.
-"""
+"""Part of the table's name. Increase it if the columns or the texts of the vectors change."""
 
 EXACT_ROWS = 10_000
 """A table with at least this many rows gets an index of one partition; exact searches are then 3 times as fast."""

@@ -415,10 +415,7 @@ class _ReplayedSession:
             message.is_rewound = message.is_rewound or found
 
     def _replace_messages(self, records: list[Any], time: Any) -> None:
-        """Replace the history, after Gemini CLI compressed it, undid a request or shortened outputs.
-
-        Known messages keep their content, because `records` may have shortened outputs.
-        """
+        """Replace the history, but keep the content of known messages: `records` may shorten outputs."""
         positions = {id(one): at for at, one in enumerate(self.messages)}
         seen = [
             one
