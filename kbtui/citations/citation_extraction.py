@@ -305,10 +305,7 @@ def _find_learned_subjects(
 def _find_learned_slugs(
     topic: Topic | None, patterns: list[str], result: str, targets: CitationTargetLookup
 ) -> Iterator[str]:
-    """Yield the slugs of the subjects whose text a call of `learn` returned.
-
-    The slugs that match a glob are taken from the result or, if the result has no slug, from the topic.
-    """
+    """Yield the slugs of the subjects whose text a call of `learn` returned."""
     from kbtui.knowledge.learn_tool_answers import ANSWER_WITHOUT_TEXT
     from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern
 

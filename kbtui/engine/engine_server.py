@@ -525,11 +525,7 @@ class EngineServer:
     async def _execute_search_operation(
         self, client: ClientConnection, request: EngineSearchRequest
     ) -> EngineSearchReply:
-        """Answer a search request (see `SearchService.answer_client_search`).
-
-        Declines the request if the client's `surroundings` (environment and settings file) differ from
-        the engine's, because the client's settings may differ, too.
-        """
+        """Answer a search; decline it if the client's environment or settings file is not the engine's."""
         self._end_engine_if_obsolete()
         if request.get("surroundings", self._environment) != self._environment:
             return {"declined": "surroundings"}

@@ -101,11 +101,7 @@ def get_code_word_forms(word: str) -> CodeWordForms:
 
 
 def _iterate_compound_word_forms(whole: str) -> Iterator[str]:
-    """Yield the forms in which the index contains a compound: an identifier, a path or a version.
-
-    These are the compound with and without `_` and `-`, the ends of a path, and shorter forms of a version
-    (`1.2` for `1.2.3`).
-    """
+    """Yield a compound with and without `_` and `-`, the ends of a path, and shorter forms of a version."""
     lower = whole.lower()
     if match := _VERSION.fullmatch(lower):
         numbers = match[1].split(".")

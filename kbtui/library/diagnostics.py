@@ -267,10 +267,8 @@ def _diagnose_packages(library: Library | None) -> Iterator[FindingWithoutArea]:
 
 
 def _find_missing_module_file(found: Distribution) -> str | None:
-    """Return the name of the first missing module file of a distribution, or None.
-
-    Reads the list of files as text, because `Distribution.files` takes 0.3 s for torch.
-    """
+    """Return the name of the first missing module file of a distribution, or None."""
+    # `Distribution.files` would take 0.3 s for torch.
     for line in (found.read_text("RECORD") or "").splitlines():
         name = line.partition(",")[0]
         folder, _, file = name.rpartition("/")
@@ -432,16 +430,13 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
 def _diagnose_texts_of_conversations(
     library: Library, infos: list[ConversationInfo]
 ) -> Iterator[FindingWithoutArea]:
-    """Report conversations that cannot be read completely.
-
-    Reads conversations for `READING_SECONDS`, first those that are not indexed or have a recorded error.
-    Of the others, reports the errors that are recorded in the index.
-    """
+    """Report conversations that cannot be read completely; after `READING_SECONDS`, rely on the index."""
     from kbtui.conversations.conversation_repository import load_conversation
 
     errors = _get_recorded_indexing_errors(library, infos)
     end = time.monotonic() + READING_SECONDS
     indexed = unknown = 0
+    # First those that are not indexed, or that have an error in the index.
     for info in sorted(infos, key=lambda info: info.id in errors and errors[info.id] is None):
         is_in_time = time.monotonic() < end and info.size <= READING_BYTES
         if info.id in errors and not is_in_time:

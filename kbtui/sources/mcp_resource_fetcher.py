@@ -103,10 +103,7 @@ async def _fetch_matching_mcp_resources(
     extractor: TextExtractorProcess,
     limits: SourceRunLimits,
 ) -> None:
-    """Fetch and store every resource that matches the pattern of the source.
-
-    `limits.seconds` is the time limit for listing all resources, and again for fetching each one.
-    """
+    """Fetch and store every resource that matches the pattern of the source."""
     seconds = limits.seconds
     with anyio.fail_after(seconds):
         wanted = [

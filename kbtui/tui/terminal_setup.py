@@ -133,10 +133,7 @@ def detect_terminal_background() -> tuple[bool | None, str]:
 
 
 def _query_background_color() -> bytes:
-    """Ask the terminal for its background colour, and return all bytes that it sends.
-
-    Besides the answer, they can contain text that the user typed meanwhile.
-    """
+    """Ask the terminal for its background colour; return all that it sends, also text typed meanwhile."""
     import termios
     import tty
 

@@ -91,7 +91,7 @@ TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
 """The number of levels of directories for dates: years, months and days."""
 COPY_SECONDS = 1.0
-"""A record is a copy from the forked session if it is less than this many seconds newer than the fork."""
+"""Records within this many seconds after a fork are copies; the first new answer takes longer."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -622,25 +622,20 @@ class CodexParser(JsonlConversationParser):
         self._has_meta = True
 
     def _is_copied_from_original(self, time: datetime | None) -> bool:
-        """Return whether a record with this time was copied from the session that was forked.
-
-        Codex needs more than `COPY_SECONDS` after the start of the fork for the first new answer.
-        """
+        """Return whether a record with this time was copied from the session that was forked."""
         if self._forked_at is None or time is None:
             return False
         return (time - self._forked_at).total_seconds() < COPY_SECONDS
 
     def _add_tokens_of_call(self, info: Any, is_copied: bool) -> None:
-        """Add the tokens used since the last count, except for a copied record; the original session counts those.
-
-        Codex counts from 0 again when it resumes a session.
-        """
+        """Add the tokens used since the last count, unless the record was copied from another session."""
         if type(info) is not dict:
             return
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
         if type(total) is dict:
             before, self._counters = self._counters, _keep_integer_values(total)
             used = Counter(self._counters)
+            # Codex counts from 0 again when it resumes a session.
             if used["total_tokens"] >= before.get("total_tokens", 0):
                 used.subtract(before)
         elif type(last) is dict:

@@ -273,10 +273,7 @@ class OpencodeFormat(ConversationFormat):
 
 
 class _DatabaseSessions(NamedTuple):
-    """All sessions of a database.
-
-    `contents` maps the id of each session requested so far to values that change with the session.
-    """
+    """The sessions of a database; `contents` maps requested ids to values that change with the session."""
 
     state: DatabaseState
     rows: list[dict[str, Any]]
@@ -800,7 +797,7 @@ _FLAT_TYPES = {
     "location-switched": "bookkeeping",
     "idle": "bookkeeping",
 }
-"""The `type` of a message -> its role. Messages that opencode 2 wrote have no `role`."""
+"""The `type` of a message of opencode 2, which has no `role` -> the role."""
 
 
 def _get_required_string(part: dict[str, Any], key: str) -> str:
