@@ -137,12 +137,12 @@ if TYPE_CHECKING:
     class RefreshOptions(TypedDict, total=False):
         """The options of `refresh`.
 
-        `force`: start a refresh (default true). If it is false, only wait for the engine's first
-        refresh, because the file watcher reports all later changes.
-        `retry`: retry the files that could not be read, and the passages that could not be embedded.
-        `check`: check the index for damage first. If it is damaged, rebuild it, and describe the damage
-        in the answer's `mended`. The value "suspicion" skips the check if there was one recently.
-        `rebuild`: build a new index.
+        * `force`: start a refresh (default true). If it is false, only wait for the engine's first
+          refresh, because the file watcher reports all later changes.
+        * `retry`: retry the files that could not be read, and the passages that could not be embedded.
+        * `check`: check the index for damage first. If it is damaged, rebuild it, and describe the damage
+          in the answer's `mended`. The value "suspicion" skips the check if there was one recently.
+        * `rebuild`: build a new index.
         """
 
         force: bool

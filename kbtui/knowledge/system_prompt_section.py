@@ -1,4 +1,4 @@
-"""The `<knowledge>` section of a system prompt, its cost, and JP's own prompt fragments."""
+"""The `<knowledge>` section of a system prompt, its size, and JP's own prompt fragments."""
 
 from __future__ import annotations
 

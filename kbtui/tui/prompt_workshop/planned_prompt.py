@@ -1,4 +1,4 @@
-"""The prompt as it would be with the user's unwritten changes, and the costs of its texts."""
+"""The prompt as it would be with the user's unwritten changes, and the sizes of its texts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 MAX_COUNTED_BYTES = 1_000_000
-"""If a subject has more bytes than this, its cost is estimated instead of counted."""
+"""If a subject has more bytes than this, its characters and tokens are estimated, not counted."""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""After subjects with this many bytes in total were counted, the costs of the others are estimated."""
+"""Subjects with this many bytes in total are counted; the sizes of all others are estimated."""
 SUBJECTS_PER_REPORT = 400
 """How many subjects are counted between two progress reports."""
 
@@ -50,7 +50,7 @@ class PromptSize(NamedTuple):
         return f"{sign + format_size(self.characters):>5} ≈ {format_size(self.tokens):<5}"
 
     def format_prompt_size_with_units(self) -> str:
-        """Format the cost as `1,204 characters ≈ 301 tokens`; "about" marks an estimate."""
+        """Format the size as `1,204 characters ≈ 301 tokens`; "about" marks an estimate."""
         about = "about " if self.is_estimate else ""
         return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
 
@@ -59,12 +59,12 @@ NO_COST = PromptSize()
 
 
 def measure_prompt_size(text: str | None) -> PromptSize:
-    """Return the cost of a text, or `NO_COST` for None."""
+    """Return the size of a text, or `NO_COST` for None."""
     return PromptSize(len(text), estimate_token_count(text)) if text else NO_COST
 
 
 def format_prompt_size_change(before: PromptSize, after: PromptSize, *, units: bool = True) -> str:
-    """Format a change of cost as `+3,120 characters ≈ 780 tokens`, or without units; "" if there is none."""
+    """Format a change of size as `+3,120 characters ≈ 780 tokens`, or without units; "" if there is none."""
     characters = after.characters - before.characters
     tokens = after.tokens - before.tokens
     if not characters and not tokens:
@@ -76,7 +76,7 @@ def format_prompt_size_change(before: PromptSize, after: PromptSize, *, units: b
 
 
 class SubjectSizes:
-    """The costs of subjects measured so far, and the reasons why some subjects cannot be read.
+    """The sizes of subjects measured so far, and the reasons why some subjects cannot be read.
 
     One thread writes while other threads read, so values are replaced, never modified.
     """
@@ -88,17 +88,17 @@ class SubjectSizes:
         """(Topic, slug) -> why the subject cannot be read, as `learn` reports it."""
 
     def forget_subject_sizes(self) -> None:
-        """Forget all costs and errors."""
+        """Forget all sizes and errors."""
         self._costs, self._versions, self.unreadable = {}, {}, {}
 
     def get_subject_size(self, topic: str, slug: str) -> PromptSize | None:
-        """Return the cost of a subject, or None while it is unknown."""
+        """Return the size of a subject, or None while it is unknown."""
         return self._costs.get((topic, slug))
 
     def sum_subject_sizes(self, subjects: Collection[tuple[str, str]]) -> PromptSize:
-        """Return the total cost of subjects, which are pairs of topic and slug.
+        """Return the total size of subjects, which are pairs of topic and slug.
 
-        The total is an estimate if the cost of any subject is estimated or unknown.
+        The total is an estimate if the size of any subject is estimated or unknown.
         """
         costs = [cost for subject in subjects if (cost := self._costs.get(subject))]
         characters = sum(cost.characters for cost in costs)
@@ -109,10 +109,11 @@ class SubjectSizes:
     def measure_subject_sizes(
         self, knowledge: KnowledgeBase, is_wanted: Callable[[], bool]
     ) -> Iterator[int]:
-        """Measure the costs of all subjects; from time to time, yield how many subjects are left.
+        """Measure the sizes of all subjects; from time to time, yield how many subjects are left.
 
-        First, the costs of all new and changed subjects are estimated. A file is not read again if its size and
-        modification time are unchanged. If `is_wanted` returns False, end early. Called in a background thread.
+        First, the sizes of all new and changed subjects are estimated. A file is not read again unless its
+        number of bytes or its modification time has changed. If `is_wanted` returns False, end early. Called
+        in a background thread.
         """
         todo: list[Subject] = []
         # Use a copy and delete it, because a `KnowledgeBase` keeps all subjects that it lists in memory.
@@ -149,9 +150,9 @@ class SubjectSizes:
 
 
 class FolderSizeSums:
-    """Computes the cost of any folder quickly.
+    """Computes the size of any folder quickly.
 
-    The subjects are sorted by slug, so those of a folder are adjacent. The folder's cost is the
+    The subjects are sorted by slug, so those of a folder are adjacent. The folder's size is the
     difference of two running sums.
     """
 
@@ -162,7 +163,7 @@ class FolderSizeSums:
         """Three lists, one for each field of `PromptSize`: its running sums over the subjects."""
 
     def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptSize]:
-        """Return the number and the cost of the subjects whose slugs start with a prefix."""
+        """Return the number and the size of the subjects whose slugs start with a prefix."""
         first, last = find_slug_prefix_range(self._slugs, prefix)
         characters, tokens, estimates = (sums[last] - sums[first] for sums in self._sums)
         return last - first, PromptSize(characters, tokens, estimates > 0)
@@ -176,7 +177,7 @@ def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
 def make_folder_size_sums(
     knowledge: KnowledgeBase, costs: SubjectSizes
 ) -> dict[str, FolderSizeSums]:
-    """Map each topic to an object that adds up the costs of its visible subjects by folder."""
+    """Map each topic to an object that adds up the sizes of its visible subjects by folder."""
     visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
     return {
         topic: FolderSizeSums(slugs, (costs.get_subject_size(topic, slug) for slug in slugs))
@@ -250,9 +251,9 @@ class PlannedPrompt:
 
     * `written` is the knowledge as the files define it; `knowledge` is the same with the changes.
     * `marks` are the changes. `refusals` are changes that are not possible, with the reasons.
-    * `prompt` is the `<knowledge>` section with the changes, and `cost` is its cost. `written_cost` is
-      the cost of the section without the changes.
-    * `preloads`, `listings` and `sums` have, by topic, the costs of the pre-loaded subjects, of the
+    * `prompt` is the `<knowledge>` section with the changes, and `cost` is its size. `written_cost` is
+      the size of the section without the changes.
+    * `preloads`, `listings` and `sums` have, by topic, the sizes of the pre-loaded subjects, of the
       listing, and of the folders.
     """
 

@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkshopPreview:
-    """A document for the right pane; `cost` is the cost of its text, or None if the text is not for an assistant.
+    """A document for the right pane; `cost` is the size of its text, or None if the text is not for an assistant.
 
     `line` is the 1-based number of the line to show first, or None for the top.
     """
@@ -403,7 +403,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             options.opened.update(list_parent_row_keys(topic, slug))
 
     def _measure_subjects_with_progress(self, planned_prompt: PlannedPrompt) -> None:
-        """Measure the cost of every subject in a background thread, and show the progress."""
+        """Measure the size of every subject in a background thread, and show the progress."""
 
         def measure_in_thread() -> None:
             call, written = get_current_cancellation(), planned_prompt.written

@@ -1,4 +1,4 @@
-"""The pattern bar: an input for `TOPIC/GLOB` or `-k TOPIC/GLOB`, and the number and cost of the matches."""
+"""The pattern bar: an input for `TOPIC/GLOB` or `-k TOPIC/GLOB`, and the number and size of the matches."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PatternMatchResult:
     """The subjects that a pattern matches, for the command `learn` or the option `-k`.
 
     `topic` and `patterns` are the arguments of `learn`; `preloads` are the values of `-k`, which pre-loads
-    subjects. `matches` are pairs of topic and slug, and `cost` is their total cost.
+    subjects. `matches` are pairs of topic and slug, and `cost` is their total size.
     """
 
     text: str
@@ -255,7 +255,7 @@ class SubjectPatternBar(Vertical):
     def show_pattern_result(self, result: PatternMatchResult, outcome: str) -> None:
         """Show the command or the problem on the left, and the number of matches and `outcome` on the right.
 
-        `outcome` is a text: the cost of the matches, or how much the prompt would grow or shrink.
+        `outcome` is a text: the size of the matches, or how much the prompt would grow or shrink.
         """
         self._result_line.display = bool(result.text.strip())
         if not self._result_line.display:

@@ -1,4 +1,4 @@
-"""The list of the prompt workshop: topics, folders and subjects as a tree, with marks and costs."""
+"""The list of the prompt workshop: topics, folders and subjects as a tree, with marks and sizes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNWRITTEN_SIGN = "*"
 """The sign of a subject or topic that has a change which is not written to `kb.toml` yet."""
 LEARNED_SIGN = ENTRY_MARKS["pre-loaded"][0].strip()
 EXACT_COST_CELLS = 52
-"""If the list is at least this many cells wide, it shows exact costs, otherwise rounded costs."""
+"""If the list is at least this many cells wide, it shows exact sizes, otherwise rounded sizes."""
 
 
 class SubjectTreeNode(NamedTuple):
@@ -146,7 +146,7 @@ class SubjectTreeList(RowList):
     """The list of the workshop; each row has one line.
 
     There may be tens of thousands of rows, so each row is formatted when it is drawn, with the current
-    prompt, marks and costs.
+    prompt, marks and sizes.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class SubjectTreeList(RowList):
     def _format_topic_or_folder_row(
         self, prompt: PlannedPrompt, node: SubjectTreeNode
     ) -> tuple[Spans, Spans]:
-        """Return the row of a topic or folder: its name on the left, its counts of subjects and cost on the right."""
+        """Return the row of a topic or folder: its name on the left, its counts of subjects and size on the right."""
         topic, prefix = node.topic, node.name
         is_opened = node.foldable_row_key in self._options.opened or bool(self._options.words)
         left: Spans = [("  " * node.depth, ""), ("▾ " if is_opened else "▸ ", "dim")]
@@ -264,7 +264,7 @@ class SubjectTreeList(RowList):
 def format_prompt_totals(
     prompt: PlannedPrompt | None, marks: int, width: int
 ) -> tuple[Spans, Spans]:
-    """Return the line of totals: its left part (the cost and its change) and its right part (the number of marks)."""
+    """Return the line of totals: its left part (the size and its change) and its right part (the number of marks)."""
     if prompt is None:
         return [("reading the workspace …", "dim")], []
     right: Spans = [(format_counted_noun(marks, "unwritten change"), "warning")] if marks else []
@@ -286,7 +286,7 @@ def format_prompt_totals(
 
 
 def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
-    """Return the text below the list: the counts, costs or path of the selected row."""
+    """Return the text below the list: the counts, sizes or path of the selected row."""
     if node.kind == "whole":
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]
         slugs = (prompt.knowledge.get_topic_slugs(topic.id) for topic in topics)
