@@ -262,7 +262,7 @@ class EmbeddingQueue:
     def _make_vector_rows(
         self, entry: CatalogEntry, chunks: list[Chunk], positions: list[int]
     ) -> list[tuple[VectorRow, Matrix]]:
-        """Embed the chunks at `positions` and return their rows; only the first if it must stop."""
+        """Embed the chunks at `positions`, and return their rows or, if it must stop, the first of them."""
         import numpy as np
 
         text_groups = [

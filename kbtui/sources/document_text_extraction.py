@@ -294,7 +294,7 @@ def _detect_code_language(block: Any) -> str:
 
 
 def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
-    """Replace each placeholder in `text` with its code block from `codes`, indented like its line."""
+    """Replace each placeholder in `text` with its code block from `codes`, indented like the placeholder."""
     lines: list[str] = []
     left = dict(enumerate(codes))
     for line in (text or "").split("\n"):

@@ -149,7 +149,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
     def _extract_citations(
         self, conversation: Conversation
     ) -> tuple[list[Citation], dict[str, str]]:
-        """Return a conversation's citations and the short forms of their targets, in a background thread."""
+        """Return citations and the short forms of their targets; called in a background thread."""
         found = self._library.extract_citations(conversation)
         try:
             reader = self._library.open_index_reader()
