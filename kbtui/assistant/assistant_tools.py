@@ -349,10 +349,7 @@ ANSWER_LIMIT = 60_000
 MAX_TITLE_WIDTH = 400
 """In a reply, the titles of passages are cut to this many columns."""
 _HEAD_LENGTH = 2_000
-"""In a reply with passages, this many characters are reserved for the text above the passages.
-
-The list of sources does not count.
-"""
+"""A reply reserves this many characters for the text above its passages, without the list of sources."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -419,11 +416,7 @@ class ToolCall(NamedTuple):
 
 
 def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
-    """Format an error for an assistant, with the argument that caused it and a hint.
-
-    The error's `where` is left out if it is a path on this machine. A hint that only the user can
-    follow is marked as meant for the user.
-    """
+    """Format an error for an assistant: without paths, and with hints for the user marked as such."""
     from kbtui.conversations.conversation_repository import ConversationNotFound
 
     is_argument = error.where in tool.parameters
@@ -528,7 +521,7 @@ _QUERY_NOTICES = frozenset({
     "filter_without_value", "meaning_only", "newest_first", "nothing_to_look_for", "query_cut",
     "unknown_filter",
 })  # fmt: skip
-"""Codes of notices with the same text for assistants and people, because it only repeats the query."""
+"""Codes of notices that only refer to the query; assistants and people get the same text for them."""
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:

@@ -54,8 +54,8 @@ def run_completion_command(args: Namespace) -> int:
 def print_shell_completions(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
     """Print completions for the command line in the environment.
 
-    `find_parser` takes the words after `kbtui` and returns the parser that completes them, and how
-    many leading words that parser skips.
+    `find_parser` takes the words after `kbtui`. It returns the parser for these words, and how many of
+    them precede the parser's own arguments.
     """
     from argcomplete.finders import ExclusiveCompletionFinder
     from argcomplete.lexers import split_line
@@ -164,10 +164,9 @@ def _list_reference_completions(path: str | None, topic_name: str, current: str)
 
 
 def _list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the ids of JP's live conversations, newest first, then those of other agents.
+    """List the ids of JP's live conversations, newest first, then the id prefixes of other agents.
 
-    The ids of another agent have a prefix, such as `codex-`. Until the user has typed this prefix, only
-    the prefix is listed, not the ids.
+    After the user has typed the prefix of an agent, such as `codex-`, list this agent's ids.
     """
     found: list[tuple[str, str]] = []
     if current.isdigit() or current.startswith(JP_ID_PREFIX) or JP_ID_PREFIX.startswith(current):
@@ -191,10 +190,7 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 
 
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:
-    """List the ids of other agents' conversations that start with `current`.
-
-    An id is listed in its short form, unless `current` is longer than the short form.
-    """
+    """List the ids of other agents' conversations that start with `current`, if possible in short form."""
     from kbtui.conversations.conversation_repository import list_enabled_conversation_formats
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
 
@@ -265,5 +261,5 @@ COMPLETERS: dict[str, Callable[[str | None, str, str], Pairs]] = {
 }
 """The functions that complete arguments, by the argument's metavar.
 
-They get the workspace's path, the topic that the user typed (for SUBJECT), and the text to complete.
+Their parameters are the path of the workspace, the typed topic (for SUBJECT) and the text to complete.
 """

@@ -365,11 +365,10 @@ def _print_conversation_answer(
     form: str,
     text: Callable[[ConversationFormatter], Iterable[str]],
 ) -> None:
-    """Print an answer in the format `form`: "json", "xml" or text. `text` yields the lines for text.
+    """Print an answer as `form` says: "json", "xml", or else the lines that `text` yields.
 
-    On a terminal, text is shown in a pager. JSON and XML contain the notices of the answer; for text,
-    the notices are printed to standard error. The notices in XML name the arguments of a tool, not the
-    options of a command, because assistants get the same XML.
+    For text, the notices of the answer go to standard error. In XML, they name the arguments of a tool,
+    not the options of a command, because assistants get the same XML.
     """
     hint = format_tool_notices(answer.notices, for_command=True)
     if form == "json":

@@ -186,7 +186,7 @@ def _add_knowledge_options(parser: ArgumentParser) -> None:
         (
             ("--cfg",),
             "NAME|KEY=VALUE",
-            "load a named configuration, or set kb.topic.ID.KEY=VALUE, or append with += (repeatable)",
+            "load a named configuration, or set kb.topic.ID.KEY=VALUE; += appends (repeatable)",
         ),
     ):
         parser.add_argument(*names, action="append", default=[], metavar=metavar, help=text)

@@ -69,9 +69,9 @@ class ModelPrices:
     def compute_cost(
         self, usage_by_model: Mapping[str | None, ConversationUsage]
     ) -> tuple[float | None, list[str]]:
-        """Return the cost of tokens, and the models that are left out because they have no price.
+        """Return the total cost of tokens, and the models that it excludes because their cost is unknown.
 
-        The cost is None if no model has a price.
+        The total is None if it excludes all models.
         """
         costs: list[float] = []
         unpriced = []

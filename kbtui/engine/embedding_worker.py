@@ -214,10 +214,10 @@ class EngineEmbeddingModel:
             self._log("the model was exported to ONNX; the engine now uses the export")
 
     def get_passage_embedder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
-        """Return the embedder for passages; `missing` is the number of passages that have no vector yet.
+        """Return the embedder for passages; call this only in the thread with low priority.
 
-        If it is at least `MANY_CHUNKS`, an ONNX embedder uses all cores. Call this in the thread with
-        low priority.
+        `missing` is the number of passages without a vector. If `missing` is at least `MANY_CHUNKS`, an
+        ONNX embedder uses all cores.
         """
         from kbtui.index.embedding_model import OnnxEmbedder
 
@@ -334,7 +334,7 @@ class EmbeddingWorker:
             self._wake.set()
 
     def retry_failed_model_loading(self) -> None:
-        """Make the thread load the model and open the vectors again if one of these steps has failed."""
+        """If loading the model or opening the vectors has failed, make the thread try again."""
         if self._failed_at is None:
             return
         self.keywords_only_notice = MODEL_LOADING
@@ -462,10 +462,7 @@ class EmbeddingWorker:
         return self.is_asleep
 
     def _update_vectors(self, folder: Path) -> None:
-        """Embed all passages that have no vector.
-
-        If the vector files are unusable, delete them once, and embed all passages again.
-        """
+        """Embed all passages that have no vector; if the vector files are unusable, rebuild them once."""
         self.is_busy = True
         if self._is_damaged:
             self._discard_vectors(folder)

@@ -454,10 +454,7 @@ def _encode_page_cursor(created: float, entry_id: str, wanted: EntryFilter) -> s
 
 
 def _decode_page_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
-    """Return the creation time and id of the last entry before the page.
-
-    Raises `UsageError` if the cursor is invalid or belongs to another filter.
-    """
+    """Return the creation time and id of the last entry before the page; raises `UsageError`."""
     fault = "the cursor is for a list with other filters"
     try:
         padded = cursor + "=" * (-len(cursor) % 4)

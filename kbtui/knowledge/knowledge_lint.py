@@ -209,13 +209,13 @@ def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[Knowledge
             continue
         winner = first.setdefault(topic.title.casefold(), topic)
         if winner is not topic:
-            clash = f"has the same title as {winner.id}, which takes precedence"
+            clash = f"is also the title of {winner.id}; this name finds {winner.id}"
         elif enabled.get(topic.title, topic) is not topic:
-            clash = "its title is the id of another topic, which takes precedence"
+            clash = "is also the id of another topic; this name finds the other topic"
         else:
             continue
         key = f"kb.topic.{topic.id}.title"
-        message = f"{clash}: '{topic.title}'"
+        message = f"'{topic.title}' {clash}"
         yield KnowledgeProblem(message, key=key, topic=topic.id, hint="choose another title")
 
 
@@ -228,7 +228,7 @@ def _find_slug_collisions(resolved: SubjectSlugsByVisibility) -> Iterator[Knowle
         winner = scan.relative_paths[slug]
         others = ", ".join(sorted(names))
         yield KnowledgeProblem(
-            f"{winner} and {others} have the same slug, which refers to {winner}",
+            f"{winner} and {others} have the same slug; it refers to {winner}",
             where=f"{resolved.topic.id}/{slug}",
             topic=resolved.topic.id,
             hint="rename the others, or refer to them by their paths",

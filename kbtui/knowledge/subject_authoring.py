@@ -224,13 +224,11 @@ def _run_editor(command: list[str]) -> None:
 
 @contextlib.contextmanager
 def _ignore_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C in this process, but not in the editor.
-
-    Installs a handler that does nothing. The editor does not inherit it, but would inherit SIG_IGN.
-    """
+    """Ignore Ctrl-C in this process, but not in the editor."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    # The editor does not inherit this handler; it would inherit SIG_IGN.
     before = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
         yield

@@ -42,9 +42,9 @@ def has_unclosed_bracket(pattern: str) -> bool:
 def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
     """Return a function whose result is true for the slugs that a pattern matches.
 
-    The component `**` matches any number of components; as the last component, it matches at least
-    one. Inside a component, `**` means `*`. A `[` without `]` is literal. The time to match a slug is
-    at most proportional to the length of the pattern times the length of the slug.
+    Patterns and slugs consist of components, separated by `/`. The component `**` matches any number of
+    components; at the end of a pattern, it matches at least one. Inside a component, `**` means `*`.
+    A `[` without `]` stands for itself. No pattern causes slow backtracking.
     """
     if pattern == "**":
         return bool
@@ -54,11 +54,7 @@ def compile_slug_pattern(pattern: str) -> Callable[[str], object]:
 
 
 def _convert_pattern_to_regex(pattern: str) -> str:
-    """Convert a pattern to a regular expression without costly backtracking.
-
-    `**` separates blocks of components. Each block is an atomic group that matches at the first possible
-    position. This is safe, because it leaves as much of the slug as possible for the later blocks.
-    """
+    """Convert a pattern to a regular expression; atomic groups prevent slow backtracking."""
     blocks: list[list[str]] = [[]]
     for component in pattern.split("/"):
         if component != "**":
@@ -68,13 +64,14 @@ def _convert_pattern_to_regex(pattern: str) -> str:
     head, *rest = ["".join(block) for block in blocks]
     if not rest:
         return head[:-1]
+    # Taking the first match of each block is safe: it leaves the most of the slug for later blocks.
     middle = "".join(f"(?>(?:[^/]+/)*?{block})" for block in rest[:-1])
     # The last block is anchored at the end: it has a fixed number of components.
     return head + middle + (f"(?:[^/]+/)*{rest[-1][:-1]}" if rest[-1] else ".+")
 
 
 def _convert_path_component_to_regex(text: str) -> str:
-    """Convert a component of a pattern to a regular expression; each part between `*` is an atomic group."""
+    """Convert a component of a pattern to a regular expression."""
     pieces = [""]
     position = 0
     while position < len(text):
@@ -117,7 +114,7 @@ class SubjectSlugsByVisibility:
 
     `visible` is sorted and has no hidden, disabled or shadowed subjects. `learned` has the pre-loaded
     subjects, in the order of the patterns that select them. `available` has the other subjects that an
-    assistant can learn. `folder` is the path of the topic's directory, with unresolved links.
+    assistant can learn. `folder` is the path of the topic's directory; it can contain symbolic links.
     """
 
     def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:
@@ -132,10 +129,10 @@ class SubjectSlugsByVisibility:
         self.available = [slug for slug in self.visible if slug not in self.learned_set]
 
     def list_matching_slugs(self, patterns: Iterable[str]) -> list[str]:
-        """Return the matching slugs in the order of the patterns; for each pattern, sort them by slug.
+        """Return the slugs that match the patterns: in the order of the patterns, then sorted.
 
-        A pattern that equals a slug selects its subject, even a hidden one. Any other pattern is a glob
-        over the visible subjects.
+        A pattern that equals a slug matches only this slug, even if it is hidden. Any other pattern is a
+        glob, which matches only visible slugs.
         """
         found: dict[str, None] = {}
         for pattern in patterns:

@@ -71,13 +71,13 @@ class FilterDefinition:
         self.about = about
         """The description of the filter, which is also the help text of its option."""
         self.search = search
-        """The field of `SearchRequest` for the filter's values, or `key` if the request has no such field."""
+        """The field of `SearchRequest` for the filter's values; if there is no such field, `key`."""
         self.term = term
         """The field of the keyword index in which this filter looks for its values; "" if there is none."""
         self.entries = entries
         """The field of `EntryFilter` in which this filter stores its values; "" if there is none."""
         self.library = library
-        """The function that says whether a conversation matches the filter in the library pane."""
+        """The function with which the library pane checks whether a conversation matches the filter."""
         self.needs_summary = needs_summary
         """Whether the library must read the events of a conversation to apply the filter."""
         self.choices = choices or {}
@@ -90,7 +90,7 @@ class FilterDefinition:
         """The options of the filter on the command line."""
         self.metavar = metavar
         self.includes_day = includes_day
-        """Whether a date as value means the end of the day; otherwise, it means the start of the day."""
+        """Whether a date without a time means the end of that day instead of its start."""
 
     def applies_to_surface(self, surface: Surface) -> bool:
         """Return whether the filter can be used on a surface, such as the search or the library filter."""
@@ -120,9 +120,9 @@ class FilterDefinition:
         return moment
 
     def parse_agent_value(self, value: str) -> list[str]:
-        """Return the agents whose names match a prefix; raises `FilterValueError` if there is none.
+        """Return the agents whose names begin with `value`, without those that the settings exclude.
 
-        Agents that the settings exclude do not count.
+        Raises `FilterValueError` if there is none.
         """
         from kbtui.conversations.conversation_repository import find_agent_names
         from kbtui.errors import NothingFound, UsageError

@@ -76,17 +76,17 @@ MIN_CORRECTED_LETTERS = 6
 MAX_CORRECTIONS = 3
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
-"""For an unfinished word, the search looks for a stem that is at most this many letters shorter."""
+"""To find the stem of an unfinished word, at most this many letters are cut off."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class QueryToken(NamedTuple):
-    """A run of letters and digits in a word of a query.
+    """Adjacent letters and digits in a word of a query; the word `don't` has two tokens.
 
-    `stem` is its term in the index. If the setting `language` names several languages, `others`
-    has a pair `(field, term)` for each language after the first. If the index does not contain the
-    word, `corrected` has the stems of similar words.
+    `stem` is the token's stem in the first language of the setting `language`. `others` has a pair
+    `(field, term)` for each further language. If the index does not contain the word, `corrected`
+    has the stems of similar words.
     """
 
     plain: str
@@ -102,9 +102,10 @@ class QueryToken(NamedTuple):
 
 
 class QueryWord(NamedTuple):
-    """A word of a query, with its tokens and its forms in the field `code`.
+    """A word of a query. `forms` are the terms to search for in the field `code`.
 
-    If the user is still typing the word, it also has completions, pairs `(field, indexed term)`.
+    If the user is still typing the word, `completions` are the indexed terms that can complete it, as
+    pairs `(field, term)`.
     """
 
     text: str
@@ -183,11 +184,7 @@ def analyze_and_correct_query_words(
 def _complete_word_prefix(
     word: str, tokens: Sequence[QueryToken], searcher: Any
 ) -> list[tuple[str, str]]:
-    """Return the terms of the index that complete an unfinished word, as `(field, term)`.
-
-    In the field `body`, the terms begin with the last token of the word or are a stem of this token. In
-    the field `code`, they begin with the whole word.
-    """
+    """Return the terms of the index that can complete an unfinished word, as `(field, term)`."""
     found: list[tuple[str, str]] = []
     if tokens and tokens[-1].weight == 1.0:
         run = tokens[-1].plain
@@ -279,15 +276,14 @@ class QueryMatchFinder:
 def _compile_any_word_pattern(
     words: Iterable[str], around: str = "{}", flags: int = 0
 ) -> re.Pattern[str] | None:
-    """Return a regular expression that matches any of the words, if possible the longest.
+    """Return a pattern that matches any of the words, longer ones first; None if there are no words.
 
-    `around` is a regular expression in which `{}` stands for the words. Returns None if there are no
-    words.
+    `around` is a regular expression in which `{}` stands for the words.
     """
-    held = sorted({word for word in words if word}, key=lambda word: (-len(word), word))
-    if not held:
+    longest_first = sorted({word for word in words if word}, key=lambda word: (-len(word), word))
+    if not longest_first:
         return None
-    return re.compile(around.replace("{}", "|".join(map(re.escape, held))), flags)
+    return re.compile(around.replace("{}", "|".join(map(re.escape, longest_first))), flags)
 
 
 def merge_overlapping_spans(spans: list[CharacterSpan]) -> list[CharacterSpan]:

@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 LOG_SECONDS = 0.05
-"""How many seconds logging a search may wait while another process writes to the log."""
+"""If another process writes to the log for more than this many seconds, a search is not logged."""
 REPLACE_SECONDS = 600.0
-"""A search replaces the logged search for an incomplete version of its query.
-
-This happens only if the logged search is at most this many seconds old.
-"""
+"""A logged search older than this many seconds is not replaced when the user completes its query."""
 QUERY_CHARACTERS = 1000
 """A longer query is cut to this many characters before it is logged."""
 _HINT = "`kbtui insights erase` replaces the file with an empty log"
@@ -145,8 +142,8 @@ class QueryLog:
 
         If the file is damaged, returns a description of the damage; nothing is logged until the log
         is erased. `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`. A search without hits
-        is always a gap. `replaces` is the query as it was before the user typed on: the
-        last logged search for it from the same origin is deleted. `at` is in Unix seconds, by default now.
+        is always a gap. `replaces` is an earlier, incomplete form of the query: the last logged
+        search for this form from the same origin is deleted. `at` is in Unix seconds, by default now.
         """
         query = query[:QUERY_CHARACTERS]
         texts = [replace_surrogates(text) for text in (query, filters, caller or "")]
@@ -192,7 +189,7 @@ class QueryLog:
     def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:
         """Remove searches older than `days` days; return how many were removed. Never raises.
 
-        Also removes searches whose date is, because of a wrong clock, more than `days` days in the future.
+        Also removes searches that a wrong clock has dated more than `days` days in the future.
         """
         now = time.time() if now is None else now
         span = max(0, days) * DAY_SECONDS

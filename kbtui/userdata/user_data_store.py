@@ -133,7 +133,10 @@ class SourceRunRecord(NamedTuple):
 
 
 class UserData:
-    """The bookmarks, sessions, approvals, runs and query log of a workspace. Thread-safe."""
+    """What kbtui stores about a workspace: bookmarks, approvals, runs, query log, states of front ends.
+
+    Thread-safe.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self.directory = workspace.data_dir

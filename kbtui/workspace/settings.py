@@ -57,8 +57,8 @@ class Settings(NamedTuple):
     theme: Annotated[str, 'the name of a theme; "" for one that matches the terminal'] = ""
     mask_secrets: Annotated[
         str,
-        "when secrets are masked in answers to an assistant: over MCP, always (also by JP's local "
-        "tools), or never",
+        "when secrets are masked in answers to an assistant: only in answers over MCP; always, "
+        "including answers of JP's local tools; or never",
         ("mcp", "always", "never"),
     ] = "mcp"
     terminal_text: Annotated[
@@ -101,7 +101,7 @@ class Settings(NamedTuple):
         dict[str, Any],
         'a table [prices."MODEL"] for each model, or for all whose names match a pattern such as '
         '"claude-opus-*", with the prices of a million tokens: `input`, `output`, `cache_read` and '
-        "`cache_write`; without the last two, these tokens cost what other input costs",
+        "`cache_write`; if one of the last two is missing, the price of `input` applies",
     ] = {}  # noqa: RUF012  (nobody changes it)
 
 

@@ -32,7 +32,7 @@ def test_collisions(build: Build) -> None:
     assert list_problems(build(topic(), files)) == [
         (
             "t/a",
-            "a.md and .a.md, a.toml have the same slug, which refers to a.md",
+            "a.md and .a.md, a.toml have the same slug; it refers to a.md",
             "rename the others, or refer to them by their paths",
         )
     ]
@@ -154,12 +154,12 @@ def test_titles_that_two_topics_share(build: Build) -> None:
     assert list_problems(build(kb, files)) == [
         (
             "kb.topic.u.title",
-            "has the same title as t, which takes precedence: 'SAME'",
+            "'SAME' is also the title of t; this name finds t",
             "choose another title",
         ),
         (
             "kb.topic.v.title",
-            "its title is the id of another topic, which takes precedence: 't'",
+            "'t' is also the id of another topic; this name finds the other topic",
             "choose another title",
         ),
     ]

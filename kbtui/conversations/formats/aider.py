@@ -42,7 +42,7 @@ MAX_SESSION_BYTES = 256 << 20
 """At most this many bytes of a session are read."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
-"""How many bytes at the beginning and at the end of a session its signature covers."""
+"""The signature of a session covers this many bytes at the session's beginning and at its end."""
 _TITLE_BYTES = 256 << 10
 _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
@@ -176,8 +176,7 @@ class _AiderSession(NamedTuple):
 class _HistoryFileSessions(NamedTuple):
     """The state and the sessions of a history file.
 
-    `tail` contains the last bytes of the file. If the file has grown and still has them at the same
-    position, text was only appended to it.
+    `tail` contains the last bytes of the file. They show whether later text was only appended.
     """
 
     state: tuple[int, int, int]
@@ -248,10 +247,10 @@ def _has_only_grown(file: int, state: tuple[int, int, int], known: _HistoryFileS
 
 
 def _iterate_session_ranges(file: int, start: int) -> Iterator[tuple[int, int, str | None, bool]]:
-    """Yield a tuple for each session from offset `start` on: its start, end, time and `has_content`.
+    """Yield the byte offsets (start, end), the time and `has_content` of each session from `start` on.
 
-    Start and end are byte offsets. A session ends before its trailing white space, so that its range
-    stays the same when another session is appended. Text before the first session has no time.
+    For text before the first session, the time is None. A session ends before its trailing white space,
+    so that its range stays the same when another session is appended.
     """
     begin, end, started, has_content = start, start, None, False
     position, is_after_blank = start, True

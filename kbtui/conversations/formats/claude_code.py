@@ -67,7 +67,7 @@ _HEAD_BYTES = 256 << 10
 _LONG_HEAD_BYTES = 32 << 20
 """How many bytes are read if the first records exceed `_HEAD_BYTES`, for example because of images."""
 _TAIL_BYTES = 64 << 10
-"""How many bytes at the end of a file are read for the title, which the agent writes repeatedly."""
+"""How many bytes at the end of a file are read to find the title; the agent writes it repeatedly."""
 _FOLDER_CHARACTERS = 100
 """Only this many characters of a folder's name are compared, because the agent shortens longer names."""
 _NEW_SECONDS = 60.0
@@ -76,10 +76,7 @@ _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
-"""Matches the beginning of a record, which may be truncated, up to the string under one key.
-
-The values before this key must be strings, numbers, booleans or null.
-"""
+"""Finds the string under a key in a possibly truncated record, if no list or object precedes it."""
 _SESSION_NAME = re.compile(r"[0-9A-Za-z_-]{1,80}")
 _SUBAGENT_NAME = re.compile(r"agent-(?!acompact-)([0-9A-Za-z_-]{1,60})")
 """Matches the name of a subagent's file, except that of the subagent that summarizes (`acompact`)."""
@@ -127,9 +124,9 @@ _USAGE_KEYS = (
 
 
 class _FileWithoutWorkingDirectory(NamedTuple):
-    """A file whose records do not say in which directory the session was held.
+    """A file whose records do not name the working directory of the session.
 
-    `name` is the session's id without its prefix, None if the file does not say it.
+    `name` is the session's id without its prefix, None if the file does not contain the id.
     """
 
     path: str
@@ -139,11 +136,11 @@ class _FileWithoutWorkingDirectory(NamedTuple):
 
 
 class ClaudeCodeFormat(JsonlConversationFormat):
-    """The sessions of Claude Code that were held in a project, and their subagents.
+    """Finds and reads the sessions of Claude Code, and their subagents.
 
-    The agent keeps the sessions of each directory in a folder. The folder's name is the directory's
-    path, in which `-` replaces all characters except letters and digits. The records contain the path
-    itself.
+    The agent keeps all sessions with the same working directory in one folder. The folder's name is the
+    path of that directory, with `-` for every character except letters and digits. The records contain
+    the unchanged path.
     """
 
     name = "claude-code"
@@ -210,10 +207,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         name: str,
         parent: str | None,
     ) -> None:
-        """Add a session file to `found` if its working directory belongs to the workspace.
-
-        A file that names no working directory is added to `without` instead.
-        """
+        """Add a session of the workspace to `found`, or to `without` if it names no working directory."""
         status = stat_session_file(path)
         if status is None:
             return
@@ -505,7 +499,7 @@ def format_request_text(content: Any) -> str:
 
 
 def _format_content(content: Any) -> str:
-    """Return as text the content of a message: a string, or blocks of text, images and others."""
+    """Return the content of a message as text."""
     if type(content) is str:
         return content
     if type(content) is not list:
@@ -562,10 +556,8 @@ class ClaudeCodeParser(JsonlConversationParser):
     def make_parser_state(self) -> ClaudeCodeState:
         """Return the state from which another parser can resume.
 
-        It has the model, and data about the last records and messages.
-
-        Older records are not needed, because the next record usually replies to a recent one or
-        repeats it.
+        The state contains the model, and data about the last records and messages. Older ones are not
+        needed, because the next record usually replies to a recent one or repeats it.
         """
         return {
             "model": self.builder.model,
@@ -575,7 +567,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         }
 
     def can_resume_reading_in_turn(self) -> bool:
-        """Return true, because records change no earlier events, except that a result completes its call."""
+        """Return true: no later record changes an event, except a result, which completes its call."""
         return True
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
@@ -715,7 +707,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             self.builder.add_event("notice", _format_notice(text), time)
 
     def _add_usage(self, message: dict[str, Any], model: str | None) -> None:
-        """Add the tokens of a message, without those that earlier records of the same message have reported."""
+        """Add the tokens of a message that earlier records of the same message have not reported."""
         counts, message_id = message.get("usage"), message.get("id")
         if type(counts) is not dict or type(message_id) is not str:
             return

@@ -89,7 +89,7 @@ class ConversationFormat(ABC):
     id_prefix: str
     """The prefix of the ids of this format, such as `claude-`."""
     max_checked_bytes: int | None = 4 << 20
-    """In lists, a conversation with more bytes is not checked for all problems; None means no limit."""
+    """Lists do not check a conversation with more bytes for all problems; None means no limit."""
 
     @abstractmethod
     def find_stored_conversations(

@@ -39,7 +39,8 @@ PROBLEMS_NAMED = 100
 class ProblemCollector:
     """Collects the problems of a conversation; after the first `PROBLEMS_NAMED`, it only counts them.
 
-    The texts of problems call a record `record_noun`, and the first record has the number `first_number`.
+    `record_noun` is the word for a record in the texts of problems; `first_number` is the number of the
+    first record.
     """
 
     def __init__(self, record_noun: str, first_number: int = 1) -> None:
@@ -65,8 +66,8 @@ class ProblemCollector:
 class TurnBuilder(ProblemCollector):
     """Collects events into turns, numbers tool calls, and pairs them with their results.
 
-    If a builder starts in the middle of a conversation, `turns` and `count` are the numbers of turns and
-    records before this point. The texts of problems call a record `record_noun`: `record` or `line`.
+    If a builder starts in the middle of a conversation, `turns` and `count` say how many turns and records
+    precede its first record. `record_noun` is the word for a record in the texts of problems.
 
     The methods that add events raise `TypeError` for a value of the wrong type. The caller then adds
     the whole record with `add_unreadable_record`.
@@ -115,7 +116,7 @@ class TurnBuilder(ProblemCollector):
         return turn
 
     def make_current_turn_state(self) -> OpenTurnState:
-        """Return the state from which another builder can continue the current turn, as JSON."""
+        """Return the state of the current turn as JSON, so that another builder can continue the turn."""
         turn = self.turns[-1]
         return {
             "started_at": turn.started_at.isoformat() if turn.started_at else None,
@@ -133,9 +134,10 @@ class TurnBuilder(ProblemCollector):
         self._calls = state["calls"]
 
     def set_model(self, model: str, *, is_before_answer: bool = False) -> None:
-        """Set the model of the answers that are added after this call.
+        """Set the model of the turns that are added after this call.
 
-        `is_before_answer` says that the current turn has no answer yet; then the model applies to it, too.
+        The model also applies to the current turn if that has no model yet, or if `is_before_answer` says
+        that it has no answer yet.
         """
         _check_value_type("the model", model, str)
         self.model = model
@@ -194,8 +196,8 @@ class TurnBuilder(ProblemCollector):
     ) -> ConversationEvent:
         """Add a record that contains a value of the wrong type.
 
-        The record becomes an unknown event with a problem. `name` is the type of the record or, if it
-        has none, `record`.
+        The record becomes an unknown event with a problem. `name` is the type of the record, or the string
+        "record" if it has no type.
         """
         event = self.add_unknown_event(name, record, time)
         event.problem = "it has values of an unexpected type, so it is shown as JSON"
@@ -290,7 +292,7 @@ class TurnBuilder(ProblemCollector):
         return self.make_conversation(info, problems, **fields)
 
     def add_record_problem(self, problem: str) -> None:
-        """Add a problem with the number of the current record, counted from 1, to the conversation."""
+        """Add a problem of the current record to the conversation; its text contains the record's number."""
         self.add_problem(f"{self._record_noun} {self.count + 1}: {problem}")
 
 

@@ -53,7 +53,7 @@ class ReaderDocument:
     lines_total: int = 0
     """The number of lines of the text; 0 if a reference to this document cannot contain line numbers."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
-    """For "turn", "request" and "error": the indices of the blocks where one starts, in ascending order."""
+    """The indices of the blocks at which a "turn", "request" or "error" starts, in ascending order."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
     """The document's details (names and values), which the user can show above the document."""
     is_partial: bool = False
@@ -247,10 +247,10 @@ def describe_missing_line(document: ReaderDocument, line: int) -> str:
 def _find_best_matching_block(
     document: ReaderDocument, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
-    """Return the index of the best block among `span`, and the index of a match within it; None without a match.
+    """Return the index of the best block in `span`, and of a match in this block; None without a match.
 
-    A block that has a match and contains the beginning of the passage is preferred to all others. Among other
-    blocks, the one with the most different matches is the best.
+    The best block has a match and contains the beginning of the passage. If there is no such block, the
+    one with the most different matches is the best.
     """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0, None
