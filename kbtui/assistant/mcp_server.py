@@ -284,7 +284,7 @@ class _McpRequestHandler:
         ]
 
     async def _run_in_thread(self, work: Callable[[], T], slots: asyncio.Semaphore) -> T:
-        """Run `work` in a thread; `work` keeps one of the `slots` until it ends, even if the call is cancelled."""
+        """Run `work` in a thread; it keeps one of the `slots` until it ends, even after a cancellation."""
         loop = asyncio.get_running_loop()
         await slots.acquire()
         self.running += 1

@@ -158,8 +158,8 @@ def write_engine_log_record(text: str) -> None:
     """Write a record to the engine's log, which is its standard error.
 
     Removes control characters, because people read the log in terminals. Indents all lines but the
-    first, so that no part of a message looks like another record; `cli.diagnostics.LogRedactor`
-    relies on this. Ignores errors such as a full disk.
+    first, so that `cli.diagnostics.LogRedactor` can tell where a record begins. Ignores errors such as
+    a full disk.
     """
     stamp = time.strftime("%Y-%m-%d %H:%M:%S")
     record = "\n  ".join(sanitize(text, "strip").splitlines())

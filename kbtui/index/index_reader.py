@@ -25,11 +25,7 @@ _Result = TypeVar("_Result")
 def _delegate_to_catalog(
     method: Callable[Concatenate[CatalogDatabase, _Parameters], _Result],
 ) -> Callable[Concatenate[IndexReader, _Parameters], _Result]:
-    """Return a method of `IndexReader` that calls a method of `CatalogDatabase`.
-
-    The returned method holds the reader's lock during the call, and raises `IndexUnavailable` for read
-    errors.
-    """
+    """Return a method of `IndexReader` that calls `method` of its catalog inside `_lock_catalog`."""
 
     @wraps(method)
     def call(
