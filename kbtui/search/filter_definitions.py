@@ -282,7 +282,7 @@ def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
 
 
 def quote_filter_value(value: str) -> str:
-    """Return a value as a query contains it: in quotation marks if it has white space or a comma."""
+    """Return a value as it is written in a query: in quotation marks if it has white space or a comma."""
     return f'"{value}"' if re.search(r"[\s,]", value) else value
 
 

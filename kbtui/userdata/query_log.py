@@ -200,7 +200,7 @@ class QueryLog:
         return 0
 
     def delete_all_logged_searches(self) -> int:
-        """Erase all searches from the disk; return how many there were. Deletes a damaged file."""
+        """Erase all searches from the disk; return how many there were. A damaged file is deleted."""
         if not self.path.exists():
             return 0
         with self._store.wrap_sqlite_errors("delete the file"):
