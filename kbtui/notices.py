@@ -7,6 +7,8 @@ assistants, `kbtui/assistant/assistant_tools.py` words them without counts and p
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, TypedDict
 
+from kbtui.text import LEG_NAMES
+
 NoticeCode = Literal[
     "configuration_invalid", "filter_without_value", "index_behind", "index_mended",
     "keywords_only", "meaning_only", "newest_first", "other_directories", "nothing_to_look_for",
@@ -40,11 +42,6 @@ PAUSE_REASONS: dict[PauseReason, str] = {
     "busy": "the computer is busy",
 }
 """Maps a code to the text that says why embedding pauses."""
-LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
-    "lexical": "keywords",
-    "semantic": "meaning",
-}
-"""The names of the two rankings in messages for people."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",
     "filter_without_value": "{word} needs a value; it was searched for as a word",

@@ -226,6 +226,13 @@ def format_json_value_on_one_line(value: object) -> str:
     return value if isinstance(value, str) else dumps(value, ensure_ascii=False)
 
 
+LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
+    "lexical": "keywords",
+    "semantic": "meaning",
+}
+"""The names of the two rankings in messages for people."""
+
+
 def describe_missing_words(missing: Sequence[str]) -> list[str]:
     """Return a line with the words that a passage lacks, and a line with those that are not side by side."""
     words = [word for word in missing if " " not in word]

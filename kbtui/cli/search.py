@@ -9,6 +9,7 @@ from kbtui.cli.argument_parser import add_filter_options, parse_filter_options
 from kbtui.cli.command_output import are_colors_off, print_json_result, print_to_stderr
 from kbtui.errors import UsageError
 from kbtui.text import (
+    LEG_NAMES,
     cut_to_width,
     describe_missing_words,
     format_parent_title_suffix,
@@ -276,8 +277,6 @@ def format_hit_explanation(explained: RankExplanationJson) -> str:
 def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
     if explained["rank"] is not None:
         yield f"    rank {explained['rank']}, score {explained['score']:.4f}"
-    from kbtui.notices import LEG_NAMES
-
     for leg, name in LEG_NAMES.items():
         reason = explained[leg]["reason"]
         is_asked = reason is None or reason["code"] != "leg_not_asked"

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation, ConversationEvent
     from kbtui.knowledge.front_matter import FrontMatterAndBody
 
-CHUNKING_VERSION = 9
-"""A part of the generation's fingerprint; increase it when the same text gives different chunks."""
-
 # Tool calls and results may be larger than other chunks, because they get no vector.
 MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 450, 1200
 MAX_TOOL_CHUNK_SIZE = 2400

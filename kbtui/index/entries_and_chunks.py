@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
 
 
+CHUNKING_VERSION = 9
+"""A part of the generation's fingerprint; increase it when the same text gives different chunks.
+
+It is here because a search without an engine needs it, and importing `chunk_splitter` takes long.
+"""
+
+
 class Chunk(NamedTuple):
     """A passage of an entry. A passage that gets a vector is short enough for the model to read it all.
 

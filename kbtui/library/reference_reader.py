@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -284,6 +283,9 @@ class ReferenceReader(IndexAndEngineAccess):
         conversation = self.load_conversation(target.conversation or "")
         if target.turn is None:
             return self.extract_citations(conversation)
+        # A search without an engine imports this module and must not wait for `dataclasses`.
+        from dataclasses import replace
+
         turn = _get_turn_of_reference(conversation, target)
         if target.call is not None:
             turn = replace(turn, events=[one for one in turn.events if one.call == target.call])

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kbtui.dates import format_relative_day
-from kbtui.notices import LEG_NAMES, format_notice
-from kbtui.text import describe_missing_words, format_counted_noun, sanitize, sanitize_to_one_line
+from kbtui.notices import format_notice
+from kbtui.text import (
+    LEG_NAMES,
+    describe_missing_words,
+    format_counted_noun,
+    sanitize,
+    sanitize_to_one_line,
+)
 from kbtui.tui.command_table import (
     SCOPES,
     SCREENS,

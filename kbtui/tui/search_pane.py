@@ -9,8 +9,9 @@ from textual import on
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
-from kbtui.notices import LEG_NAMES, NOTHING_INDEXED, format_notice, format_notices
+from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
 from kbtui.text import (
+    LEG_NAMES,
     format_counted_noun,
     format_parent_title_suffix,
     sanitize_text_and_move_ranges,
