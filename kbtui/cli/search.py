@@ -271,7 +271,9 @@ def _join_lines_with_spaces(text: str) -> str:
 
 def format_hit_explanation(explained: RankExplanationJson) -> str:
     """Format an explanation: rank in each leg, matching terms, and why the passage is excluded, if it is."""
-    return "\n".join(sanitize(line) for line in _iterate_explanation_lines(explained))
+    # Only values are sanitized: a “ or × in every line would make each search compile the patterns
+    # for text that is not ASCII.
+    return "\n".join(_iterate_explanation_lines(explained))
 
 
 def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
@@ -289,18 +291,18 @@ def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
     ]
     if terms:
         more = len(matches) - len(terms)
-        yield f"    terms: {', '.join(terms)}{f', {more} more' if more else ''}"
+        yield f"    terms: {sanitize(', '.join(terms))}{f', {more} more' if more else ''}"
     for line in describe_missing_words(explained["missing"]):
-        yield f"    {line}"
+        yield f"    {sanitize(line)}"
     if explained["embedded"] is not None:
         yield from _iterate_embedded_text_lines(explained["embedded"])
     for text in explained["kept_out"]:
-        yield f"    not a hit: {text}"
+        yield f"    not a hit: {sanitize(text)}"
 
 
 def _format_leg_rank(leg: SearchLegRankJson) -> str:
     if leg["rank"] is None:
-        found = leg["note"] or "not found"
+        found = sanitize(leg["note"] or "not found")
     else:
         found = f"rank {leg['rank']}, {leg['score']:.4f}"
     return f"{found}; contributes {leg['gives']:.4f}" if leg["gives"] else found
