@@ -60,7 +60,7 @@ _MODULES = {
     "create_memory_client": "library.async_client",
     "open_workspace": "library",
 }
-"""Maps public names to their modules; names that are not listed are in `errors`."""
+"""Public name -> the module that defines it. Names that are not listed are defined in `errors`."""
 
 
 def __getattr__(name: str) -> object:

@@ -71,11 +71,11 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_READ_LENGTH = 60_000
-"""By default, an answer of `conversation_read` in XML has at most this many characters."""
+"""The default limit for the length of an answer of `conversation_read`, in characters of XML."""
 _FRAME_LENGTH = 10_000
-"""This many characters of an answer are reserved for its hint and its other short fields."""
+"""Conversations and hits leave this many of an answer's `max_chars` characters to its other fields."""
 _MIN_HIT_LENGTH = 100
-"""A hit has at least this many characters of XML."""
+"""A hit has at least this many characters of XML. This limits how many hits the search collects."""
 _MAX_PROBLEMS_NAMED = 3
 _MAX_IDS_NAMED = 40
 _MAX_LABELS_SHOWN = 20
@@ -625,9 +625,9 @@ def _make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
 # shortening a turn
 
 _TURN_FRAME = 200
-"""About how many characters of XML a turn has in addition to its events."""
+"""The approximate length of a turn without its events, in characters of XML."""
 _MIN_TEXT_LENGTH = 200
-"""No text of a turn is cut to fewer characters than this; instead, events are omitted."""
+"""No text of a turn is cut to fewer characters than this. If the turn is still too long, it loses events."""
 
 
 class _ShortenableText(NamedTuple):
@@ -637,7 +637,7 @@ class _ShortenableText(NamedTuple):
     key: Any
     is_json: bool
     size: int
-    """How many characters the text takes up in the XML."""
+    """The length of the text in the XML, in characters."""
 
     def shorten_to_xml_size(self, size: int) -> None:
         """Shorten the text to `size` characters of XML. The shortened text says how much is left out."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MAX_ARGUMENT_WIDTH = 200
-"""The answer to `format_arguments` shows at most this many columns of each argument."""
+"""In the answer to `format_arguments`, each argument is cut to this width, in columns of the terminal."""
 
 
 def answer_jp_tool_call(context_json: str, tool_json: str) -> JpToolSuccess | JpToolError:

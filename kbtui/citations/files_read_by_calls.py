@@ -40,12 +40,12 @@ _COMMAND_ARGUMENTS = ("command", "cmd")
 _DIRECTORY_ARGUMENTS = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _READING_COMMANDS = re.compile(r"\b(?:bat|cat|head|less|more|nl|sed|tail)\b")
 _COMMAND_CHARACTERS_MAX = 10_000
-"""A command with more characters than this is not parsed, and counts as a script."""
+"""A command with more characters than this is not searched for the files that it reads."""
 _OPTIONS_WITH_VALUE = frozenset({"-n", "-c", "--lines", "--bytes", "-r", "--line-range", "-l"})
 _PRINTED_LINES = re.compile(r"(?:\d+|\$)(?:,(?:\d+|\$))?p(?:;(?:\d+|\$)(?:,(?:\d+|\$))?p)*;?")
-"""Matches a script of `sed -n` that prints lines, such as `1,200p`."""
-_PATTERN = re.compile(r"[$`*?{}\n]|^~|^-|^$")
-"""Matches a word that is not a plain path: an option, or a word that a shell would expand."""
+"""Matches a script for `sed -n` that only prints lines by their numbers, such as `1,200p`."""
+_NOT_A_PATH = re.compile(r"[$`*?{}\n]|^~|^-|^$")
+"""Matches a word that is no plain path: an empty word, an option, or a word that a shell would expand."""
 _SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
 
 
@@ -84,7 +84,7 @@ def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> li
     """
     value = next((arguments[key] for key in keys if key in arguments), None)
     if isinstance(value, list):
-        return [text for text in value if isinstance(text, str) and not _PATTERN.search(text)]
+        return [text for text in value if isinstance(text, str) and not _NOT_A_PATH.search(text)]
     return [value] if isinstance(value, str) and value.strip() else []
 
 
@@ -102,7 +102,7 @@ def _iterate_files_read_by_command(command: Any, directory: str | None) -> Itera
     if not _READING_COMMANDS.search(command):
         return
     for words in _iterate_simple_commands(command):
-        if words[0] == "cd" and len(words) == 2 and not _PATTERN.search(words[1]):
+        if words[0] == "cd" and len(words) == 2 and not _NOT_A_PATH.search(words[1]):
             directory = posixpath.join(directory or "", words[1])
         elif words[0] in {"cd", "popd", "pushd"} or words[0].startswith("("):
             return  # the directory of the following commands is unknown
@@ -164,4 +164,4 @@ def _list_printed_paths(words: list[str]) -> list[str]:
         if options != ["-n"] or not others or not _PRINTED_LINES.fullmatch(others[0].strip()):
             return []
         others = others[1:]
-    return [path for path in others if not _PATTERN.search(path)]
+    return [path for path in others if not _NOT_A_PATH.search(path)]

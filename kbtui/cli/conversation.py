@@ -395,7 +395,7 @@ def _print_conversation_answer(
 
 
 _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
-"""The terminal codes of styles and colours."""
+"""Style or colour -> its number in an escape sequence for the terminal."""
 
 
 @dataclass
@@ -589,7 +589,7 @@ _OPTIONS_BY_ARGUMENT = {
     "agents": "--agent",
     **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
 }
-"""Maps the arguments of the tools to the options of the command."""
+"""Argument of a conversation tool -> the option or argument of the command that sets it."""
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 _KINDS_BY_SHORT_NAME = {"url": "url_crawl", "file": "file_upload"}
-"""The kinds of sources by their short names."""
+"""Short name on the command line -> kind of source."""
 MAX_SKIPS_SHOWN = 5
-"""How many skipped documents are printed for each reason; `--json` has all of them."""
+"""For each reason, at most this many skipped documents are printed. `--json` prints all of them."""
 _BLOCK_OPTIONS = ("topic", "depth", "prefixes", "pattern", "server", "allow_hosts", "env", "cron")
 
 

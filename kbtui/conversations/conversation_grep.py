@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 LINE_LENGTH = 400
-"""The maximum length of a line in characters; a longer line is cut around its match."""
+"""A line with more characters than this is cut, so that only the text around its match is left."""
 
 
 class LiteralGrepPattern:

@@ -40,10 +40,10 @@ class ConversationStatistics:
     rewound_turns: int = 0
     """The number of turns that the user left behind by going back to an earlier turn."""
     events: Counter[str] = field(default_factory=Counter)
-    """How many events of each kind there are."""
+    """Kind of event -> the number of events of this kind."""
     compactions: int = 0
     models: dict[str, None] = field(default_factory=dict)
-    """The models that answered, in the order of their first answers."""
+    """The names of the models that answered. They are the keys; the values are not used."""
     usage_by_model: dict[str | None, ConversationUsage] = field(default_factory=dict)
     usage: ConversationUsage | None = None
     subagents: list[ConversationStatistics] = field(default_factory=list)

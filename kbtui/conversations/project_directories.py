@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 REMEMBERED_WORKTREES = 500
-"""For each workspace, at most this many worktrees are remembered; the oldest are forgotten first."""
+"""At most this many worktrees of a workspace are remembered: those that were found last."""
 _WORKTREES_FILE = "worktrees.json"
 
 

@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 HISTORY_FILE = ".aider.chat.history.md"
 MAX_SESSION_BYTES = 256 << 20
-"""At most this many bytes of a session are read."""
+"""If a session has more bytes than this, only this many bytes at its beginning are read."""
 _BLOCK_BYTES = 1 << 20
 _EDGE_BYTES = 4096
-"""The signature of a session covers this many bytes at the session's beginning and at its end."""
+"""To notice changes, only this many bytes at the beginning and at the end of a session are compared."""
 _TITLE_BYTES = 256 << 10
 _HEADER = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)")
 _QUESTION = re.compile(r"(.*\(Y\)es/\(N\)o.*\[[^\]]*\]:) *(\S.*)")
 _ASKING_COMMAND = re.compile(r"/(?:ask|architect|code|context)\s+")
 _BLANK = "<blank>"
-"""The text that aider writes for an empty request."""
+"""The text that aider writes in place of an empty request."""
 _MODEL = re.compile(r"(?:Main model|Models?): ([^\s,]+)")
 _ADDED_TO_CHAT = re.compile(r"^Added (.+?) to the chat\.?$", re.MULTILINE)
 _TOKENS = re.compile(r"Tokens: (.+? received)\b")

@@ -84,14 +84,14 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
-"""If the first record names no working directory, this many bytes of the file are searched for it."""
+"""If the first record does not name the working directory, this many bytes are searched for it."""
 FIRST_REQUEST_BYTES = 8 << 20
-"""How many bytes are searched for the first request; instructions and images may precede it."""
+"""How many bytes of a file are searched for the first request. Long instructions may come before it."""
 TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
-"""The number of levels of directories for dates: years, months and days."""
+"""The depth of the directories with sessions: year/month/day."""
 COPY_SECONDS = 1.0
-"""Records within this many seconds after a fork are copies; the first new answer takes longer."""
+"""A record from less than this many seconds after a fork counts as copied from the original session."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}")
@@ -103,13 +103,13 @@ _INSTRUCTIONS = re.compile(
     r"|<(?:environment_context|user_instructions|turn_aborted|permissions instructions"
     r"|collaboration_mode|personality_spec|model_switch|\w+_instructions)>)"
 )
-"""Matches instructions from Codex to the model that are stored as a message of the user."""
+"""Matches the start of instructions that Codex wrote, although they are stored as a message of the user."""
 _INJECTED = re.compile(
     r"\s*<(user_shell_command|user_action|subagent_notification|skill|hook_prompt)\b"
 )
-"""Matches a report from Codex that is stored as a message of the user."""
+"""Matches the start of a report that Codex wrote, although it is stored as a message of the user."""
 _HIDDEN_MARKUP = re.compile(r"<(oai-mem-citation|proposed_plan)>.*?(?:</\1>|\Z)", re.DOTALL)
-"""Matches the parts of a reply that the model sees, but that Codex does not show to the user."""
+"""Matches a part of the model's reply that Codex does not show to the user."""
 _EXIT_CODE = re.compile(r"(?:.*\n){0,4}?(?:Exit code:|Process exited with code) (-?\d+)\n")
 _FAILURES = (
     "failed in sandbox",
@@ -117,12 +117,12 @@ _FAILURES = (
     "exec command rejected",
     "failed to parse function arguments",
 )
-"""If a call failed before it had an exit code, its result starts with one of these texts."""
+"""If a call's result has no exit code, but starts with one of these texts, the call failed."""
 
 _RESPONSE_ITEMS = frozenset(
     {"message", "reasoning", "function_call", "function_call_output", "local_shell_call"}
 )
-"""The oldest versions of Codex write items of these types without an envelope (an object with `payload`)."""
+"""The oldest versions of Codex write items of these types as whole records, not in a `payload`."""
 _MODEL_OUTPUT = frozenset(
     {
         "reasoning",
@@ -153,7 +153,7 @@ _IGNORED_EVENTS = frozenset(
         "thread_settings_applied",
     }
 )
-"""Events that contain nothing, or only repeat other records."""
+"""Events of these types are skipped, because they add nothing to the other records."""
 _SUMMARIZERS = frozenset({"compact", "memory_consolidation"})
 
 

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 ID_PREFIX = "gemini-"
 HEAD_BYTES = 16 << 10
-"""How many bytes of a file are read to find out which session it contains."""
+"""To find out which session a file contains, this many bytes are read first."""
 REGISTRY_BYTES_MAX = 4 << 20
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -81,14 +81,14 @@ _MESSAGES = re.compile(r'"messages"\s*:\s*\[')
 _FIRST_MESSAGE = re.compile(r"[\s,]*\{")
 _END = re.compile(r"\s*\]")
 _NEXT_MESSAGE = re.compile(r"\n    \{")
-"""Matches the start of the next message, with the indentation that Gemini CLI writes."""
+"""Matches the line break, indentation and brace with which Gemini CLI starts a message in a file."""
 _SUMMARY = re.compile(r"\s*<state_snapshot>")
 _INSTRUCTIONS = re.compile(r"\s*(?:<session_context>|This is the Gemini CLI\. We are setting up)")
-"""Matches a message that Gemini CLI writes to the model in the name of the user."""
+"""Matches the start of a message that Gemini CLI wrote, although it is stored as a message of the user."""
 _ACKNOWLEDGEMENTS = frozenset(
     {"Got it. Thanks for the context!", "Got it. Thanks for the additional context!"}
 )
-"""Gemini CLI itself writes these replies to its own messages, in the name of the model."""
+"""Gemini CLI itself wrote these replies, although they are stored as replies of the model."""
 _NOTICES = frozenset({"info", "warning", "error"})
 
 
@@ -582,7 +582,7 @@ class GeminiMessageParser:
         self._has_answer = False
         self._call_ids: set[str] = set()
         self._counted_ids: set[Any] = set()
-        """The ids of the messages whose tokens are already counted; a file can contain a message twice."""
+        """The ids of the messages whose tokens are counted. A file can contain the same message twice."""
 
     def parse_message(self, message: _GeminiMessage) -> None:
         """Parse the next message; a value of the wrong type may raise any error."""

@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 32 << 20
 """A line with more bytes than this is skipped and reported as a problem."""
 BLOCK_BYTES = 1 << 20
-"""At most this many bytes are read at a time; blocks grow from `FIRST_BLOCK_BYTES` to this size."""
+"""The maximum size of a block. Until this size is reached, each block is twice as large as the one before."""
 FIRST_BLOCK_BYTES = 16 << 10
-"""How many bytes are read first: many callers need only the first records."""
+"""The size of the first block. It is small because many callers need only the first records."""
 
 
 ABANDONED_SECONDS = 3600.0
-"""After this many seconds without a change of the file, an incomplete last line counts as a problem."""
+"""An incomplete last line is a problem only if the file has not changed for this many seconds."""
 MARK_BYTES = 64 << 10
-"""Within a long turn, the points at which reading can resume are at least this many bytes apart."""
+"""Within a turn, the points at which reading can resume are at least this many bytes apart."""
 RECORDS_KEPT = 32
-"""A parser's saved state contains the last records, texts and calls, at most this many of each."""
+"""The saved state of a parser contains only the last items of each kind, at most this many."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
@@ -166,7 +166,7 @@ class JsonlConversationParser(ABC):
         self.builder = builder
         self.compactions: list[ConversationCompaction] = []
         self.needs_earlier_turns = False
-        """Whether a record changes a turn before the parsed part, which then cannot be used."""
+        """Whether a record changes a turn before the parsed part. If so, the whole file must be parsed."""
 
     @abstractmethod
     def starts_turn(self, record: dict[str, Any]) -> bool:
@@ -198,7 +198,7 @@ class JsonlConversationFormat(ConversationFormat):
     """A format whose conversations are files of JSON Lines; `ConversationInfo.events_path` is the file."""
 
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
-    """The file's state, the digest and the hash object at the last resume point, kept for the next part."""
+    """At the last resume point: the state of the file, and the digest and hash object of the bytes before."""
 
     @abstractmethod
     def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_CHAIN = 10_000
-"""At most this many messages of one turn are read; only a damaged database has more."""
+"""At most this many messages of a turn are read, because a damaged database can link them in a circle."""
 _RESPONSE_COLUMNS = (
     "id",
     "model",

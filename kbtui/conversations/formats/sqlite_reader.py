@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOCK_SECONDS = 1.0
-"""How many seconds a query waits for an agent that is writing."""
+"""If an agent has locked the database, a query waits at most this many seconds."""
 _MAGIC = b"SQLite format 3\0"
 _WAL_VERSION = 2
 
 FileState = tuple[int, int, int]
-"""Inode, size and modification time of a file."""
+"""The inode, the size and the modification time (in nanoseconds) of a file."""
 DatabaseState = tuple[FileState | None, ...]
-"""The states of a database and its write-ahead log; None for a file that does not exist."""
+"""The states of a database and of its write-ahead log. The state of a missing file is None."""
 
 
 def read_database_state(path: str) -> DatabaseState:

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from kbtui.conversations.project_directories import ProjectDirectory
 
 HEAD_BLOCK_BYTES = 16 << 10
-"""How many bytes of a file's beginning are read at a time."""
+"""The usual size of the blocks in which the beginning of a file is read."""
 TITLE_CHARACTERS = 80
 """The maximum length of a title that is made from the first request."""
 _MAX_HARMLESS_WORD = 11
-"""A word of at most this many characters is too short to be a secret, so a title may end within it."""
+"""A title is not cut within a secret. A word of at most this many characters is too short to be a secret."""
 _TITLE_SEARCH_CHARACTERS = 4000
-"""How many characters of a line are searched for secrets before the line is cut to a title."""
+"""Before a line is cut to a title, this many of its characters are searched for secrets."""
 
 
 @dataclass(slots=True)

@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import ReadingResumePoint
 
 MAX_EVENTS_BYTES = 512 << 20
-"""An `events.json` with more bytes than this is not read. JP's own files are a thousand times smaller."""
+"""A conversation's file with more bytes than this is not read."""
 MAX_CONFIG_BYTES = 16 << 20
 DAMAGED = object()
-"""The value that replaces an unreadable element, so that later elements keep their index."""
+"""Takes the place of an element that cannot be parsed, so that later elements keep their indexes."""
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
 MIN_BYTES_FOR_BLOCKS = 4 << 20
-"""Only an `events.json` with more bytes than this is read in blocks; a smaller one is read as a whole."""
+"""An `events.json` with at most this many bytes is read as a whole, not in blocks."""
 BLOCK_BYTES = 1 << 20
-"""How much of a file is read at a time, in bytes."""
+"""The usual size of the blocks in which a large file is read, in bytes."""
 ARRAY_START = b"[\n  {"
-"""The first bytes of an array as JP writes it."""
+"""The bytes with which JP begins an array in a file."""
 _END = b"\n  }\n]\n"
 SEPARATOR = b"\n  },\n  {"
-"""The bytes between two elements as JP writes them; they occur nowhere else."""
+"""The bytes that JP writes between two elements of an array. They occur nowhere else in the file."""
 # The start of the next element: JP indents by two and writes the timestamp first.
 _NEXT_ELEMENT = re.compile(r'\n  \{|\{\s*"timestamp"\s*:')
 _GAP = re.compile(r"[\s,]*")
