@@ -116,8 +116,9 @@ def parse_conversation_id(text: str, workspace: str | None = None) -> str:
 def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
     """Parse a reference to a conversation, a turn or a tool call.
 
-    `workspace` is the id of this workspace, None if it has none. Raises `UsageError` if the text
-    is not such a reference, and `ReferenceToOtherWorkspace` if it contains the id of another workspace.
+    `workspace` is the id of this workspace, or None if the workspace has no id. Raises `UsageError` if
+    the text is not such a reference, and `ReferenceToOtherWorkspace` if it contains the id of another
+    workspace.
     """
     with suppress(UsageError):
         ref = parse_ref(text)
@@ -132,8 +133,8 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
 def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Ref:
     """Parse a reference; raises `UsageError`.
 
-    `exists(topic, slug)` returns whether a subject exists. If the slug contains a `:`, the longest
-    existing slug is chosen.
+    `exists(topic, slug)` returns whether a subject exists. The result decides whether `:12` at the end
+    of a text is part of a slug or a line number.
     """
     text = text.strip()
     if match := re.fullmatch(_CHUNK, text):

@@ -73,8 +73,8 @@ class Citation(NamedTuple):
 class Citations(NamedTuple):
     """What `ref` cites (`uses`), and which turns cite `ref` (`used_by`, newest first).
 
-    `ref` is a reference, or the path of a file that is not a subject. Only conversations and turns cite
-    anything. `gone` is the reason why `ref` no longer exists, or None if it exists.
+    `ref` is a reference, or the path of a file that is not a subject. If `ref` is not a conversation or
+    a turn, `uses` is empty. `gone` is the reason why `ref` no longer exists; None if it exists.
     """
 
     ref: str
@@ -84,11 +84,12 @@ class Citations(NamedTuple):
 
 
 class CitationTargetLookup:
-    """Finds the topics and subjects that tool calls cite; caches them between conversations.
+    """Finds the topics and subjects that tool calls cite.
 
-    `titles` maps the ids of existing conversations to their titles. `make_subject_id(topic, slug)`
-    returns the entry id that search results contain. `directories` are the workspace and, in a Git
-    repository, the same directory in the other worktrees.
+    A lookup can be used for many conversations, and keeps the lists of subjects in memory. `titles`
+    maps the ids of existing conversations to their titles. `make_subject_id(topic, slug)` returns the
+    entry id of a subject, as in search results. `directories` contains the workspace. In a Git
+    repository, it also contains the same directory in each of the other worktrees.
     """
 
     def __init__(

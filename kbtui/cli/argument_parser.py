@@ -28,10 +28,10 @@ class _CommandHelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """`ArgumentParser` that raises `UsageError` instead of printing and exiting.
+    """An `ArgumentParser` that raises `UsageError` instead of printing a message and exiting.
 
-    Every parser has the option `-w`. This option has no default, because a default would override
-    a `-w` before the command.
+    The option `-w` can stand before or after the command, so every parser has this option. It has no
+    default, because the default of a command's parser would override a `-w` before the command.
     """
 
     hint: str | None = None

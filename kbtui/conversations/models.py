@@ -126,15 +126,18 @@ class ConversationInfo:
 class ConversationEvent:
     """A decoded event of a turn: a message, tool call, result, question and so on.
 
-    `kind` is a key of `event_kinds.EVENT_KINDS`, and `fields` has the values of the fields listed
-    there for this kind. `text` is the content, such as the text of a message, result or question.
-    `name`, `arguments` and `call_id` belong to tool calls; `call` is the 1-based number of the call in
-    its turn (`jp-c…:3.2`). An event of an unknown kind has its type in `name`, and the whole event as
-    JSON in `text`. `index` is the 0-based position of the event's first element in the file.
-    In a tool call or question, `result` is the event that answers it; in the answer, `request` is
-    the call or question. `is_error` is None for everything but results of calls. `outcome` is the
-    agent's one-line summary of a result, such as `Received 268KB (200 OK)`. `data` is the value of an
-    answer that is a JSON value.
+    - `kind` is a key of `event_kinds.EVENT_KINDS`. `fields` has the values of the fields that this
+      table lists for the kind.
+    - `text` is the content, such as the text of a message, result or question.
+    - `name`, `arguments` and `call_id` belong to tool calls. `call` is the 1-based number of the call
+      in its turn (`jp-c…:3.2`).
+    - An event of an unknown kind has its type in `name`, and the whole event as JSON in `text`.
+    - `index` is the 0-based position of the event's first element in the file.
+    - In a tool call or question, `result` is the event that answers it. In the answer, `request` is the
+      call or question.
+    - `is_error` is None unless the event is the result of a call.
+    - `outcome` is the agent's one-line summary of a result, such as `Received 268KB (200 OK)`.
+    - `data` is the value of an answer that is a JSON value.
     """
 
     kind: str
@@ -260,10 +263,16 @@ def count_unrewound_turns(turns: Iterable[Turn]) -> int:
 
 @dataclass(frozen=True)
 class ConversationCompaction:
-    """A compaction: for the model, turns `first` to `last` (1-based, inclusive) are replaced or reduced.
+    """A change to what the model sees of turns `first` to `last` (1-based, inclusive).
 
-    `summary` replaces the turns; `reasoning` says whether reasoning is removed; `tool_calls` is the policy
-    for tool calls: `omit`, `strip`, `strip-request` or `strip-response`.
+    If there is a `summary`, the model sees it instead of these turns. `reasoning` says whether
+    reasoning is removed. `tool_calls` says what is removed of tool calls:
+
+    - `omit`: the whole calls
+    - `strip`: arguments and results
+    - `strip-request`: arguments
+    - `strip-response`: results
+    - None: nothing
     """
 
     first: int
@@ -340,8 +349,9 @@ class Conversation:
 class ConversationToolsAndModels:
     """The names of the tools and models that a conversation used, spelled as in its file.
 
-    `models` are the models that answered or, if none has answered yet, the configured one. `turns` is the
-    number of turns that are not rewound. `problem` says which part of the events is damaged.
+    `models` are the models that answered. If none has answered yet, it contains the configured model.
+    `turns` is the number of turns that are not rewound. `problem` says which part of the events is
+    damaged.
     """
 
     tools: frozenset[str] = frozenset()
@@ -354,10 +364,14 @@ class ConversationToolsAndModels:
 class ReadingResumePoint:
     """A position in a conversation's file at which reading can resume.
 
-    `offset` is the position in bytes. It is at the beginning of a turn or within a turn. The bytes
-    before it have the SHA-256 `digest` (hex), `turns` complete turns and `elements` elements.
-    `configured` says whether the first element is a configuration, and `problem` is the first
-    problem. `waiting` has the ids of the calls in earlier turns that have no result yet.
+    `offset` is the position in bytes. It is at the beginning of a turn or within a turn. The following
+    attributes describe the file before this position:
+
+    - `digest`: the SHA-256 of the bytes, in hexadecimal
+    - `turns`, `elements`: the numbers of complete turns and of elements
+    - `configured`: whether the first element is a configuration
+    - `problem`: the first problem
+    - `waiting`: the ids of calls in complete turns, if the calls have no result yet
     """
 
     offset: int
@@ -375,11 +389,12 @@ class ReadingResumePoint:
 
 @dataclass(frozen=True)
 class ConversationPart:
-    """A range of consecutive turns, which keep their numbers from the whole conversation.
+    """Consecutive turns of a conversation, with their numbers in the whole conversation.
 
-    `start` is the point in the file at which the part begins; None means the beginning of the file.
-    `mark` is the last point in the part at which reading can resume, or None. If the first turn begins
-    before `start`, the part lacks the turn's earlier events, but contains the usage of the whole turn.
+    `start` is the position in the file at which this part begins; None means the beginning of the file.
+    `mark` is the last position in this part at which reading can resume; None means that there is no
+    such position. If `start` is within a turn, the first turn lacks the events before `start`, but its
+    usage is that of the whole turn.
     """
 
     conversation: Conversation

@@ -1,7 +1,7 @@
 """The engine (the one process that writes the index) and its client.
 
-This package imports a module when one of its names is used for the first time, because most
-commands need only the module `engine_client`.
+A module of this package is imported when one of its names is first used, because most commands need
+only the module `engine_client`.
 """
 
 from importlib import import_module

@@ -48,10 +48,10 @@ def get_engine_socket_path(workspace: Workspace) -> Path:
 
 
 def read_engine_lock_file(workspace: Workspace) -> EngineLock | None:
-    """Return what an engine wrote into its lock file, or None.
+    """Return what the engine wrote into its lock file; None if there is no readable lock file.
 
-    The file lets clients find the engine even if their XDG_RUNTIME_DIR differs from the engine's, for
-    example under ssh or cron.
+    The lock file contains the path of the engine's socket. This path depends on XDG_RUNTIME_DIR, which
+    can differ between engine and client, for example under ssh or cron.
     """
     try:
         found = json.loads(get_engine_lock_path(workspace).read_text("utf-8"))
@@ -118,12 +118,13 @@ def connect_or_start_engine(
     wait: float = START_SECONDS,
     check: Callable[[], object] = lambda: None,
 ) -> EngineClient:
-    """Connect to the workspace's engine; if `start` is true, start one first if none is running.
+    """Connect to the workspace's engine.
 
-    If `start` is true, an engine that this client cannot use is replaced. Waits at most `wait` seconds,
-    and calls `check` repeatedly during the wait; `check` can raise an exception to cancel. Raises
-    `EngineNotRunning` if no engine is running and `start` is false. Raises `EngineUnavailable` if the
-    connection fails for another reason.
+    If `start` is true, an engine is started if none is running, and an engine that this client cannot
+    use is replaced. The function waits at most `wait` seconds for the engine. During the wait, it calls
+    `check` repeatedly; `check` can raise an exception to cancel. Raises `EngineNotRunning` if no engine
+    is running and `start` is false. Raises `EngineUnavailable` if the connection fails for another
+    reason.
     """
     client = _connect_to_running_engine(workspace, min(wait, SILENT_SECONDS), check)
     if client is not None and start and _is_engine_incompatible(client):
@@ -186,10 +187,10 @@ def _connect_to_running_engine(
 
 
 def _is_engine_incompatible(client: EngineClient) -> bool:
-    """Return whether this client needs another engine.
+    """Return whether this client needs another engine instead of the running one.
 
-    It does if the engine's index has another format. It also does if the environment variables of engine
-    and client name different models or directories of agents, unless other clients use the engine.
+    This is the case if the engine's index has another format. It is also the case if engine and client
+    use different models or different directories of agents, and no other client uses the engine.
     """
     if client.hello.get("schema") != compute_index_schema_hash():
         return True

@@ -181,9 +181,10 @@ def _find_damaged_segment_file(folder: Path) -> str | None:
 
 
 def _has_valid_tantivy_checksum(path: Path) -> bool:
-    """Whether a tantivy file matches the checksum in its footer.
+    """Return whether a tantivy file matches the checksum in its footer.
 
-    The footer is a JSON object with the key `crc`, then the length of the JSON and a magic number.
+    The footer consists of a JSON object with the key `crc`, the length of this JSON, and a magic
+    number.
     """
     size = path.stat().st_size
     if size < _FOOTER.size:

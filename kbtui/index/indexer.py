@@ -61,10 +61,8 @@ class IndexGenerationWriter:
     def __init__(self, cache_dir: Path, settings: Settings, *, rebuild: bool = False) -> None:
         """Open the current generation, or create one if the fingerprint has changed.
 
-        Raises `IndexUnavailable` or `OSError`.
-
         If `rebuild` is true, a new generation is always created. The old one stays in use until
-        `publish_new_generation` is called.
+        `publish_new_generation` is called. Raises `IndexUnavailable` or `OSError`.
         """
         self.cache_dir, self.settings = cache_dir, settings
         self._uncommitted = 0
@@ -192,7 +190,8 @@ class IndexGenerationWriter:
     def remove_stale_documents(self, give_up: Callable[[], bool]) -> None:
         """Rewrite each keyword index in which too many replaced documents still affect the scores.
 
-        Stops when `give_up` returns true; an index that is only partly rewritten stays unchanged.
+        When `give_up` returns true, the rewriting stops, and the index that was being rewritten stays
+        as it was.
         """
         seq = self.catalog.get_last_transaction_number()
         for hidden, writer in self.writers.items():
@@ -361,17 +360,17 @@ class WorkspaceIndexWriter:
             self.storage.publish_new_generation()
         return changes
 
-    def remove_stale_documents(self, most: int | None = None) -> int:
-        """Remove replaced documents from the keyword indexes by rewriting the other documents.
+    def remove_stale_documents(self, limit: int | None = None) -> int:
+        """Remove replaced documents from the keyword indexes by rewriting all other documents.
 
-        Does nothing if more than `most` documents would have to be rewritten. If `most` is None, there
-        is no limit, but a requested refresh interrupts the rewriting. Returns how many documents still
-        have to be rewritten.
+        Does nothing if there are more than `limit` documents to rewrite. Without a `limit`, the
+        rewriting stops as soon as another refresh is requested. Returns how many documents still have
+        to be rewritten.
         """
         stale = self.storage.count_documents_to_rewrite()
-        if stale and (most is None or stale <= most):
+        if stale and (limit is None or stale <= limit):
             self.storage.remove_stale_documents(
-                lambda: self._stop.is_set() or (most is None and self._should_yield())
+                lambda: self._stop.is_set() or (limit is None and self._should_yield())
             )
             stale = self.storage.count_documents_to_rewrite()
         return stale

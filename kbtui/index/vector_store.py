@@ -228,7 +228,8 @@ class VectorStore:
     def compact_vector_table(self, *, force: bool = False) -> None:
         """Join fragments, delete old versions and, if the table is large, build its index.
 
-        Without `force`, it does nothing until there are more than `MAX_FRAGMENTS` fragments or writes.
+        Does nothing if there were at most `MAX_FRAGMENTS` writes and there are at most `MAX_FRAGMENTS`
+        fragments. If `force` is true, these limits do not apply.
         """
         stats: Any = self.table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]

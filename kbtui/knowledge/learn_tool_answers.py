@@ -51,9 +51,11 @@ if the wording of a remark changes, keep the old wording in `_NOTES`.
 
 
 class LearnToolCaller(NamedTuple):
-    """The caller of `learn`. If `has_prompt`, its prompt contains the pre-loaded subjects.
+    """What `learn` knows about its caller.
 
-    `max_chars` limits the length of an answer; None means no limit. If `masked`, secrets are masked.
+    If `has_prompt` is true, the caller's prompt already contains the pre-loaded subjects. `max_chars`
+    limits the length of an answer; None means no limit. If `masked` is true, secrets in the answer are
+    masked.
     """
 
     has_prompt: bool = False
@@ -145,8 +147,8 @@ def answer_learn_patterns(
 ) -> LearnToolResult:
     """Return the answer of the tool `learn` to a call with `patterns`.
 
-    A pattern can also be a slug with line numbers, such as `slug:3-12`. `subject` returns the subject
-    with a given slug.
+    A pattern is a slug, a glob, or a slug with line numbers, such as `slug:3-12`. `subject` returns the
+    subject with a given slug.
     """
     given = caller.list_subjects_already_given(resolved)
     try:

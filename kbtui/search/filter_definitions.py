@@ -42,10 +42,10 @@ class FilterValueError(Exception):
 
 
 class FilterDefinition:
-    """A filter such as `after:`, and the surfaces (search, library, entries) that have it.
+    """A filter such as `after:`.
 
-    The attributes `search`, `library` and `entries` say how each surface applies the filter. An attribute
-    is empty if its surface does not have the filter.
+    The attributes `search`, `library` and `entries` say how a search, the library pane and the list of
+    entries apply the filter. If one of these attributes is empty, the filter cannot be used there.
     """
 
     def __init__(

@@ -152,8 +152,8 @@ class QueryTermBuilder:
     def build_phrase_query(self, text: str) -> Any:
         """Build the query for a phrase.
 
-        The words of the phrase must be adjacent and in order. In a script without spaces, the text
-        must contain every pair of adjacent characters in the phrase, in any order.
+        The words of the phrase must be adjacent and in order. For a phrase in a script without spaces,
+        a text must contain every pair of adjacent characters of the phrase, in any order.
         """
         text = normalize_unicode(text)
         stems = self._language.stem_text(text)
@@ -259,10 +259,11 @@ class KeywordSearch:
         return text_contains
 
     def rank_chunks_by_keywords(self, limit: int, per_entry: int | None = None) -> ChunkRanking:
-        """Return the `limit` best chunks by keywords.
+        """Return the best chunks by keywords, at most `limit`.
 
         At most `per_entry` chunks of one entry are returned, so that a long entry does not crowd out
-        others. If the query has only filters, the newest chunks come first.
+        others. None means the value in the search request. If the query has only filters, the newest
+        chunks come first.
         """
         per_entry = per_entry or self._request.per_entry
         found, *more = (side.rank_chunks_of_index(limit, per_entry) for side in self.sides)
@@ -331,10 +332,11 @@ class _KeywordIndexQuery:
     def fetch_best_chunks(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
-        """Return the best chunks, at most `limit`, and whether fewer than `limit` chunks match.
+        """Return at most `limit` chunks, best first, and whether fewer than `limit` chunks match.
 
-        `without` lists the entries to exclude, by their numbers in the field `owner`. If `whole_ties` is true,
-        chunks with the lowest score are dropped if `limit` may have cut off other chunks with that score.
+        `without` contains the numbers of the entries to exclude (the field `owner`). If `limit` chunks
+        were found, other chunks may have the same score as the last of them. With `whole_ties`, all
+        chunks with this score are then left out.
         """
         query = self.query
         if left_out := [(Occur.MustNot, self._make_entry_owner_query(owner)) for owner in without]:
@@ -368,7 +370,8 @@ class _KeywordIndexQuery:
     def _score_word_pairs(self, numbers: list[int]) -> dict[int, float]:
         """Return the scores that word pairs add to the chunks `numbers`, by chunk number.
 
-        They are not in the main query, because tantivy would then score all chunks (docs/performance.md).
+        The word pairs are not in the main query, because tantivy would then compute the score of every
+        chunk (docs/performance.md).
         """
         if not numbers or not self._word_pairs:
             return {}

@@ -1,7 +1,7 @@
 """Fetches URLs over HTTP within limits, and only from public addresses.
 
-A host name is resolved once. The connection uses the address that was checked, even if DNS gives
-another address later. Proxies and credentials in the environment are ignored.
+A host name is resolved once, and the resulting address is checked. The connection uses this address,
+even if DNS gives another address later. Proxies and credentials in the environment are ignored.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 class SourceRunLimits:
     """The limits of a run, with times in seconds and sizes in bytes.
 
-    `seconds` limits one document, including redirects. `delay` is the time between two requests to
-    one host; robots.txt can increase it to at most `max_delay`.
+    `seconds` is the longest time for one document, including redirects. `delay` is the time between two
+    requests to one host. robots.txt can increase this time to at most `max_delay`.
     """
 
     pages: int = 1000
@@ -151,9 +151,10 @@ class HttpFetcher:
     ) -> FetchedResponse:
         """Fetch a URL and follow its redirects; raises `FetchError`.
 
-        `accept` lists the accepted content types; if it is empty, all are accepted. `conditions` returns
-        the conditional headers for a URL. A redirect is followed only if `inside` returns true for its
-        URL. `max_bytes` limits the size of the body.
+        `accept` lists the accepted content types; if it is empty, all are accepted. `conditions(url)`
+        returns headers such as If-None-Match. A redirect is followed only if `inside` returns true for
+        its URL. A body of more than `max_bytes` bytes raises `FetchError`; None means the limit for the
+        run.
         """
         limit = self.limits.redirects
         try:

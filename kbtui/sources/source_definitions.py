@@ -34,11 +34,12 @@ SourceKind = Literal["url_crawl", "file_upload", "mcp"]
 
 @dataclass(frozen=True)
 class SourceDefinition:
-    """One `[source.NAME]` table of `kb-sources.toml`. Its documents are in the directory `name`.
+    """One `[source.NAME]` table of `kb-sources.toml`.
 
-    `depth` is how many links a crawl may follow from `url`. The hosts in `allow_hosts` may be in a
-    private network. `file` is a file or a directory. `server` is the command of an MCP server, and `env`
-    names the environment variables that it receives. `pattern` is a glob that selects resource URIs.
+    The source's documents are in the subdirectory `name` of the topic. `depth` is how many links a
+    crawl may follow from `url`. The hosts in `allow_hosts` may be in a private network. `file` is the
+    path of a file or directory. `server` is the command of an MCP server, and `env` names the
+    environment variables that the server receives. `pattern` is a glob that selects resource URIs.
     """
 
     name: str

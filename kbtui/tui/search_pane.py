@@ -144,10 +144,12 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice.set_paragraphs([])
 
     def show_search_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
-        """Show the hits of an answer; if `same_query` is true, keep the hit that the user selected.
+        """Show the hits of an answer.
 
-        If the user has selected no hit, the first one is selected, because the search by meaning may have
-        added better hits at the top. `refining` says whether the search by meaning is still running.
+        `same_query` says that the previous answer was for the same query. The hit that the user
+        selected then stays selected. If the user has not selected a hit, the first hit is selected,
+        because the search by meaning may have added better hits at the top. `refining` says whether the
+        search by meaning is still running.
         """
         self.answer, self._is_refining = answer, refining
         self.border_title = "Results"

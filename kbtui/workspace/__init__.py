@@ -1,7 +1,7 @@
 """The workspace, its directories, JP's configuration and kbtui's settings.
 
-This package imports a module when one of its names is used for the first time, so that importing
-`paths` imports nothing else.
+A module of this package is imported when one of its names is first used. Importing `paths` therefore
+imports no other module of the package.
 """
 
 from importlib import import_module

@@ -49,8 +49,9 @@ class ConfigLayerList:
     """The layers of the configuration; each layer overrides the layers before it.
 
     `files` has the paths to watch for changes: files that were read, files that would be read if they
-    existed, and directories that a glob searched. `files_left` is the number of files that can still be
-    loaded for the current layer. `is_cut` says that a layer needs more files than the limit allows.
+    existed, and directories that a glob searched. While a layer is read, `files_left` is the number of
+    files that can still be read for this layer. `is_cut` says that this limit was exceeded for a layer,
+    so some of its files were not read.
     """
 
     layers: list[ConfigLayer] = field(default_factory=list)

@@ -482,7 +482,8 @@ class CodexParser(JsonlConversationParser):
     def make_parser_state(self) -> CodexState:
         """Return the state, as JSON, from which another parser can resume.
 
-        It includes the last texts and calls, so that the other parser recognizes their repetitions.
+        The file can repeat a text or a call. The state includes the last texts and calls, so that the
+        other parser recognizes such repetitions.
         """
         self._remove_unattributed_messages()
         return {

@@ -37,10 +37,11 @@ PROBLEMS_NAMED = 100
 
 
 class ProblemCollector:
-    """Collects the problems of a conversation; after the first `PROBLEMS_NAMED`, it only counts them.
+    """Collects the problems of a conversation.
 
-    `record_noun` is the word for a record in the texts of problems; `first_number` is the number of the
-    first record.
+    The first `PROBLEMS_NAMED` problems are stored. Further problems are only counted. `record_noun` is
+    the word for a record in the descriptions of problems. `first_number` is the number of the first
+    record in these descriptions.
     """
 
     def __init__(self, record_noun: str, first_number: int = 1) -> None:
@@ -66,10 +67,11 @@ class ProblemCollector:
 class TurnBuilder(ProblemCollector):
     """Collects events into turns, numbers tool calls, and pairs them with their results.
 
-    If a builder starts in the middle of a conversation, `turns` and `count` say how many turns and records
-    precede its first record. `record_noun` is the word for a record in the texts of problems.
+    A builder can start in the middle of a conversation: `turns` and `count` are the numbers of turns
+    and records before its first record. `record_noun` is the word for a record in the descriptions of
+    problems.
 
-    The methods that add events raise `TypeError` for a value of the wrong type. The caller then adds
+    A method that adds an event raises `TypeError` if a value has the wrong type. The caller then adds
     the whole record with `add_unreadable_record`.
     """
 
@@ -136,8 +138,8 @@ class TurnBuilder(ProblemCollector):
     def set_model(self, model: str, *, is_before_answer: bool = False) -> None:
         """Set the model of the turns that are added after this call.
 
-        The model also applies to the current turn if that has no model yet, or if `is_before_answer` says
-        that it has no answer yet.
+        If the current turn has no model yet, its model is set, too. If `is_before_answer` is true, the
+        current turn has no answer yet, and its model is replaced.
         """
         _check_value_type("the model", model, str)
         self.model = model
@@ -145,9 +147,10 @@ class TurnBuilder(ProblemCollector):
             self.turns[-1].model = model
 
     def add_usage(self, usage: ConversationUsage, model: str | None = None) -> None:
-        """Add tokens to the current turn, as used by `model` (by default, the model set last).
+        """Add tokens to the usage of the current turn.
 
-        Tokens that are added before the first turn count for the first turn.
+        The tokens were used by `model`; None means the model that was set last. Tokens that are added
+        before the first turn are counted in the first turn.
         """
         _check_value_type("the model", model, str | None)
         if self.turns:
@@ -172,9 +175,9 @@ class TurnBuilder(ProblemCollector):
         return event
 
     def add_compaction_summary(self, text: str, time: datetime | None = None) -> None:
-        """Add a summary that the model sees instead of everything before the summary.
+        """Add a summary that the model sees instead of all earlier events.
 
-        A summary before the first turn summarizes another conversation; it is put into the first turn.
+        A summary that is added before the first turn becomes part of the first turn.
         """
         if self.turns:
             self.add_event("compaction", text, time)
@@ -194,10 +197,10 @@ class TurnBuilder(ProblemCollector):
     def add_unreadable_record(
         self, name: str, record: Any, time: datetime | None = None
     ) -> ConversationEvent:
-        """Add a record that contains a value of the wrong type.
+        """Add a record in which a value has the wrong type.
 
-        The record becomes an unknown event with a problem. `name` is the type of the record, or the string
-        "record" if it has no type.
+        The record becomes an event of an unknown kind. The problem is added to this event and to the
+        conversation. `name` is the type of the record, or "record" if the record has no type.
         """
         event = self.add_unknown_event(name, record, time)
         event.problem = "it has values of an unexpected type, so it is shown as JSON"

@@ -131,9 +131,10 @@ class OptionsDialog(StyledScreen):
 
 
 class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
-    """A question at the bottom of the screen; its result is the key of the answer, or None for Esc.
+    """A question at the bottom of the screen. The result is the key that answered it, or None for Esc.
 
-    `answers` maps keys to their meaning. Enter never answers, so that nobody confirms by accident.
+    `answers` maps each key to its meaning. Enter is never an answer, so that nobody confirms by
+    accident.
     """
 
     DEFAULT_CSS = """
@@ -169,10 +170,10 @@ FormValues = dict[str, str]
 
 @dataclass(frozen=True)
 class FormField:
-    """A field of a form: a choice if there are `choices`, otherwise a line of text.
+    """A field of a form: a line of text, or a choice if there are `choices`.
 
-    `help` is shown while the field has the focus. `is_shown` is called with the values of all fields
-    and returns whether to show this one.
+    `help` is shown while the field has the focus. `is_shown` is called with the values of all fields,
+    and returns whether to show this field.
     """
 
     name: str

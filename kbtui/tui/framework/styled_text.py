@@ -192,9 +192,10 @@ def wrap_spans(
 def wrap_code_line(
     spans: Sequence[Span], width: int, source: int = 0, code_offset: int | None = None
 ) -> StyledLines:
-    """Wrap a line of code at `width` cells; keep white space, and indent further lines by two cells.
+    """Wrap a line of code into lines of at most `width` cells; white space is kept.
 
-    With a `code_offset`, do not wrap the line, but scroll it left by this number of cells.
+    All lines except the first are indented by two cells. If there is a `code_offset`, the line is not
+    wrapped, but scrolled to the left by this number of cells.
     """
     text = join_span_texts(spans)
     width = max(width, 4)

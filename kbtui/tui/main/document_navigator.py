@@ -300,8 +300,9 @@ class DocumentNavigator:
     ) -> ReaderDocument:
         """Read a document and lay out its first blocks; if that fails, return a page with the reason.
 
-        `show_beginning` is called with the beginning of a large conversation. The document `shown` is in
-        the reader. It is returned if it is the large conversation that `target` names, and still up to date.
+        `show_beginning` is called with the beginning of a large conversation. `shown` is the document
+        in the reader. If `target` names the same large conversation, and the document is still up to
+        date, `shown` is returned.
         """
         key, ref = target.key, target.ref
         try:

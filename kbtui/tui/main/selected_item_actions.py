@@ -83,8 +83,9 @@ class SelectedItemActions:
     ) -> None:
         """Run `work` in a background thread, and pass its result to `on_done`.
 
-        The status line shows `activity` while `work` runs, or the error if `work` fails. With `holds_keys`, keys wait
-        for the dialog that `on_done` opens.
+        The status line shows `activity` while `work` runs, or the error if `work` fails. If
+        `holds_keys` is true, keys that the user presses meanwhile are kept for the dialog that
+        `on_done` opens.
         """
         status = self._main.status
         status.set_activity_text("slow", activity)
@@ -444,8 +445,9 @@ def make_first_topic_proposal(library: Library) -> FirstTopicProposal:
 def _find_text_directories(root: Path) -> list[tuple[Path, int]]:
     """Return the directories in `root`, each with its number of text files; [] if there are no text files.
 
-    If a directory in `LIKELY_NAMES` has text files, only directories in `LIKELY_NAMES` are returned. The same
-    holds in `/` and in the home directory, because other directories there belong to no project.
+    If a directory in `LIKELY_NAMES` has text files, only directories in `LIKELY_NAMES` are returned. In
+    `/` and in the home directory, other directories are never returned, because they belong to no
+    project.
     """
     try:
         names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]

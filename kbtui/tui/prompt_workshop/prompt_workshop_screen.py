@@ -86,9 +86,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkshopPreview:
-    """A document for the right pane; `cost` is the size of its text, or None if the text is not for an assistant.
+    """A document for the right pane of the workshop.
 
-    `line` is the 1-based number of the line to show first, or None for the top.
+    `cost` is the size of the document's text, or None if the text is not for an assistant. `line` is
+    the 1-based number of the line to show first, or None for the top.
     """
 
     document: ReaderDocument
@@ -231,8 +232,9 @@ MAX_UNFOLDED_SUBJECTS = 40
 class PromptWorkshopScreen(ListDetailScreen):
     """A screen with a tree of topics and subjects, a preview, and an input to try patterns.
 
-    Its result is True if it wrote anything. `reference` is the entry to select at first. `written` are the
-    changes that the workshop has written since the start of kbtui; the screen updates this list.
+    The screen's result is True if it has written to a file. `reference` is the entry to select at
+    first. `written` lists the changes that the workshop has written since the start of kbtui. The
+    screen adds its own changes to this list, and removes a change that the user undoes.
     """
 
     HEADING = "Prompt workshop"

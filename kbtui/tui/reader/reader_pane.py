@@ -375,8 +375,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def go_to_turn_or_line_number(self, text: str) -> bool:
         """Go to the turn ("3"), tool call ("3.2") or line that `text` names.
 
-        A negative number counts from the end. If the turn or line is missing, go to the nearest one and show a
-        message. Return False if `text` has another form, or if the turn is still loading.
+        A negative number counts from the end. If the turn or line does not exist, go to the nearest one
+        and show a message. Return False if `text` is not such a number, or if the turn is still
+        loading.
         """
         document = self.viewport.document
         match = re.fullmatch(r"(-?\d{1,9})(?:\.(\d{1,9}))?", text.strip())

@@ -49,11 +49,14 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 @contextmanager
 def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[int, int]]:
-    """Open a file of at most `largest` bytes; yield its descriptor and its size.
+    """Open a file; yield its descriptor and its size in bytes.
 
-    A pipe is rejected, because reading it could wait forever. Every failure raises
-    `WorkspaceError`: also a link that leads out of the conversations' directory, and a read error in the
-    `with` block.
+    Raises `WorkspaceError` in these cases:
+
+    - The file is larger than `largest` bytes.
+    - The file is a pipe or another special file, from which reading could wait forever.
+    - The path is a link that leads out of the conversations' directory.
+    - The file cannot be opened, or the `with` block cannot read from it.
     """
     try:
         try:
@@ -117,9 +120,10 @@ def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
 
 
 def hash_file_until_resume_point(file: int, mark: ReadingResumePoint) -> Any:
-    """Hash an open file (SHA-256) up to the resume point `mark`, and return the hash object.
+    """Hash the bytes of an open file up to the resume point `mark`, and return the hash object.
 
-    Returns None if the file has changed: its hash is not the one in the resume point.
+    The hash is SHA-256. Returns None if it differs from the hash in `mark`, because the file has then
+    changed.
     """
     digest = hashlib.sha256()
     hash_file_range(digest, file, 0, mark.offset)
@@ -133,9 +137,9 @@ class HarmlessFileProblem(str):
 
 
 def parse_json_object(data: bytes, problems: list[str]) -> dict[str, Any]:
-    """Parse one JSON object; append the problems that cause no loss of data to `problems`.
+    """Parse one JSON object. Problems that lose no data are appended to `problems`.
 
-    Raises `ValueError` for any other problem; its text is part of a message for the user.
+    Any other problem raises `ValueError`, whose text becomes part of a message for the user.
     """
     data = _remove_byte_order_mark(data, problems)
     try:
@@ -156,8 +160,8 @@ def _remove_byte_order_mark(data: bytes, problems: list[str]) -> bytes:
 def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
     """Yield the elements of an `events.json` in batches; append the file's problems to `problems`.
 
-    A large file that has JP's line breaks and indentation is read in blocks of about a megabyte, and
-    is never in memory as a whole. Raises `WorkspaceError`.
+    A large file with JP's line breaks and indentation is read in blocks of about a megabyte. Any other
+    file is read as a whole. Raises `WorkspaceError` if the file cannot be read or is too large.
     """
     with open_regular_file(path, MAX_EVENTS_BYTES) as (file, size):
         if (
@@ -213,8 +217,9 @@ def parse_json_array(
 ) -> list[Any]:
     """Return the elements of an array, or of a block of adjacent elements of an array.
 
-    Each element that cannot be read is returned as `DAMAGED`, and described in `problems`. For a block,
-    `first` is the index of its first element in the whole array, and `more` says whether another follows.
+    For an element that cannot be read, `DAMAGED` is returned, and a description is appended to
+    `problems`. For a block, `first` is the index of its first element in the whole array, and `more`
+    says whether the array has elements after the block.
     """
     data = _remove_byte_order_mark(data, problems)
     try:
@@ -294,9 +299,10 @@ def _decode_utf8(data: bytes, problems: list[str]) -> str:
 
 
 def _decode_json(text: str, position: int, found: list[str]) -> tuple[Any, int]:
-    """Return a JSON value and the position of its end; raises `ValueError` or `RecursionError`.
+    """Decode the JSON value at `position`; return the value and the position of its end.
 
-    NaN, infinity and control characters in strings are accepted, and described in `found`.
+    NaN, infinity and control characters in strings are accepted. Their descriptions are put into
+    `found`. Raises `ValueError` or `RecursionError`.
     """
     from json import JSONDecoder
 
