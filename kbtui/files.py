@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kbtui.errors import WorkspaceError
 
 FILE_SIZE_LIMIT = 500_000
-"""The maximum number of bytes in a configuration file; parsing so many takes a second."""
+"""A configuration file with more bytes than this is not read. Parsing this many bytes takes a second."""
 
 
 def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT) -> bytes:
@@ -135,7 +135,7 @@ def _call_ignoring_os_errors(step: Callable[..., object], *arguments: object) ->
 
 
 KEY_PARTS_LIMIT = 100
-"""The maximum number of parts of a dotted key in TOML, because `tomllib` takes quadratic time."""
+"""A dotted key with more parts than this is an error, because `tomllib` would take too long to parse it."""
 _DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""")
 
 

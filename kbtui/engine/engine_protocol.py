@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     EngineEvent = (
         EngineReadinessEvent | IndexProgressEvent | IndexChangedEvent | ConnectionEndedEvent
     )
-    """A message to subscribers."""
+    """An event that a client receives after it has subscribed to the engine."""
 
     class EngineStatus(EngineReadiness):
         """The answer of `status`. `progress` is the latest `progress` event; None if that phase is done."""
@@ -191,11 +191,14 @@ if TYPE_CHECKING:
 
 PROTOCOL_VERSION = 3
 REQUEST_BYTES_MAX = 1 << 20
-"""A frame to the engine has at most this many bytes."""
+"""The maximum size of a frame that a client sends to the engine."""
 ANSWER_BYTES_MAX = 16 << 20
-"""A frame from the engine has at most this many bytes."""
+"""The maximum size of a frame that the engine sends to a client."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
-"""A request waits for `WAIT_SECONDS` by default. A search may then take `SEARCH_SECONDS` more."""
+"""By default, a search waits up to `WAIT_SECONDS` until the model is ready, and a refresh until it is done.
+
+A client waits `SEARCH_SECONDS` longer than that for the answer to a search.
+"""
 MAX_WAIT_SECONDS = 86_400
 FRAME_HEADER = struct.Struct(">I")
 

@@ -99,9 +99,9 @@ class ClientConnection:
         self._writer = writer
         self.is_subscribed = False
         self.pending_refresh: threading.Event | None = None
-        """The event that is set when this client's last requested refresh is done."""
+        """This event is set when the refresh that this client requested last is done."""
         self.wants_damage_check = False
-        """Whether this client's last requested refresh includes a damage check."""
+        """Whether the refresh that this client requested last includes a check for damage."""
 
     def send_frame(self, frame: bytes) -> None:
         """Send a frame without waiting; close the connection if more than 4 MiB are unsent."""
@@ -136,18 +136,18 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 
 
 FIRST_REFRESH_SECONDS = 10.0
-"""How many seconds a search waits for the first comparison of the index with the files."""
+"""A search waits at most this many seconds until the engine has compared the index with the files once."""
 MAX_SEARCHES = 16
-"""At most this many searches run in parallel. Most of them wait for the model or the GIL."""
+"""At most this many searches run at the same time. Further searches wait until one has ended."""
 HELLO_SECONDS = 10.0
-"""A connection whose first message, the greeting, takes longer than this many seconds is closed."""
+"""If a client does not send its greeting within this many seconds, the engine closes the connection."""
 IDLE_CHECK_SECONDS = 1.0
-"""The interval at which the engine checks whether it is still needed."""
+"""The interval in seconds at which the engine checks whether it is still needed."""
 MAX_CLIENTS = 128
 MAX_UNGREETED = 64
-"""At most this many connections can be open that have not sent their greeting yet."""
+"""If more connections than this wait for a greeting, the engine closes the oldest of them."""
 LOG_SWEEP_SECONDS = 86_400.0
-"""The interval at which searches older than `query_log_days` are removed from the query log."""
+"""The interval in seconds at which the engine removes old searches from the query log."""
 
 
 class EngineServer:
@@ -178,12 +178,12 @@ class EngineServer:
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
         self._environment = make_search_environment_fingerprint()
-        """The fingerprint of the environment and the settings file, taken when the settings were loaded."""
+        """The last fingerprint of the environment and the settings file that led to the loaded settings."""
         self._broken_environment: str | None = None
-        """The fingerprint when the settings last had an error; each error is logged once per fingerprint."""
+        """The fingerprint at the last settings error. While it stays, the error is not logged again."""
         self._last_progress: IndexProgressEvent | None = None
         self._index_progress: RefreshProgress | None = None
-        """The progress of the running refresh; None if none is running."""
+        """The progress of the running refresh; None if no refresh is running."""
         self._time_estimate = RemainingTimeEstimator()
         self._search_pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
 

@@ -34,7 +34,7 @@ MAX_TOOL_CHUNK_SIZE = 2400
 MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS = 200, 20
 
 _BLOCK_SIGNS = ("#", "```", "~~~")
-"""The characters that begin headings and fenced blocks."""
+"""A text without these characters contains no headings and no fenced blocks."""
 _HEADING = re.compile(r"#{1,6}\s")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _WORD_END = re.compile(r"\s+|(?<=[。！？])")

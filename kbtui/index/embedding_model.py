@@ -201,7 +201,7 @@ EXPORT_VERSION = 1
 MAX_TOKENS = 256
 """The packaged model reads at most this many tokens of a text and ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
-"""An ONNX export is deleted if the cosine of its and the original vector of a sample text is below this."""
+"""If a vector of an ONNX export is less similar than this to the original model's, the export is deleted."""
 
 _SAMPLE_TEXTS = (
     "a question",

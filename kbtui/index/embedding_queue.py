@@ -25,20 +25,21 @@ if TYPE_CHECKING:
     from kbtui.notices import PauseReason
 
 COMPARED_ROWS = 20_000
-"""To find chunks without a vector, the catalog and the vector table are compared in batches of this size."""
+"""To find chunks without a vector, this many chunks are compared with the vector table at a time."""
 NEIGHBOUR_WEIGHT = TITLE_WEIGHT = 0.3
-"""The weights of each neighbour and of the title in a chunk's vector; the chunk's own text has 1."""
+"""In a chunk's vector, each neighbour and the title have this weight. The chunk's own text has weight 1."""
 WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
-"""Rows are written when there are `WRITE_ROWS`, or after `WRITE_SECONDS`.
+"""Waiting rows are written when there are `WRITE_ROWS` of them, or some time after the last write.
 
-Each write adds a fragment to the table, so this time grows with each write, up to `WRITE_SECONDS_MAX`.
+This time is `WRITE_SECONDS` at first. Each write makes it longer by the same amount, up to
+`WRITE_SECONDS_MAX`. Fewer writes are better, because each adds a fragment to the table.
 """
 SLICE_CHUNKS = 128
-"""The queue checks whether to stop or start again each time it has embedded this many chunks of an entry."""
+"""After this many chunks of an entry, the queue checks whether it must stop or start again."""
 FAILURES_MAX = 3
-"""If this many entries in a row cannot be embedded, the model counts as broken."""
+"""If this many entries in a row cannot be embedded, the queue stops and raises the last error."""
 PAUSE_SECONDS = 2.0
-"""The interval in seconds at which a paused queue checks whether it may continue."""
+"""While the queue is paused, it checks at this interval, in seconds, whether it may continue."""
 
 
 class ChunksWithoutVector:

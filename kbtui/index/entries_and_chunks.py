@@ -18,11 +18,9 @@ if TYPE_CHECKING:
     from kbtui.refs import Ref
 
 
+# This is not in `chunk_splitter`, because a search without an engine must not wait for that import.
 CHUNKING_VERSION = 9
-"""A part of the generation's fingerprint; increase it when the same text gives different chunks.
-
-It is here because a search without an engine needs it, and importing `chunk_splitter` takes long.
-"""
+"""Part of the fingerprint of a generation. Increase it when texts are split into chunks differently."""
 
 
 class Chunk(NamedTuple):
@@ -122,7 +120,7 @@ def _hash_strings(*parts: str) -> str:
 
 
 SCORE_TOLERANCE = 5e-6
-"""The relative difference up to which scores count as equal: sums of floats depend on the order of rows."""
+"""Scores count as equal if their relative difference is at most this. Rounding causes such differences."""
 
 
 class RankedChunk(NamedTuple):

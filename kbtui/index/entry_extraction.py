@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 SUBJECT_BYTES_MAX = 20_000_000
-"""If a subject has more bytes than this, its text is not indexed, and the subject is only listed."""
+"""The text of a subject with more bytes than this is not indexed. The subject is still listed."""
 
 
 @dataclass
@@ -178,8 +178,10 @@ def _make_conversation_entry(info: ConversationInfo) -> CatalogEntry:
 
 
 NEIGHBOURS, NEIGHBOUR_CHARACTERS = 2, 500
-"""A chunk is embedded with its neighbours: on each side, at most `NEIGHBOURS` chunks, which have at most
-`NEIGHBOUR_CHARACTERS` characters in total."""
+"""The vector of a chunk also contains its neighbours: on each side, up to `NEIGHBOURS` chunks.
+
+The neighbours on one side have at most `NEIGHBOUR_CHARACTERS` characters in total.
+"""
 
 
 def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]:
@@ -219,11 +221,11 @@ def set_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 
 
 
 BATCH_BYTES = 512 << 10
-"""How many bytes of a long conversation are indexed at a time, approximately."""
+"""The approximate size of the parts in which a long conversation is indexed, in bytes."""
 WHOLE_BYTES_MAX = 2 << 20
-"""A conversation of at most this many bytes is indexed as one part."""
+"""A conversation with at most this many bytes is indexed as a whole, not in parts."""
 UNFINISHED_SUFFIX = " …"
-"""The `signature` of an entry ends with this until all parts of its conversation are indexed."""
+"""The `signature` of a conversation's entry ends with this until all parts are indexed."""
 
 
 @dataclass(frozen=True)

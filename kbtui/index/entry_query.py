@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 CANCEL_CHECK_STEPS = 10_000
-"""Each time SQLite has run this many instructions (about 100 µs), a query checks for cancellation."""
+"""A query checks for cancellation each time SQLite has run this many instructions, about every 100 µs."""
 
 # SQL for the time of a citation; without one, the time at which its conversation was created.
 _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.conversation))"
@@ -157,7 +157,7 @@ def _map_chunk_targets_to_entries(db: sqlite3.Connection, targets: Iterable[str]
 CITATION_DAYS = 30
 DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 500
 PREVIEW_CHARACTERS = 200
-"""How many characters of a passage the details of an entry show, unless the user unfolds it."""
+"""The details of an entry show this many characters of a passage, unless the user asks for all of it."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class EntryPage:
     by_status: Counter[str] = field(default_factory=Counter)
     by_type: Counter[str] = field(default_factory=Counter)
     cursor: str | None = None
-    """The value to pass as `cursor` to get the next page; None on the last page."""
+    """The value to pass as `cursor` to get the next page. None if this is the last page."""
 
 
 def query_entry_page(

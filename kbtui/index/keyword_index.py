@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 
 KEYWORD_INDEX_VERSION = 10
-"""The index's version. Increase it when the schema or the analyzers change, so that the index is rebuilt."""
+"""Increase this number when the schema or the analyzers change. The index is then rebuilt."""
 
 CONTEXT_CHARACTERS = 600
-"""How many characters before a chunk, and after it, are indexed as its context."""
+"""As the context of a chunk, this many characters before it and as many after it are indexed."""
 
 MAX_ARGUMENT_TERMS = 60
-"""At most this many terms are indexed for one argument of a tool call."""
+"""At most this many terms are indexed for an argument of a tool call. Further terms cannot be found."""
 
 _WATERMARK, _NO_ENTRY = "\0watermark", "\0nothing"
 _STEMMED, _CODE = "kb_stemmed", "kb_code"

@@ -49,43 +49,40 @@ if TYPE_CHECKING:
 
 
 VECTORS_VERSION = 4
-"""Part of the table's name. Increase it if the columns or the texts of the vectors change."""
+"""Part of the table's name. Increase it if the columns change, or the texts from which vectors are made."""
 
 EXACT_ROWS = 10_000
-"""A table with at least this many rows gets an index of one partition; exact searches are then 3 times as fast."""
+"""A table with at least this many rows gets an index of one partition. Searches become 3 times as fast."""
 APPROXIMATE_ROWS = 100_000
-"""A table with at least this many rows gets an approximate index, because an exact one would be too slow.
+"""A table with at least this many rows gets an approximate index. An exact index would be too slow.
 
-This index stores one bit per dimension (RaBitQ, Gao and Long, 2024), in many partitions. A search reads
-only some partitions, and finds 99 % of the rows that the exact index finds (docs/performance.md).
+The approximate index stores one bit per dimension (RaBitQ, Gao and Long, 2024), in many partitions. A
+search reads some of them, and finds 99 % of the rows that it should find (docs/performance.md).
 """
 PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
-"""A search of an approximate index ranks at least this many rows by their full vectors."""
+"""A search with an approximate index compares the full vectors of at least this many rows."""
 REINDEX_GROWTH = 4
-"""The index is rebuilt when the table has grown so much that it needs this many times its partitions."""
+"""The index is rebuilt when the table needs at least this many times as many partitions as the index has."""
+# Lance never joins table fragments that different parts of the index cover, so their number only grows.
 MAX_SUPPLEMENTS = 12
-"""If the vector index has more than this many parts, it is rebuilt as one part.
-
-Each time Lance compacts the table, the index gets another small part for the new rows. Lance never joins
-table fragments that different parts of the index cover, so the number of parts only grows.
-"""
+"""If the vector index has more parts than this, it is rebuilt. Each compaction of the table adds a part."""
 NARROW_ROWS = 50_000
-"""If at most this many rows match a filter, the search reads all of them, not only some partitions."""
+"""If at most this many rows match a filter, a search compares all of them and does not use the index."""
 CACHE_BYTES, METADATA_BYTES = 256 << 20, 64 << 20
-"""How many bytes of memory Lance may use to cache its index, and to cache the metadata of its files."""
+"""The maximum sizes of Lance's caches in memory: one for its indexes, one for the metadata of its files."""
 KEEP_VERSIONS = timedelta(minutes=2)
-"""How long old versions of the table are kept, because other threads may still read them."""
+"""How long old versions of the table are kept. Other threads may still read them."""
 
 LEAN_WEIGHT, LEAN_CANDIDATES = 0.3, 3
-"""A search adds `LEAN_WEIGHT` times the vector of a keyword hit to the vector of its query.
+"""A search by meaning adds the vector of a keyword hit, times `LEAN_WEIGHT`, to the vector of the query.
 
-The hit is the first of the best `LEAN_CANDIDATES` keyword hits that has a vector.
+Only the best `LEAN_CANDIDATES` keyword hits are considered. The first of them with a vector is used.
 """
 MAX_FRAGMENTS = 24
-"""`compact_vector_table` does nothing until the table has more than this many fragments or new writes."""
+"""Without `force`, the table is compacted only if it has more fragments, or more new writes, than this."""
 OVERFETCH = 5
-"""A search fetches this many times as many rows as it returns, because it drops surplus chunks of an entry."""
+"""A search fetches this many times as many rows as it returns. It drops some chunks of long entries."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")
@@ -343,4 +340,4 @@ _WIDE_FILTERS = {
     make_vector_filter_sql(hidden=True),
     make_vector_filter_sql(archived=True),
 }
-"""Filters that match nearly all rows."""
+"""Filters that match nearly all rows, so the matching rows need not be counted."""

@@ -34,14 +34,14 @@ _TERMINAL_EDITORS = """
     vi vim nvim view ex ed nano pico micro emacs jed joe jmacs mcedit ne helix hx kak less more
     sensible-editor
 """
-"""Editors that need a terminal. Without one, they hang or damage the file."""
+"""Editors that need a terminal. Without a terminal, they would hang or damage the file."""
 
 _EDITORS = {
     "+LINE PATH": "vi vim nvim view nano pico micro emacs emacsclient kak joe jed mg ne gedit",
     "PATH:LINE": "hx helix subl sublime_text zed",
     "--goto PATH:LINE": "code code-insiders codium cursor",
 }
-"""Arguments that open a file at a line -> the editors that accept these arguments."""
+"""Arguments with which an editor opens the file PATH at LINE -> the editors that accept these arguments."""
 
 
 class MissingTitle(UsageError):

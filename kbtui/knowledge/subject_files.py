@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 BINARY_BYTES = 8192
-"""A file is binary if its first `BINARY_BYTES` bytes contain a NUL."""
+"""A file counts as binary if its first `BINARY_BYTES` bytes contain a NUL byte."""
 _MEGABYTE = 1024 * 1024
 
 _LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "ts": "typescript"}
@@ -130,7 +130,7 @@ def _describe_read_error(error: OSError) -> str:
 
 
 MAX_NAME_BYTES = 80
-"""File names that kbtui chooses have at most this many bytes; every file system allows more."""
+"""A file name that kbtui makes from a text is cut to this many bytes. Every file system allows more."""
 
 _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
 

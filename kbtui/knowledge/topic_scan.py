@@ -8,7 +8,7 @@ import os
 import unicodedata
 
 MAX_LINKED_DIRECTORIES = 10_000
-"""At most this many linked directories of a topic are read, because links can multiply its paths."""
+"""At most this many directories of a topic are read through links, because links can multiply its paths."""
 
 _EXTENSIONS_BY_RANK = [".md", ".txt", ".text", ""]
 
