@@ -23,7 +23,7 @@ RankReasonCode = Literal[
     "text_changed", "title_differs", "too_new", "too_old", "topic_disabled", "topic_has_no_text",
     "unknown_subject", "unknown_topic", "words_but_excluded",
 ]  # fmt: skip
-"""The reasons why a passage is not a hit, or has no rank by keywords or by meaning."""
+"""A reason why a passage is not a hit, or why it has no rank by keywords or by meaning."""
 Cause = Literal[
     "changes_pending", "comparing", "engine", "error", "index_replaced", "model_loading",
     "model_off", "other_time_zone", "vectors_replaced",
@@ -35,13 +35,16 @@ MODEL_CAUSES: dict[str, str] = {
     "other_time_zone": "the engine uses another time zone",
     "vectors_replaced": "the vectors are being rebuilt",
 }
-"""Cause -> why semantic search is unavailable; a notice of any other cause has this text in `detail`."""
+"""Cause -> why semantic search is unavailable.
+
+A notice of any other cause contains the reason in `detail`.
+"""
 PauseReason = Literal["battery", "busy"]
 PAUSE_REASONS: dict[PauseReason, str] = {
     "battery": "the computer runs on battery",
     "busy": "the computer is busy",
 }
-"""Maps a code to the text that says why embedding pauses."""
+"""Code of a reason -> the text that says why embedding pauses."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",
     "filter_without_value": "{word} needs a value; it was searched for as a word",
@@ -86,7 +89,10 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "unknown_topic": "unknown topic {topic!r}",
     "words_but_excluded": "it contains words of the query, but a phrase, an excluded word or a filter leaves it out",
 }
-"""The messages that are templates, by the code of the notice or reason; `{name}` stands for a value."""
+"""Code of a notice or reason -> the template of its message, in which `{name}` stands for a value.
+
+`format_notice` makes the messages of all other codes.
+"""
 
 
 class NoticeValues(TypedDict, total=False):

@@ -24,7 +24,7 @@ _LINK = rf"(?s)jp://(?:jp-c)?{_ID}(?:\?(.*))?"
 _AGENT = r"(?:claude|codex|gemini|opencode|aider|llm|x-[a-z0-9]+)"
 _OTHER_ID = rf"{_AGENT}-(?=[^:]*[0-9_])[0-9A-Za-z][0-9A-Za-z_~-]{{7,}}"
 CONVERSATION_ID = rf"(?:jp-c\d+|{_OTHER_ID})"
-"""The pattern of a conversation's id in any format."""
+"""A regular expression for the ids of conversations of all agents."""
 _OTHER_CONVERSATION = rf"({_OTHER_ID})(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
 _SELECTED = r"(?:^|&)select=[^&:]*:(\d{1,18})"
 # JP's short form of a link: `jp-c17457886043?a:142`.
@@ -33,7 +33,10 @@ _LINES = r"(?s)(.+):(\d{1,18})(?:-(\d{1,18}))?"
 _CHUNK = r"chunk:(\S+)"
 JP_ID_PREFIX = "jp-c"
 _LARGEST_JP_ID = 253402300799 * 10
-"""The last second of the year 9999, the latest that `datetime` supports, in tenths of a second."""
+"""The largest number in a JP id, which is a time in tenths of a second.
+
+This time is the last second of the year 9999, the latest that `datetime` supports.
+"""
 
 
 class Ref(NamedTuple):

@@ -160,8 +160,10 @@ _VALUES = (
         re.compile(r"\s(?:-u|--user)[ =][\"']?[^\s:\"'/]{1,100}:(?P<value>[^\s\"'`<>\\]{8,200})"),
     ),
 )
-"""For each kind of secret: its name, a lower-case string that every text with such a secret contains, and a
-pattern that matches the secret."""
+"""For each kind of secret: its name, a lower-case string, and a pattern that matches the secret.
+
+Every text with such a secret contains the string after conversion to lower case.
+"""
 # A quote, which may be escaped in a JSON string or written as an XML entity.
 _QUOTE = r"(?:\\{0,7}[\"'`]|&(?:quot|apos|#3[49]);)?"
 # API_KEY = "…", \"clientSecret\": \"…\", password: …, <token>…, --token …, the password is …

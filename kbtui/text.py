@@ -51,7 +51,7 @@ _MARK_RUN = (
     r"[^\w\s\x21-\x7e\u2010-\u205e\u2190-\u2bff\u3001-\u303f]{5,}|[\u1161-\u11ff\ud7b0-\ud7ff]{5,}"
 )
 MARKS_PER_CHARACTER = 4
-"""The maximum number of zero-width marks on a character; more would cover other lines."""
+"""A character keeps at most this many zero-width marks. More marks would cover other lines."""
 
 _current_policy: Policy = "strip"
 
@@ -230,7 +230,7 @@ LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
     "lexical": "keywords",
     "semantic": "meaning",
 }
-"""The names of the two rankings in messages for people."""
+"""Leg -> its name in messages for people."""
 
 
 def describe_missing_words(missing: Sequence[str]) -> list[str]:

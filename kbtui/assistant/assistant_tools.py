@@ -349,7 +349,10 @@ ANSWER_LIMIT = 60_000
 MAX_TITLE_WIDTH = 400
 """In a reply, the titles of passages are cut to this many columns."""
 _HEAD_LENGTH = 2_000
-"""A reply reserves this many characters for the text above its passages, without the list of sources."""
+"""How many characters of a reply are reserved for the text above the passages.
+
+The list of sources, which belongs to this text, is counted separately.
+"""
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -521,7 +524,7 @@ _QUERY_NOTICES = frozenset({
     "filter_without_value", "meaning_only", "newest_first", "nothing_to_look_for", "query_cut",
     "unknown_filter",
 })  # fmt: skip
-"""Codes of notices that only refer to the query; assistants and people get the same text for them."""
+"""The codes of notices that only refer to the query. Their texts for assistants and for people are the same."""
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:

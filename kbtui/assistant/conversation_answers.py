@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 MAX_GREP_HINT_LENGTH = 1_500
-"""The hint in an answer of `conversation_grep` has at most this many characters."""
+"""The hint in an answer of `conversation_grep` to an assistant is cut to this many characters."""
 MAX_READ_HINT_LENGTH = 400
 """The hint in an answer of `conversation_read` is cut to this many characters."""
 # Characters that XML 1.0 does not allow, and control characters that no text needs.
@@ -237,7 +237,7 @@ class ConversationReadAnswer:
 
 
 _ITEM_TAGS = {"conversations": "conversation", "hits": "hit", "turns": "turn", "events": "event"}
-"""The fields that are lists of objects, with the XML tag of each object."""
+"""Field that is a list of objects -> the XML tag of each object."""
 
 
 def format_answer_as_xml(kind: str, answer: Mapping[str, Any]) -> str:

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 CitationMethod = Literal["learn", "search", "file", "read", "grep"]
 """The kind of tool with which a turn used a subject, a conversation or a file.
 
-"search" means `knowledge_search`, "file" a tool or a command that reads files, "read"
-`conversation_read`, and "grep" `conversation_grep`.
+* "learn": the tool `learn`.
+* "search": the tool `knowledge_search`.
+* "file": a tool or a command that reads files.
+* "read": the tool `conversation_read`.
+* "grep": the tool `conversation_grep`.
 """
 
 
@@ -184,17 +187,20 @@ def parse_kbtui_tool_name(name: str) -> str | None:
 
 
 _TOOL_OF_ANY_SERVER = re.compile(rf"(?:mcp__)?[^_].*?__(?P<tool>{_KBTUI_TOOLS})")
-"""Matches the name of a kbtui tool after the name of any MCP server, such as `mcp__notes__learn`."""
+"""Matches the name of a kbtui tool of any MCP server, such as `mcp__notes__learn`."""
 _CONVERSATION_ID = re.compile(CONVERSATION_ID)
 _ENVELOPE_CHARACTERS = 200
-"""How many characters of a stored result are searched for the start of a JSON list."""
+"""The JSON of an MCP server is recognized only if it starts within this many characters of a result."""
 QUOTE_CHARACTERS = 600
 """A citation quotes at most this many characters of a passage."""
 
 SEARCH_RESULT_HEADER = re.compile(
     r"^\[entry (\S+) · chunk (\S+) · score (-?\d+(?:\.\d+)?)\][ \t]*(.*?)\r?$", re.MULTILINE
 )
-"""The first line of a hit in the answer of `knowledge_search`: entry, chunk, score, title."""
+"""Matches the first line of a hit in an answer of `knowledge_search`.
+
+The groups are the ids of the entry and the chunk, the score and the title.
+"""
 _SUBJECT_TAG = re.compile(r'^<subject "([^"\n]+)">\r?$', re.MULTILINE)
 # Text inside the XML answer is escaped, so no quoted conversation can forge these lines.
 _GREP_HIT = re.compile(r"^[ \t]*<hit>(.*?)^[ \t]*</hit>", re.MULTILINE | re.DOTALL)

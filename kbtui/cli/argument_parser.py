@@ -35,7 +35,7 @@ class CommandParser(argparse.ArgumentParser):
     """
 
     hint: str | None = None
-    """The hint in usage errors; if it is None, the errors refer to `--help`."""
+    """The hint in usage errors. If it is None, the hint refers to `--help`."""
 
     def __init__(self, *, prog: str, **keys: Any) -> None:
         super().__init__(

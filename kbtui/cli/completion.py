@@ -110,9 +110,9 @@ def _list_argument_completions(
 
 
 MAX_CONVERSATIONS = 20
-"""At most this many of JP's conversations are offered until the user types a digit of an id."""
+"""Until the user types a digit of an id, at most this many of JP's conversations are offered."""
 MAX_TITLES = 200
-"""The conversations of another agent are offered with titles only if at most this many match."""
+"""If more than this many ids of an agent other than JP match, they are offered without titles."""
 
 
 def _find_workspace(path: str | None) -> Workspace:
@@ -259,7 +259,8 @@ COMPLETERS: dict[str, Callable[[str | None, str, str], Pairs]] = {
     "NAME": _list_source_name_completions,
     "KEY": _list_setting_key_completions,
 }
-"""The functions that complete arguments, by the argument's metavar.
+"""Metavar of an argument -> the function that completes the argument.
 
-Their parameters are the path of the workspace, the typed topic (for SUBJECT) and the text to complete.
+The function's parameters are the path of the workspace, the topic that precedes a SUBJECT (for
+other arguments ""), and the text to complete.
 """

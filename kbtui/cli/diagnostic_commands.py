@@ -234,7 +234,10 @@ def _read_last_log_lines(path: Path) -> list[str]:
 
 
 _RECORD_HEADER = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[\d+\] ")
-"""The beginning of a log record, whose other lines are indented."""
+"""Matches the beginning of a log record: the time and the process id.
+
+The other lines of a record are indented.
+"""
 _INDENT = "  "
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINS = (
@@ -246,14 +249,20 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""A traceback line with a path that is not private, because Python, kbtui or a package contains it."""
+"""Matches a traceback line with the path of a file of Python, of kbtui or of an installed package.
+
+Such a path is not private.
+"""
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII
 )
 _QUOTATION_MARK = re.compile(
     r"\b[bBrRuUfF]{1,2}'(?=\W)|(?<!\w)'|'(?!\w)|(?<!\w)[bBrRuUfF]{1,2}'|[\"`‘“”„«»]"
 )
-"""A quotation mark, but not an apostrophe between letters; the rest of the log record is omitted."""
+"""Matches a quotation mark, but not an apostrophe between letters.
+
+In a log message, everything from the first such mark on is left out.
+"""
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+")
 _FILE_PATH = re.compile(r"(?<![\w…])(WORKSPACE|~)?/(?!…)[^:;,)]*")
 _CONVERSATION_ID = re.compile(rf"\b{CONVERSATION_ID}|\b\d{{10,12}}\b")

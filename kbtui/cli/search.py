@@ -194,7 +194,7 @@ def _raise_first_query_mistake(answer: SearchAnswerMessage) -> None:
 
 
 CONTEXT_CHARACTERS = 60
-"""At most this many characters of a hit are shown before its first match."""
+"""Before the first match in a hit, at most this many characters are shown."""
 EXCERPT_CHARACTERS = 240
 """At most this many characters of a hit are shown in all."""
 MAX_TERMS_SHOWN = 12

@@ -48,12 +48,15 @@ FORMATS: tuple[ConversationFormat, ...] = (
     AiderFormat(),
     LlmFormat(),
 )
-"""The formats that kbtui has."""
+"""kbtui's own formats. Other packages can add more (`ENTRY_POINT_GROUP`)."""
 ENTRY_POINT_GROUP = "kbtui.conversation_formats"
-"""The group of entry points through which other packages add subclasses of `ConversationFormat`."""
+"""Through entry points of this group, other packages add subclasses of `ConversationFormat`."""
 _OTHER_PREFIX = re.compile("x-[a-z0-9]+-")
 AGENTS_OFF_BY_DEFAULT = frozenset({"llm"})
-"""Agents that record no working directory; their conversations are read only if the settings name them."""
+"""The agents whose conversations are read only if the settings name the agent.
+
+These agents do not record the directory in which they ran.
+"""
 
 
 @cache
@@ -88,7 +91,7 @@ def _check_format_of_other_package(
 
 
 unusable_formats: dict[str, str] = {}
-"""Maps the entry point of each format that could not be loaded to the reason."""
+"""Name of the entry point of each format that could not be loaded -> the reason."""
 
 
 def list_enabled_conversation_formats() -> list[ConversationFormat]:

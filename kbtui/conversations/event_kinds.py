@@ -34,32 +34,41 @@ class ConversationEventKind:
     ) -> None:
         self.name = name
         self.role = role
-        """The kind's name in searches (`role:`) and in grep (`--scope`). Several kinds may share it."""
-        self.include = include
-        """The group of the kind in the tool argument `include`.
+        """The value of `role:` in searches, and of `--scope` in grep, that selects events of this kind.
 
-        Events of a kind without a group (None) are returned only by calls that include all groups.
+        Several kinds can have the same value.
+        """
+        self.include = include
+        """The value of the tool argument `include` that selects events of this kind.
+
+        If it is None, only calls that include everything return these events.
         """
         self.label = label
-        """The heading of the kind's events."""
+        """The heading of events of this kind."""
         self.scope_group = scope_group
-        """The group to which the kind belongs in grep (`--scope`); None if it belongs to no group."""
+        """A value of grep's `--scope`, such as `chat`, that selects this kind among others, or None."""
         self.role_group = role_group
-        """The group to which the kind belongs in searches (`role:`); None if it belongs to no group."""
+        """A value of `role:` in searches, such as `tool`, that selects this kind among others, or None."""
         self.is_indexed = is_indexed
-        """Whether searches find the kind's events."""
+        """Whether searches find events of this kind."""
         self.is_embedded = is_embedded
-        """Whether the kind's events get vectors by default."""
+        """Whether events of this kind get vectors by default."""
         self.is_response = is_response
-        """Whether an event of the kind responds to an earlier event with the same id."""
+        """Whether each event of this kind responds to an earlier event, which has the same id."""
         self.colour = colour
         """The colour of the heading in the output of commands."""
         self.fields = fields
-        """The names of the values that the kind's events have besides their text; see `ConversationEvent.fields`."""
+        """The names of the values that events of this kind have besides their text.
+
+        See `ConversationEvent.fields`.
+        """
         self.language = language
-        """The language of the text, such as `json`, or "" if the text is unformatted; None for Markdown."""
+        """The language of the text, such as `json`. "" if the text is unformatted, None if it is Markdown."""
         self.is_subdued = is_subdued
-        """Whether the text is secondary: commands print it in dim characters, and exports as a quotation."""
+        """Whether the text is secondary.
+
+        Commands print secondary text in dim characters. Exports show it as a quotation.
+        """
 
 
 # fmt: off

@@ -35,15 +35,16 @@ if TYPE_CHECKING:
 Presence = Literal["projected", "user_local", "external"]
 """Where JP stores a conversation.
 
-`user_local` means only in the user's own directory, `external` only in the workspace, and `projected`
-in both.
+* `external`: only in the workspace.
+* `user_local`: only in the user's own directory.
+* `projected`: in both.
 """
 TIME_SORTS = ("activity", "created", "updated")
-"""The sort orders that use a time of a conversation; see `ConversationInfo.get_sort_time`."""
+"""The orders that sort conversations by a time; see `ConversationInfo.get_sort_time`."""
 MAX_NAMED_PROBLEMS = 10
-"""`Conversation.describe_problems` names at most this many problems, and only counts the others."""
+"""`Conversation.describe_problems` names at most this many problems of events. It counts the others."""
 MAX_NAMED_KINDS = 5
-"""`Conversation.describe_unknown_content` names at most this many unknown kinds."""
+"""`Conversation.describe_unknown_content` names at most this many unknown kinds. It counts the others."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,7 @@ class Turn:
     is_rewound: bool = False
     """Whether the user left the turn behind by going back to an earlier turn."""
     usage: dict[str | None, ConversationUsage] = field(default_factory=dict)
-    """The tokens that the turn used, by the model that answered; empty if the file does not say."""
+    """Model (None if unknown) -> the tokens that the turn used. Empty if the file has no token counts."""
 
 
 def count_unrewound_turns(turns: Iterable[Turn]) -> int:
@@ -382,9 +383,9 @@ class ReadingResumePoint:
     problem: str | None = None
     waiting: tuple[str, ...] = ()
     state: Mapping[str, object] | None = None
-    """Further values that the format needs to resume at this position, as JSON."""
+    """Further values that the format needs to resume reading at this position. They can be stored as JSON."""
     open_turn: "OpenTurnState | None" = None
-    """If the position is within a turn: the state of that turn, as JSON; otherwise None."""
+    """If the position is within a turn, the state of this turn as JSON. Otherwise None."""
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,13 @@ if TYPE_CHECKING:
 
 
 LOAD_CHECK_SECONDS = 5.0
-"""The computer's load and its battery are checked at most once in this many seconds."""
+"""The computer's load and power supply are checked at most once in this many seconds."""
 BUSY_LOAD, OWN_LOAD = 0.75, 1.0
-"""The computer is busy if its load per core is above `BUSY_LOAD`. While embedding runs, `OWN_LOAD` is added
-to this limit, because embedding itself causes load."""
+"""The computer is busy if its load per core is above a limit.
+
+While embedding pauses, the limit is `BUSY_LOAD`. While embedding runs, `OWN_LOAD` is added to this
+limit, because embedding itself causes load.
+"""
 
 
 class EmbeddingPausePolicy:
@@ -121,7 +124,7 @@ def _read_power_supply_file(place: Path, name: str) -> str:
 MANY_CHUNKS = 300
 """If at least this many chunks have no vector, they are embedded on all cores."""
 RETRY_SECONDS = 60.0
-"""After a failure, the model is not loaded again for this many seconds."""
+"""After a failure to load the model, a query makes kbtui try again only after this many seconds."""
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 
 
@@ -275,7 +278,7 @@ class EmbeddingWorker:
         self.model_ready = threading.Event()
         self.caught_up = threading.Event()
         self._folder: Path | None = None
-        """The directory of the index generation to embed."""
+        """The directory of the index generation whose passages must be embedded."""
         self._open_folder: Path | None = None
         """The directory of the index generation whose vectors are open."""
         self._store: VectorStore | None = None
@@ -284,7 +287,7 @@ class EmbeddingWorker:
         """Whether the catalog has changed since the vectors were last compared with it."""
         self._is_damaged = False
         self._rebuilt_folder: Path | None = None
-        """The directory of the index generation whose vectors have been rebuilt."""
+        """The directory of the index generation whose vectors have been rebuilt. They are rebuilt only once."""
         self._failed_at: float | None = None
         self._is_wanted = threading.Event()
         self._wake = threading.Event()

@@ -44,7 +44,10 @@ _WANTED_EVENTS = (
     | _DELETE_SELF | _MOVE_SELF | _ONLY_DIRECTORIES
 )  # fmt: skip
 _IGNORED_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG}
-"""The error numbers that mean that a directory no longer exists or cannot be read."""
+"""The error numbers that mean that a directory no longer exists or cannot be read.
+
+Such a directory is not watched.
+"""
 _READ_BYTES = 1 << 16
 
 
@@ -163,16 +166,25 @@ class InotifyTreeWatcher:
 
 
 ROOT_CHECK_SECONDS = 2.0
-"""At least this many seconds pass between two checks of the roots (the watched directories)."""
+"""The pause after a check of the roots (the watched directories) is at least this many seconds.
+
+A change of a file ends the pause.
+"""
 ROOT_CHECK_SHARE = 50
-"""After a check of the roots, the pause is at least this many times as long as the check."""
+"""The pause after a check of the roots is at least this many times as long as the check.
+
+A change of a file ends the pause.
+"""
 SETTLE_SECONDS = 0.1
 QUIET_MILLISECONDS, GATHER_MILLISECONDS = 10, 50
-"""Changes are reported after `QUIET_MILLISECONDS` without events, at the latest after `GATHER_MILLISECONDS`."""
+"""Changes are reported after `QUIET_MILLISECONDS` without an event.
+
+If events keep coming, the changes are reported after `GATHER_MILLISECONDS`.
+"""
 POLL_MILLISECONDS = 1000
-"""The interval at which files are polled if the system cannot watch them."""
+"""The interval in milliseconds at which files are polled if the system cannot watch them."""
 FULL_COMPARE_SECONDS = 60.0
-"""After this many seconds, all files are compared with the index even if no event has arrived."""
+"""After this many seconds without a change, all files are compared with the index."""
 
 _IGNORED_NAMES = frozenset(
     {".git", "node_modules", "__pycache__", ".venv", ".trash", "locks", "sessions"}
@@ -212,7 +224,10 @@ class FileWatcher:
         self._uses_inotify = (
             sys.platform == "linux" and "microsoft" not in os.uname().release.lower()
         )
-        """Whether to use inotify; not on WSL, whose kernel reports no events for Windows drives."""
+        """Whether to watch the files with inotify.
+
+        On WSL, inotify is not used, because it reports no events for Windows drives.
+        """
         # `_alarm` interrupts a wait for inotify; `_should_restart` interrupts watchfiles.
         self._alarm = (
             os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if self._uses_inotify else None

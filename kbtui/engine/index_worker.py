@@ -30,20 +30,27 @@ if TYPE_CHECKING:
 
 
 DAMAGE_CHECK_DELAY = 1.0
-"""An index is checked for damage this many seconds after its first refresh."""
+"""The damage check after a refresh begins with a delay of this many seconds."""
 DAMAGE_CHECK_INTERVAL = 600.0
-"""A refresh is followed by a damage check if the last check was at least this many seconds ago."""
+"""A refresh is followed by a damage check, unless the last check was less than this many seconds ago."""
 DAMAGE_CHECK_VALIDITY = 60.0
-"""After a damage check, suspected damage is ignored for this many seconds."""
+"""For this many seconds after a damage check, reports that the index may be damaged are ignored."""
 COMPACT_AT_ONCE_MAX = 2000
-"""An index with at most this many passages is compacted by every refresh (in about 0.3 s)."""
-COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
-"""Compacting takes about `COMPACT_SECONDS` per passage, and may use `COMPACT_SHARE` of one core.
+"""If at most this many passages must be rewritten, an index is compacted after each refresh.
 
-Therefore an index with more than `COMPACT_AT_ONCE_MAX` passages is compacted after a pause.
+This takes about 0.3 seconds.
+"""
+COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
+"""The values determine the pause before an index with many passages to rewrite is compacted.
+
+Compacting takes about `COMPACT_SECONDS` for each passage. The pause is so long that compacting uses
+at most `COMPACT_SHARE` of one core.
 """
 CLOSE_INDEX_SECONDS = 5.0
-"""The index is closed this many seconds after a change, because tantivy polls files while it is open."""
+"""The index is closed this many seconds after a refresh that changed it.
+
+While an index is open, tantivy polls its files.
+"""
 
 
 def _is_error_fixed_by_rebuild(error: BaseException) -> bool:

@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from kbtui.workspace import Settings, Workspace
 
 CLOSE_READER_SECONDS = 5.0
-"""The index is closed this many seconds after the last search, because tantivy polls an open index's files."""
+"""The index is closed this many seconds after the last search.
+
+While an index is open, tantivy polls its files.
+"""
 MAX_DEPTH = 1000
-"""A client can request at most this many hits from each leg."""
+"""The maximum `depth` and `per_entry` of a client's search request. Greater values are reduced."""
 
 
 def answer_search_request(

@@ -66,15 +66,18 @@ CREATE INDEX usage_source ON usage (conversation, turn);
 """
 
 TURN_TABLES = ("citations", "usage")
-"""The catalog's tables with rows about turns: what they cite, and how many tokens they used."""
+"""The tables of the catalog with rows about turns: what a turn cites, and how many tokens it used."""
 CONTEXT_CHUNKS = 2
-"""A chunk is indexed with the texts of at most this many chunks before it and after it."""
+"""A chunk is indexed together with at most this many chunks before it, and at most as many after it."""
 
 _CHECKSUM_MODULUS = 1 << 63
 _VECTOR_COLUMNS = slice(11, 13)
-"""Positions of the columns `embed` and `hash` in `chunks`, which determine a chunk's vector."""
+"""The positions of the columns `embed` and `hash` in the table `chunks`.
+
+These two columns determine the vector of a chunk.
+"""
 _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
-"""Positions of the columns in `chunks` that determine a chunk's document in the keyword index."""
+"""The positions of the columns in the table `chunks` from which the keyword index is made."""
 
 
 class WrittenEntryChunks(NamedTuple):

@@ -26,7 +26,7 @@ _DAMAGE_CODES = (
     sqlite3.SQLITE_NOTADB,
     sqlite3.SQLITE_IOERR_SHORT_READ,
 )
-"""SQLite's error codes for damaged files; the first one means that the schema is damaged."""
+"""SQLite's error codes for damaged files. `SQLITE_ERROR` means that the schema is damaged."""
 
 
 def _compute_embedding_checksum(model: str, key: bytes, vector: bytes) -> int:

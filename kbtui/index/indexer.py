@@ -40,14 +40,15 @@ if TYPE_CHECKING:
 MAX_LAG = 500
 """The keyword index of hidden entries is committed after more than this many changes of any entries.
 
-The commit stores the catalog's sequence number, so that the next start applies only later changes.
+This happens even if no hidden entry has changed. The commit stores the catalog's sequence number,
+so that only later changes are applied at the next start.
 """
 
 MAX_STALE_SHARE = 2e-5
 """A keyword index is rewritten when more than this share of its documents is stale.
 
-A stale document has been replaced, but BM25's statistics still count it. Each commit makes at least one
-document stale, because it replaces the document with the catalog's sequence number.
+A stale document has been replaced, but BM25's statistics still count it. Each commit replaces the
+document that contains the catalog's sequence number, and so makes at least one document stale.
 """
 
 
@@ -232,7 +233,10 @@ ComparedItem = TypeVar("ComparedItem")
 
 BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS, COMMIT_SECONDS_MAX = 2.0, 16.0
-"""The first and the longest interval between the commits of a refresh; in between, the intervals double."""
+"""The first commit of a refresh comes after `COMMIT_SECONDS`.
+
+Each further interval is twice as long as the one before, up to `COMMIT_SECONDS_MAX`.
+"""
 PATIENCE_SECONDS = 0.5
 """A refresh runs for at least this many seconds before a newer request can interrupt it."""
 
@@ -307,7 +311,7 @@ class WorkspaceIndexWriter:
         self._stop, self._should_yield = stop or threading.Event(), should_yield
         self.topic_folders: list[Path] = []
         self.configuration_problem: str | None = None
-        """The reason why the last refresh could not read a configuration file; None if it could."""
+        """Why the last refresh could not read a configuration file. None if it could read all of them."""
         try:
             self.storage = IndexGenerationWriter(self.cache_dir, settings, rebuild=rebuild)
         except OSError as error:
@@ -527,7 +531,7 @@ def _make_citation_rows(
 
 
 TOKENS_MAX = 1 << 53
-"""The largest number of tokens that is stored; files can contain larger numbers."""
+"""The largest number of tokens that the catalog stores. A larger number in a file is reduced to it."""
 
 
 def _make_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TOKENIZER_VERSION = 3
-"""A part of the generation's fingerprint; increase it when a text gives different words than before."""
+"""The version of the rules that split texts into words.
+
+Increase it when the rules change, so that the index is rebuilt.
+"""
 
 # The alternatives: joined words (a/b.py, a-b, a::b, 2.8.3); C++ and C#; camel case or underscores
 # (aB, ABc, a_b). Each alternative starts at the start of a word and never backtracks, so that the time
@@ -33,9 +36,12 @@ _COMPOUND_SEPARATOR = re.compile(r"[.\-/_:]+")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _VERSION = re.compile(r"[vV]?(\d+(?:\.\d+)+)")
 MAX_COMPOUND_LENGTH = 200
-"""A compound, such as a path, with more characters than this is not indexed as a compound."""
+"""A compound word, such as a path, with more characters than this is not indexed in the field `code`."""
 MAX_PATH_ENDS = 5
-"""At most this many suffixes of a path or dotted name are indexed: `c.py` and `b/c.py` of `a/b/c.py`."""
+"""Of a path or dotted name, at most this many suffixes are indexed.
+
+The suffixes of `a/b/c.py` are `c.py` and `b/c.py`.
+"""
 
 
 # Compiled on first use, because English texts do not need it.

@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 
 
 RUN_WORDS, SAMPLE_RUNS, CANDIDATE_RUNS = 4, 128, 16
-"""Texts are compared by samples, which are `SAMPLE_RUNS` sequences of `RUN_WORDS` adjacent words. Two texts
-are compared only if they share one of the first `CANDIDATE_RUNS` sequences of their samples."""
+"""Two texts are compared by samples of their words.
+
+A sample has at most `SAMPLE_RUNS` sequences of `RUN_WORDS` adjacent words. Two texts are compared
+only if the first `CANDIDATE_RUNS` sequences of both samples have a sequence in common.
+"""
 MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
 """Texts with fewer than `MIN_WORDS` words are not compared. Words after the first `MAX_WORDS` are ignored."""
 MAX_TEXTS_PER_RUN = 50
-"""If more texts than this share a sequence of words, they are not compared because of it."""
+"""If more texts than this contain a sequence of words, they are not compared because of this sequence."""
 
 _WORD = re.compile(r"\w+")
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_ARGUMENT_CHARACTERS = 300
 MAX_NAMES_CHARACTERS = 4_000
-"""The list of subjects that did not fit into an answer has at most this many characters."""
+"""If subjects do not fit into an answer, the list of their names has at most this many characters."""
 _NOTE_CHARACTERS = 700
 """How many characters are reserved for the note below a shortened subject."""
 MAX_SUGGESTED_TOPICS = 3
@@ -45,8 +45,8 @@ _NOTE_PATTERNS = [re.escape(note.replace("{}", "\0")).replace("\0", "[^\n]+") fo
 ANSWER_WITHOUT_TEXT = re.compile(rf"\s*(?:{'|'.join(_NOTE_PATTERNS)})\s*(?:\Z|</subject>)")
 """Matches an answer of `learn` that contains only a remark, and not the text of a subject.
 
-It also matches such a remark between the tags of a subject. Stored conversations contain such answers, so
-if the wording of a remark changes, keep the old wording in `_NOTES`.
+Such a remark between the tags of a subject matches, too. Stored conversations contain old remarks.
+So if the wording of a remark changes, keep the old wording in `_NOTES`.
 """
 
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 HitFreshnessAndLines = tuple[Literal["fresh", "changed"], tuple[int, int] | None]
-"""Whether the file of a chunk is unchanged, and the first and last line of the chunk in the current file.
+"""Whether a chunk's file has changed, and the chunk's first and last line in the current file.
 
-The line numbers are None for a chunk without lines.
+For a chunk without lines, None replaces the line numbers.
 """
 
 

@@ -36,10 +36,16 @@ if TYPE_CHECKING:
 
 
 LARGE_INDEX_CHUNKS = 50_000
-"""An index with at least this many chunks is large; see `MIN_WORTH_SHARE` and docs/performance.md."""
+"""An index with at least this many chunks counts as large.
+
+In a large index, a search leaves out some terms; see `MIN_WORTH_SHARE` and docs/performance.md.
+"""
 MIN_WORTH_SHARE = 0.02
-"""In a large index, a term is left out if its worth (weight times rarity) is below this share of the
-best term's worth."""
+"""In a large index, a search leaves out the terms of little worth.
+
+The worth of a term is its weight times its rarity. A term is left out if its worth is less than
+this share of the worth of the best term.
+"""
 
 
 class QueryTerm(NamedTuple):
@@ -93,13 +99,16 @@ def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
 
 FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
-"""The weight of a whole compound word such as `utf-8`, or of two characters of a script without spaces."""
+"""The weight of a match with a whole compound word such as `utf-8`.
+
+A match with two adjacent characters of a script without spaces has the same weight.
+"""
 PART_WEIGHT = 0.5
-"""The weight of a match with only one part of a camelCase word, in the query or in the text."""
+"""The weight of a match with a part of a camelCase word. This word can be in the query or in the text."""
 GUESS_WEIGHT = 0.8
-"""The weight of a word that is a correction or completion of a word in the query."""
+"""The weight of a match with a correction or completion of a word in the query."""
 PAIR_WEIGHT = 0.1
-"""The weight of two words that are adjacent in the query and in the text."""
+"""The weight of a match with two words that are adjacent both in the query and in the text."""
 
 
 class QueryTermBuilder:
@@ -204,13 +213,16 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 5
-"""A search for N chunks first fetches N times this number, and drops chunks if an entry has too many."""
+"""To find N chunks, a search first fetches this number times N.
+
+Some of these chunks are then dropped, because an answer has only a few chunks of each entry.
+"""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
-"""Only this many of the best chunks are searched for word pairs, because each costs a lookup."""
+"""Only this many of the best chunks are searched for pairs of adjacent words of the query."""
 
 ChunkRanking = list[tuple[int, float]]
-"""Chunk numbers with their scores, best first."""
+"""A ranking: the numbers of chunks with their scores, best first."""
 
 
 class KeywordSearch:
@@ -296,7 +308,10 @@ class _KeywordIndexQuery:
         self._word_pairs = [part for part in self.parts if part.is_adjacent_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)
         self.tolerance = SCORE_TOLERANCE if self.ranks_by_score else 0.0
-        """Two scores count as equal if their relative difference is at most this; 0 if chunks are sorted by time."""
+        """Two scores count as equal if their relative difference is at most this.
+
+        If chunks are sorted by time, the tolerance is 0.
+        """
         wanted = [
             (Occur.Should, part.query) for part in self.parts if not part.is_adjacent_word_pair
         ]

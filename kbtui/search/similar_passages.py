@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 MAX_KEYWORDS = 25
-"""The keyword leg searches for at most this many words of the given text."""
+"""To find similar passages by keywords, at most this many words of a text are searched for."""
 MAX_PROSE_CHARACTERS = 600
-"""The semantic leg searches for at most this many characters of the given text."""
+"""To find similar passages by meaning, at most this many characters of a text are searched for."""
 
 
 def find_similar_passages(

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 QUIT_SECONDS = 5.0
 """How many seconds the TUI may take to quit before its process is terminated."""
 FIRST_PAINT_BYTES = 400
-"""An output of at least this many bytes paints the screen; a shorter one only sets up the terminal."""
+"""The first output of at least this many bytes counts as the first paint of the screen.
+
+The shorter outputs before it only set up the terminal.
+"""
 LINK_SCHEMES = ("http://", "https://", "mailto:")
 
 

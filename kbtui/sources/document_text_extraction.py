@@ -43,7 +43,7 @@ MAX_LINKS = 5000
 _CONTENT_CLASSES = """
     vp-doc theme-doc-markdown md-content__inner markdown-body rst-content bd-article
 """
-"""CSS classes that documentation tools and GitHub give to the element with the text of a page."""
+"""The CSS classes with which documentation tools and GitHub mark the element that contains a page's text."""
 _FURNITURE_TAGS = """
     script style noscript template svg button clipboard-copy nav iframe object dialog input select
     textarea
@@ -328,7 +328,10 @@ def _squeeze_blank_lines(lines: list[str]) -> str:
 
 
 EXTRACTION_VERSION = 2
-"""Increase this when the extraction changes, so that the next run extracts everything again."""
+"""The version of the text extraction.
+
+Increase it when the extraction changes, so that the next run extracts everything again.
+"""
 MAX_MEMORY_BYTES = 3 << 30
 MAX_PDF_PAGES = 3000
 
@@ -336,7 +339,10 @@ HTML, PDF = ("text/html", "application/xhtml+xml"), ("application/pdf", "applica
 MARKDOWN, PLAIN = ("text/markdown", "text/x-markdown"), ("text/plain",)
 DOCX = ("application/vnd.openxmlformats-officedocument.wordprocessingml.document",)
 CODE = ("text/x-source-code",)
-"""kbtui's own content type for text that is kept unchanged."""
+"""kbtui's own content type for source code and for text files of unknown types.
+
+The extraction does not change their text.
+"""
 READABLE = (*HTML, *PDF, *MARKDOWN, *PLAIN, *DOCX)
 
 

@@ -40,7 +40,7 @@ _CONTENT_TYPES_BY_EXTENSION = {
     ".pdf": PDF[0],
     ".docx": DOCX[0],
 }
-"""Content types by extension; a text file with any other extension counts as source code."""
+"""File extension -> content type. A text file with any other extension counts as source code."""
 _LANGUAGES_BY_FILE_NAME = {
     "makefile": "makefile",
     "dockerfile": "dockerfile",

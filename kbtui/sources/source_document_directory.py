@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 MAX_TITLE_CHARACTERS, MAX_TEXT_CHARACTERS = 300, 5_000_000
 MAX_FILE_BYTES = 20_000_000
 MAX_NAME_DEPTH = 8
-"""The maximum depth of a file below the source's directory; names of deeper directories are joined."""
+"""A file is stored at most this many levels below the source's directory.
+
+If a document's name has more parts than this, the last parts are joined.
+"""
 _ENDINGS = re.compile(
     r"(?<=.)\.(?:html|htm|xhtml|md|markdown|txt|text|php|asp|aspx|pdf)\Z", re.IGNORECASE
 )
@@ -88,7 +91,7 @@ class SourceDocumentDirectory:
         self.counts: DocumentCounts = {"added": 0, "updated": 0, "removed": 0, "unchanged": 0}
         self.problems: list[str] = []
         self.edited: list[str] = []
-        """Messages about documents that the user edited."""
+        """Messages about documents that were left alone because the user edited them."""
         self.documents: dict[str, StoredDocument] = {}
         self._names_in_use: set[str] = set()
         self._seen: set[str] = set()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kbtui.tui.library_snapshot import LibrarySnapshot
 
 MAX_ITEMS = 100
-"""The maximum number of items in the list."""
+"""The palette lists at most this many items."""
 
 
 class CommandPaletteItem(NamedTuple):

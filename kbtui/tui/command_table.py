@@ -36,7 +36,7 @@ SCOPES: dict[Scope, str] = {
     "moving": "Moving inside a pane",
     "everywhere": "Everywhere",
 }
-"""Scope of commands -> its heading on the help page of the main screen, in the order of the headings."""
+"""Scope of commands -> the heading of these commands on the help page of the main screen."""
 
 
 def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
@@ -139,7 +139,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("quit", "q", "quit", "Quit kbtui.", 12, action="app.quit"),
     ),
 )  # fmt: skip
-"""All commands of the main screen: name, keys, label, help text and priority of the key hint."""
+"""The commands of the main screen."""
 
 SCREENS: dict[Scope, str] = {
     "workshop": "In the prompt workshop",
@@ -148,9 +148,10 @@ SCREENS: dict[Scope, str] = {
     "sources": "In the sources",
     "insights": "In the insights",
 }
-"""Scope of each secondary screen -> the heading of the screen's commands on the help page.
+"""Scope of each screen except the main screen -> the heading of the screen's commands on its help page.
 
-On such a screen, the commands of the scope "moving" work, too, but not those of the scope "everywhere".
+On such a screen, the commands of the scope "moving" also work. Those of the scope "everywhere" do
+not.
 """
 
 _THEME = define_command("theme", "T", "light or dark", "Switch between the dark and the light theme.", action="app.switch_light_or_dark")  # fmt: skip
@@ -235,7 +236,7 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("leave", "q,S", "leave", "Leave the sources (asks first if a source is running).", 12),
     ),
 )  # fmt: skip
-"""All commands of the secondary screens: name, keys, label, help text and priority of the key hint."""
+"""The commands of all screens except the main screen."""
 
 ALL_COMMANDS: tuple[TuiCommand, ...] = (*MAIN_SCREEN_COMMANDS, *SCREEN_COMMANDS)
 COMMANDS_BY_ID = {command.id: command for command in ALL_COMMANDS}
@@ -262,7 +263,7 @@ def find_key_label_of_command(name: str, keymap: Mapping[str, str]) -> str:
 
 
 NO_KEY = "no-key"
-"""Stands for "no key", because Textual's keymap needs a key for every command."""
+"""A key that does not exist. In Textual's keymap, which needs a key for every command, it means "no key"."""
 RESERVED_KEYS = {"ctrl+q": "quits kbtui on every screen", "ctrl+c": "copies the selected text"}
 
 _KEY_NAMES = {shown.casefold(): key for key, shown in KEY_LABELS.items()}

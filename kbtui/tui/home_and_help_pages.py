@@ -60,7 +60,7 @@ HOME_KEYS = (
     ("library.open", "open the selected item"),
     ("help", "help for the current pane"),
 )
-"""The commands that the home page shows, each as (id, description)."""
+"""The commands that the home page shows, each with its id and a description."""
 RECENT_CONVERSATIONS = 5
 MAX_TERMS = 20
 """An explanation of a rank lists at most this many matching terms."""

@@ -158,7 +158,7 @@ ENTRY_MARKS = {
     "workspace only": ("⇣ ", "dim"),
     "from another worktree": ("⎇ ", "dim"),
 }
-"""State of an entry, in the words of the help page -> the sign for this state, and its style role."""
+"""State of an entry, named as on the help page -> the sign of the state, and the sign's style role."""
 
 WORKTREE_WIDTH = 12
 """The maximum width of a worktree's name in a row, in cells."""
@@ -387,11 +387,14 @@ class _ConversationRowMaker:
         self._parts = contents.parts_by_conversation
         names = (info.short_agent_name for info in contents.conversations)
         self._agent_width = max(map(len, names)) if contents.has_several_agents else 0
-        """The width of the column with the agents, or 0 if there is only one agent."""
+        """The width of the column that names the agents, or 0 if there is only one agent."""
         self._marks_presence = any(
             info.presence not in {"external", None} for info in contents.conversations
         )
-        """Whether rows are marked "workspace only"; not if all JP conversations would be."""
+        """Whether conversations that are only in the workspace are marked as such.
+
+        If JP keeps all conversations only in the workspace, none is marked.
+        """
 
     def is_shown(self, info: ConversationInfo) -> bool:
         """Return whether the filter matches a conversation or one of its parts."""

@@ -49,16 +49,16 @@ class LibrarySnapshot:
     topics_failure: str | None = None
     conversations_failure: str | None = None
     summaries: Mapping[str, ConversationToolsAndModels] = field(default_factory=dict)
-    """Conversation id -> summary (turns, models, tools), for the conversations read so far."""
+    """Conversation id -> the turns, models and tools of the conversation. Unread conversations are missing."""
     unread: int = 0
-    """How many conversations have not been summarized yet."""
+    """The number of conversations that are not in `summaries` yet."""
     unreadable: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """(Topic, slug) -> why the subject cannot be read, for the unreadable subjects found so far."""
+    """(Topic, slug) of each subject that was found to be unreadable -> the reason."""
     unchecked: int = 0
-    """How many subjects have not been checked for readability yet."""
+    """The number of subjects that kbtui has not tried to read yet."""
     is_jp_workspace: bool = True
     topics_file: str = ""
-    """The file that declares topics, relative to the workspace."""
+    """The path of the file that declares topics, relative to the workspace."""
     agents: Sequence[str] = ()
     """The names of the agents other than JP whose conversations are listed."""
 
@@ -146,10 +146,10 @@ class LibrarySnapshotReader:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._summaries: dict[str, tuple[str, ConversationToolsAndModels]] = {}
-        """Conversation id -> the conversation's signature when it was last read, and its summary."""
+        """Conversation id -> the conversation's signature and summary when it was last read."""
         self._infos: dict[str, ConversationInfo] = {}
         self._checked: dict[str, int] = {}
-        """File of a subject -> the result of `_make_subject_file_stamp` when the file was last read."""
+        """File of a subject -> the file's stamp when it was last read (`_make_subject_file_stamp`)."""
         self._reasons: dict[str, str] = {}
         """File of an unreadable subject -> the reason why it cannot be read."""
 

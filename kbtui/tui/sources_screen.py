@@ -435,7 +435,10 @@ class SourcesScreen(ListDetailScreen):
         self.runs: dict[str, ActiveSourceRun] = {}
         self.states: SourceStatuses | None = None
         self.approving: SourceStatus | None = None
-        """The source shown for approval. Only this declaration is approved, even if the file changes meanwhile."""
+        """The source whose declaration is shown for approval, or None.
+
+        If the file changes meanwhile, only the shown declaration is approved.
+        """
         self._clock = clock
         self._reload_worker = LatestOnlyWorker(self)
         self._key_to_select: str | None = None

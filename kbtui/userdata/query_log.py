@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 LOG_SECONDS = 0.05
 """If another process writes to the log for more than this many seconds, a search is not logged."""
 REPLACE_SECONDS = 600.0
-"""A logged search older than this many seconds is not replaced when the user completes its query."""
+"""When a user completes a query, it replaces the incomplete query in the log.
+
+An incomplete query that was logged more than this many seconds ago is kept.
+"""
 QUERY_CHARACTERS = 1000
 """A longer query is cut to this many characters before it is logged."""
 _HINT = "`kbtui insights erase` replaces the file with an empty log"

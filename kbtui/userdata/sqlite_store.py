@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUSY_SECONDS = 5.0
-"""How many seconds a write waits while another process writes."""
+"""How many seconds a write waits until another process has finished writing."""
 
 
 class SqliteStore:

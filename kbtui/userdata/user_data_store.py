@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RunStatus = Literal["ok", "partial", "error"]
 SESSION_CHARACTERS = 1_000_000
-"""A saved session of the TUI has at most this many characters of JSON."""
+"""A session of the TUI is not saved if it has more than this many characters of JSON."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS bookmarks (

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_SOCKET_BYTES = 103
-"""The maximum length in bytes of a Unix socket's path: macOS allows 104 with the final NUL, Linux 108."""
+"""The maximum length in bytes of a Unix socket's path.
+
+With the final NUL, macOS allows 104 bytes, and Linux 108.
+"""
 
 
 AGENT_DIRECTORY_VARIABLES = (
@@ -164,9 +167,9 @@ def _normalize_path(path: str) -> str:
 
 
 JP_DIRECTORY = ".jp"
-"""The directory that every JP workspace contains; kbtui's configuration is in it, too."""
+"""The name of the directory that every JP workspace contains. kbtui's configuration is in it, too."""
 KBTUI_DIRECTORY = ".kbtui"
-"""The directory of kbtui's configuration in a workspace without `.jp`."""
+"""The name of the directory of kbtui's configuration in a workspace without `.jp`."""
 TOPICS_FILE, SOURCES_FILE = "kb.toml", "kb-sources.toml"
 """The names of the files that declare topics and sources."""
 

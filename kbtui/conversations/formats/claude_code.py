@@ -65,21 +65,34 @@ if TYPE_CHECKING:
 _HEAD_BYTES = 256 << 10
 """How many bytes at the beginning of a file are read to find a value in its first records."""
 _LONG_HEAD_BYTES = 32 << 20
-"""How many bytes are read if the first records exceed `_HEAD_BYTES`, for example because of images."""
+"""How many bytes at the beginning of a file are read if a value is not in the first `_HEAD_BYTES`.
+
+The first records can be that long because they contain images.
+"""
 _TAIL_BYTES = 64 << 10
-"""How many bytes at the end of a file are read to find the title; the agent writes it repeatedly."""
+"""How many bytes at the end of a file are read to find the title, which the agent writes repeatedly."""
 _FOLDER_CHARACTERS = 100
-"""Only this many characters of a folder's name are compared, because the agent shortens longer names."""
+"""Claude Code shortens folder names with more characters than this.
+
+Of such a name, only the first `_FOLDER_CHARACTERS` characters are compared.
+"""
 _NEW_SECONDS = 60.0
-"""A file without a complete line counts as unusable only if it has not changed for this many seconds."""
+"""If a file has no complete line and has not changed for this many seconds, it is unusable."""
 _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
-"""Finds the string under a key in a possibly truncated record, if no list or object precedes it."""
+"""Matches a record from its beginning to the string under a key, which replaces `%s`.
+
+The rest of the record may be missing. The pattern does not match if a list or an object precedes
+the key.
+"""
 _SESSION_NAME = re.compile(r"[0-9A-Za-z_-]{1,80}")
 _SUBAGENT_NAME = re.compile(r"agent-(?!acompact-)([0-9A-Za-z_-]{1,60})")
-"""Matches the name of a subagent's file, except that of the subagent that summarizes (`acompact`)."""
+"""Matches the name of a subagent's file, without the suffix.
+
+Does not match the file of a subagent that summarizes a conversation (`agent-acompact-…`).
+"""
 _IGNORED_TYPES = frozenset(
     {
         "agent-name",
@@ -95,7 +108,7 @@ _IGNORED_TYPES = frozenset(
         "summary",
     }
 )
-"""The types of records that contain nothing of the dialogue. Titles are read separately."""
+"""Records of these types contain no part of the dialogue. Some contain titles, which are read separately."""
 _IGNORED_SYSTEM_TYPES = frozenset({"turn_duration", "stop_hook_summary"})
 _NOTICE_STARTS = (
     "[Request interrupted by user",
@@ -108,10 +121,10 @@ _NOTICE_STARTS = (
     "<bash-stderr>",
     "<command-name>",
 )
-"""The beginnings of texts that the agent itself writes in the name of the user.
+"""The beginnings of texts that the agent itself writes in the name of the user. They are not requests.
 
-`<command-name>` begins a command that the agent carries out without the model. A command that
-gives the model a prompt begins with `<command-message>` instead, and counts as a request.
+`<command-name>` begins a command that the agent carries out without the model. A command that gives
+the model a prompt begins with `<command-message>` instead, and counts as a request.
 """
 _TAG = r"(?s)<{0}>(.*?)</{0}>"
 _USAGE_KEYS = (
@@ -120,7 +133,7 @@ _USAGE_KEYS = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
-"""The keys of a message's token counts, in the order of the fields of `ConversationUsage`."""
+"""The keys of the token counts that a message reports, in the order of the fields of `ConversationUsage`."""
 
 
 class _FileWithoutWorkingDirectory(NamedTuple):
@@ -149,11 +162,21 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
     def __init__(self) -> None:
         self._working_directories: dict[tuple[str, int], str] = {}
-        """(Path, inode) of a file -> the working directory that the file names, which never changes."""
+        """(Path, inode) of a file -> the working directory that the file names.
+
+        This directory never changes.
+        """
         self._without_directory: dict[tuple[str, int], tuple[int, int]] = {}
-        """(Path, inode) of a file that names no working directory -> its size and modification time."""
+        """(Path, inode) of a file without a working directory -> the file's size and modification time.
+
+        If these have changed, the file is read again.
+        """
         self._with_turn: dict[tuple[str, int, int, int], bool] = {}
-        """(Path, inode, size, time) of a file that names no working directory -> whether it has a turn."""
+        """(Path, inode, size, time) of a file without a working directory -> whether the file has a
+        request.
+
+        The time is the modification time.
+        """
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -543,15 +566,21 @@ class ClaudeCodeParser(JsonlConversationParser):
         state = state or {}
         builder.model = state.get("model")
         self._turn_of_record: dict[str, int] = dict(state.get("turn_of_record", {}))
-        """The `uuid` of each record -> the number of its turn."""
+        """`uuid` of a record -> the number of the record's turn."""
         self._written: dict[tuple[str, int], None] = dict.fromkeys(
             (record, checksum) for record, checksum in state.get("written", ())
         )
-        """The `uuid` and a checksum of each record, to recognize records that are repeated."""
+        """The keys are the `uuid` and a checksum of each record so far.
+
+        A later record with the same two values is a repetition and is ignored.
+        """
         self._usage: dict[str, dict[str, int]] = {
             key: {**used} for key, used in state.get("usage", {}).items()
         }
-        """The token counts of each message, by message id: the highest that its records have reported so far."""
+        """Message id -> the token counts of the message.
+
+        Each count is the highest that the records of the message have reported so far.
+        """
 
     def make_parser_state(self) -> ClaudeCodeState:
         """Return the state from which another parser can resume.

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 BEGINNING_BYTES = 1 << 20
-"""How many bytes of a long conversation are read to show its first turns."""
+"""How many bytes of a long conversation are read first, so that its first turns can be shown."""
 MIN_BYTES_FOR_PARTS = 128 << 10
-"""A conversation with at least this many bytes is read in parts. A smaller one is fast to read whole."""
+"""A conversation with at least this many bytes is read in parts. A smaller one is read as a whole."""
 
 
 class UnusableConversationDirectory(NamedTuple):
@@ -87,9 +87,9 @@ class ConversationFormat(ABC):
     label: str
     """The agent's name on screens, such as `Claude Code`."""
     id_prefix: str
-    """The prefix of the ids of this format, such as `claude-`."""
+    """The prefix of the ids of the agent's conversations, such as `claude-`."""
     max_checked_bytes: int | None = 4 << 20
-    """Lists do not check a conversation with more bytes for all problems; None means no limit."""
+    """A list checks a conversation with more bytes than this only for some problems. None means no limit."""
 
     @abstractmethod
     def find_stored_conversations(

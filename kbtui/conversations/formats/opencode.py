@@ -83,7 +83,7 @@ _DEFAULT_TITLES = ("New session - ", "Child session - ")
 _BOOKKEEPING = frozenset(
     {"step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction"}
 )
-"""The types of parts that contain nothing for people to read."""
+"""The types of message parts that contain nothing for people to read."""
 
 
 class OpencodeFormat(ConversationFormat):
@@ -797,7 +797,10 @@ _FLAT_TYPES = {
     "location-switched": "bookkeeping",
     "idle": "bookkeeping",
 }
-"""The `type` of a message of opencode 2, which has no `role` -> the role."""
+"""Type of a message -> the role of the message.
+
+In opencode 2, messages have a `type` instead of a `role`.
+"""
 
 
 def _get_required_string(part: dict[str, Any], key: str) -> str:

@@ -33,7 +33,7 @@ READ_ERRORS = (
 """The exceptions that parsing a record may raise if the record has values of the wrong type."""
 _TYPE_NAME = re.compile(r"[\w.:-][\w.: -]{0,59}")
 PROBLEMS_NAMED = 100
-"""At most this many problems of a conversation are stored as text; further problems are only counted."""
+"""Of a conversation's problems, at most this many are stored as text. Further problems are only counted."""
 
 
 class ProblemCollector:
@@ -79,7 +79,7 @@ class TurnBuilder(ProblemCollector):
         super().__init__(record_noun)
         self.turns_before = turns
         self.count = count
-        """The number of records read so far, including those of turns that this builder did not build."""
+        """The number of records read so far, including the records before the first record of this builder."""
         self.turns: list[Turn] = []
         self.leading: list[ConversationEvent] = []
         self.model: str | None = None
@@ -88,7 +88,7 @@ class TurnBuilder(ProblemCollector):
         self._early_usage: list[tuple[ConversationUsage, str | None]] = []
         self._calls = 0
         self._open_calls: dict[str, list[tuple[int, ConversationEvent]]] = {}
-        """The calls that have no result yet, by call id, each with the number of its turn."""
+        """Call id -> the calls with this id that have no result yet, each after the number of its turn."""
 
     @property
     def has_unanswered_calls_in_turn(self) -> bool:

@@ -53,7 +53,7 @@ class LatestOnlyWorker:
         self._waiting_call: Callable[[], None] | None = None
         self._generation = 0
         self.has_pending_result = False
-        """Whether the newest call has yet to deliver its result."""
+        """Whether the result of the newest call has yet to be delivered."""
 
     @property
     def has_running_call(self) -> bool:

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""All objects are frozen each time the number of entries has grown by this many (`gc.freeze`)."""
+"""Each time the number of entries has grown by this many, all objects are excluded from garbage collection."""
 YOUNG_THRESHOLD = 2_000
-"""This many new objects trigger a collection of young objects; a repaint creates 20,000 objects."""
+"""This many new objects trigger a collection of young objects.
+
+A repaint creates 20,000 objects, so it triggers up to ten collections.
+"""
 FULL_THRESHOLD = 500
-"""This many collections of Python's middle generation trigger a full collection (default: 10)."""
+"""This many collections of Python's middle generation trigger a full collection."""
 IDLE_SECONDS = 1.0
 """The user counts as idle after this many seconds without a key or mouse event."""
 SHORT_COLLECTION_SECONDS = 0.008

@@ -140,7 +140,7 @@ MOVE_COMMANDS: tuple[TuiCommand, ...] = tuple(
         ("bottom", "G,end", "bottom", "to the end"),
     )
 )
-"""The commands that move in a list or document; the widgets define their actions."""
+"""The commands that move in a list or document. Each widget defines what they do."""
 
 MOVE_BINDINGS = make_textual_bindings(MOVE_COMMANDS)
 

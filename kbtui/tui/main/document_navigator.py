@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_pane import ReaderPane
 
 BIG_CONVERSATION_BYTES = 2 << 20
-"""If a conversation has at least this many bytes, the reader shows its beginning before the rest is read."""
+"""Of a conversation with at least this many bytes, the reader shows the beginning before the rest is read."""
 FIRST_BLOCKS = 20
-"""How many blocks the loading thread lays out, so that the first paint is fast."""
+"""The thread that loads a document lays out this many blocks, so that the first paint is fast."""
 
 _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
@@ -87,17 +87,17 @@ class DocumentNavigator:
         self.history = NavigationHistory()
         self.contents: LibrarySnapshot | None = None
         self.notices: list[str] = []
-        """Messages about problems with the settings; the home page shows them."""
+        """Messages about problems with the settings. The home page shows them."""
         self.keymap: Mapping[str, str] = {}
-        """The keys from the settings, for the key labels on the home page."""
+        """Command id -> keys from the settings. The home page shows their labels."""
         self._restoring: NavigationTarget | None = None
-        """The place that was open in the saved session, while it is loading; None after that."""
+        """The last place of the saved session while it is being loaded, otherwise None."""
         self._home_note = ""
-        """A remark on the home page, until the reader shows another page."""
+        """A remark that the home page shows until the reader shows another page."""
         self.is_opening = True
-        """Whether a document is loading and no part of it is shown yet.
+        """Whether a document that the user opened is still loading, and no part of it is shown yet.
 
-        Also true before the first document is shown.
+        Also true before the first document is shown. A preview does not count as opened.
         """
         self.shown: NavigationTarget | None = None
         """The place that the reader shows. If it is the preview of a hit, `history` does not contain it."""

@@ -19,19 +19,22 @@ if TYPE_CHECKING:
 
 
 WIDTH_CLASSES = [(0, "-one"), (72, "-two"), (104, "-three"), (150, "-wide")]
-"""The minimum width in cells for each CSS class of the screen; `-one` shows one pane at a time."""
+"""Pairs of a width in cells and a CSS class. The screen has the class of the greatest width that fits.
+
+With the class `-one`, the screen shows one pane at a time.
+"""
 HEIGHT_CLASSES = [(0, "-low"), (14, "-high")]
-"""The minimum height in lines for each CSS class of the screen."""
+"""Pairs of a height in lines and a CSS class. The screen has the class of the greatest height that fits."""
 DEFAULT_WIDTHS = {
     "-two": {"library": 30, "citations": 32},
     "-three": {"library": 34, "citations": 28},
     "-wide": {"library": 42, "citations": 40},
 }
-"""Width class -> the widths of the panes in cells; the reader gets the remaining width."""
+"""Width class -> the default widths of the panes in cells. The reader gets the remaining width."""
 READER_MAX_WIDTH = 110
-"""In a wide terminal, the reader is at most this many cells wide; `kbtui.tcss` has the same number."""
+"""In a wide terminal, the reader is at most this many cells wide. `kbtui.tcss` contains the same number."""
 MIN_WIDTH = 16
-"""A pane is at least this many cells wide, the reader at least twice as many."""
+"""A pane is at least this many cells wide. The reader is at least twice as wide."""
 
 FOCUS_TARGETS = {
     "library": "#library-list",
@@ -39,7 +42,10 @@ FOCUS_TARGETS = {
     "citations": "#citations-list",
     "results": "#results-list",
 }
-"""Pane id -> the selector of the widget to focus; the id is also the scope of the pane's commands."""
+"""Pane id -> the CSS selector of the widget that gets the focus in this pane.
+
+The id is also the scope of the pane's commands.
+"""
 
 FOLDABLE = ("library", "citations")
 
@@ -57,7 +63,7 @@ class PaneLayout:
         self.reader = ReaderPane()
         self.citations = CitationsPane(library, clock, self.reader.document_view)
         self.extra_widths: dict[str, int] = {}
-        """Pane id -> the width of the pane minus its default width, in cells."""
+        """Pane id -> how many cells the pane is wider than by default. Negative if it is narrower."""
         self._grabbed_border: tuple[str, int] | None = None
         self._size: Size | None = None
 

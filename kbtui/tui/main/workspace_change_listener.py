@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from kbtui.tui.main.search_controller import SearchController
 
 MAX_NAMED_CONVERSATIONS = 500
-"""If an event of the engine lists at least this many changed conversations, the list may be incomplete."""
+"""An event of the engine lists at most this many changed conversations.
+
+If an event lists this many, further conversations may have changed.
+"""
 CHECK_SECONDS = 2.0
 """The interval in seconds at which kbtui checks whether the workspace still exists."""
 

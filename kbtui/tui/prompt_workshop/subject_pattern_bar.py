@@ -109,7 +109,7 @@ class _PatternError(Exception):
 
 
 _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
-"""A word, which may contain quoted parts, or the quotation mark of an unclosed quote."""
+"""Matches a word, or the quotation mark of an unclosed quote. A word can contain quoted parts."""
 
 
 def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:

@@ -337,11 +337,14 @@ def make_conversation_badges(info: ConversationInfo) -> Spans:
 
 
 MAX_SCANNED_PER_TEXT, MAX_SCANNED_TOTAL = 20_000, 2_000_000
-"""At most this many characters are searched for secrets: in one text, and in one conversation."""
+"""Of one text, at most `MAX_SCANNED_PER_TEXT` characters are searched for secrets.
+
+Of one conversation, at most `MAX_SCANNED_TOTAL` characters are searched.
+"""
 
 
 MAX_NOTICE_CHARACTERS = 100
-"""An agent's notice with more characters than this is folded."""
+"""An agent's notice is folded if it has more characters than this or more than one line."""
 _PATCH_START = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 
 
@@ -362,7 +365,7 @@ class _ConversationDocumentBuilder:
         self.compacted = CompactedTurnParts()
         events = (event for turn in conversation.turns for event in turn.events)
         self.summaries_in_turns = {event.text for event in events if event.kind == "compaction"}
-        """The texts of all compaction events; the document shows these summaries where the events are."""
+        """The summaries in events of the kind "compaction". The document shows them where the events are."""
         self.speaker = ""
         self.after_fold = False
         self.space_above = 0
@@ -750,4 +753,4 @@ _BLOCK_ADDERS_BY_EVENT_KIND: dict[
     "inquiry_request": _ConversationDocumentBuilder._add_question_fold,
     "unknown": _ConversationDocumentBuilder._add_unknown_event_fold,
 }
-"""Event kind -> the method that adds the event's blocks; for all other kinds, `_add_event_text_fold`."""
+"""Event kind -> the method that adds the blocks of an event. Other kinds use `_add_event_text_fold`."""

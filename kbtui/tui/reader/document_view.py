@@ -66,21 +66,24 @@ class DocumentViewport:
         """The visible lines with their positions."""
         self.pattern: re.Pattern[str] | None = None
         self.is_model_view = False
-        """Whether the blocks for the model are shown instead of those for the user (`ReaderBlock.view`)."""
+        """Whether the document is shown as the model sees it, not as the user sees it (`ReaderBlock.view`)."""
         self.code_offset: int | None = None
-        """The number of cells by which wide code is scrolled to the left, or None if code is wrapped."""
+        """How many cells at the left of wide code are scrolled out of view. None if code is wrapped."""
         self.current_match: tuple[int, int] | None = None
-        """The current match: the index of its block, and its index among the matches in this block."""
+        """The index of the block that contains the current match, and the match's index in this block."""
         self.layout_count = 0
-        """How often a block has been laid out; only tests read this number."""
+        """How often blocks have been laid out. Only tests read this number."""
         self._open_fold_kinds: set[str] = set()
         """The kinds of folds that are open by default."""
         self._toggled_folds: set[str] = set()
-        """The keys of the folds that the user opened or closed, contrary to the default of their kind."""
+        """The keys of the folds that the user opened or closed.
+
+        Such a fold is open if its kind is not in `_open_fold_kinds`, and closed otherwise.
+        """
         self._heights: list[int] = []
-        """The number of lines of each block, estimated until the block is laid out."""
+        """The number of lines of each block. It is an estimate until the block is laid out."""
         self._block_tops: list[int] = []
-        """The number of lines before each block, followed by the total; empty if it must be computed again."""
+        """The number of lines before each block, followed by the total. Empty if they must be counted again."""
         self._line_cache: LRUCache[int, StyledLines] = LRUCache(MAX_CACHED_BLOCKS)
         self._resize_anchors: tuple[ScrollAnchor, ScrollAnchor] | None = None
         self._resize_positions = (self.top, self.cursor)

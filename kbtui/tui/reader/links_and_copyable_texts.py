@@ -28,9 +28,9 @@ _TRAILING_PUNCTUATION = ".,;:!?"
 OPENABLE_SUFFIXES = {
     ".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".bmp", ".avif", ".tif", ".tiff", ".pdf",
 }  # fmt: skip
-"""The suffixes of files that are opened with the system's default program.
+"""The suffixes of the files that kbtui opens with the system's default program.
 
-Opening any other file might execute it.
+Files with other suffixes are not opened, because the system might execute them.
 """
 
 

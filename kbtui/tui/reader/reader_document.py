@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 MANY_BLOCKS = 4_000
-"""A document with more blocks than this is searched and freed in a thread, so that no key is delayed."""
+"""A document with more blocks than this is searched and freed in a thread, so that keys are not delayed."""
 
 
 @dataclass(eq=False)
@@ -39,21 +39,21 @@ class ReaderDocument:
     blocks: list[ReaderBlock]
     ref: str | None = None
     short_ref: str | None = None
-    """A short form of `ref` for the screen; None if there is none."""
+    """A short form of `ref` for the screen, or None."""
     view: str = "read"
     views: tuple[str, ...] = ("read",)
     badges: Spans = field(default_factory=list)
     size: str = ""
     short_size: str = ""
-    """A short form of `size`, for a narrow header."""
+    """The text that a narrow header shows instead of `size`."""
     record: Any = None
     turns_total: int = 0
     rewound_turns: int = 0
-    """How many turns are rewound: the user left them behind by going back to an earlier turn."""
+    """The number of turns that the user left behind by going back to an earlier turn."""
     lines_total: int = 0
-    """The number of lines of the text; 0 if a reference to this document cannot contain line numbers."""
+    """The number of lines of the text. 0 if references to this document cannot contain line numbers."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
-    """The indices of the blocks at which a "turn", "request" or "error" starts, in ascending order."""
+    """Kind ("turn", "request" or "error") -> the indices of the blocks at which one starts, ascending."""
     facts: list[tuple[str, Spans]] = field(default_factory=list)
     """The document's details (names and values), which the user can show above the document."""
     is_partial: bool = False
@@ -61,11 +61,11 @@ class ReaderDocument:
     is_missing: bool = False
     """Whether this page only says that the requested document does not exist."""
     fold_kinds: dict[str, str] = field(init=False, repr=False)
-    """Maps the key of each fold to the kind of the fold."""
+    """Key of a fold -> the kind of the fold."""
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
-    """Maps the key of each fold to the key of the fold around it; None if there is no fold around it."""
+    """Key of a fold -> the key of the fold around it, or None if there is no fold around it."""
     is_compacted: bool = field(init=False)
-    """Whether the user and the model see different blocks (`ReaderBlock.view`)."""
+    """Whether a compaction makes the model see other blocks than the user (`ReaderBlock.view`)."""
 
     def __post_init__(self) -> None:
         # Build the index here, because this runs in a thread; building it later would delay keys.

@@ -85,7 +85,7 @@ def _parse_attachment(item: Any) -> str | None:
 
 _Element = dict[str, Any]
 _OpenRequests = dict[str, list[ConversationEvent]]
-"""Id -> the events with this id that wait for a response (tool calls or questions), oldest first."""
+"""Id -> the tool calls or questions with this id that have no response yet, oldest first."""
 
 _new_object = object.__new__
 
@@ -106,7 +106,10 @@ class ConversationEventParser(ProblemCollector):
         self.turns_before = turns
         self._turns: list[Turn] = []
         self._split_messages: dict[int, tuple[ConversationEvent, list[str]]] = {}
-        """Messages that are split over several elements: index of the first element -> message, text pieces."""
+        """Messages that JP has split over several elements.
+
+        Index of the first element -> the message, and the pieces of its text.
+        """
         self.compactions: list[ConversationCompaction] = []
         self.leading: list[ConversationEvent] = []
         self.resources = 0
@@ -118,7 +121,7 @@ class ConversationEventParser(ProblemCollector):
         self._open_calls: _OpenRequests = {}
         self._open_questions: _OpenRequests = {}
         self._open_message: ConversationEvent | None = None
-        """The last event, if it is a message that can continue in the next element; otherwise None."""
+        """The last event if the next element can continue its text. Otherwise None."""
 
     @property
     def turns(self) -> list[Turn]:
