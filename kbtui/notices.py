@@ -1,7 +1,7 @@
 """Notices: messages about an answer, a hit or the index, as codes with typed values.
 
 Modules pass `Notice` objects. Front ends for people turn them into text with `format_notice`. For
-assistants, `kbtui/assistant/assistant_tools.py` words them without counts and paths.
+assistants, `kbtui/assistant/assistant_tools.py` turns them into text without counts and paths.
 """
 
 from collections.abc import Iterable

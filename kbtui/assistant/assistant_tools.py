@@ -378,8 +378,9 @@ def answer_tool_call(
 ) -> ToolReply:
     """Answer a tool call. Raises only `UnknownTool`; other errors become replies.
 
-    `current` is the id of the calling conversation, None if it is unknown. With `masked`, secrets are
-    replaced. The reply has no unpaired surrogates, so that it can be encoded.
+    `current` is the id of the calling conversation, or None if it is unknown. With `masked`,
+    secrets in the reply are masked. U+FFFD replaces unpaired surrogates in the reply, because they
+    cannot be encoded.
     """
     if name not in TOOLS:
         shown = (mask_secrets(name) if masked else name)[:100]

@@ -105,10 +105,10 @@ def answer_conversation_list(
 ) -> ConversationListPage:
     """Answer a call of `conversation_list`.
 
-    `agents` selects conversations by the agent's name or a prefix of it; None means all.
-    `sort` is one of `TIME_SORTS`. The page has fewer than `limit` conversations if
-    more would exceed `max_chars` characters of XML. With `masked`, secrets are replaced. Raises
-    `UsageError` if `limit` or `offset` is too small.
+    `agents` has names of agents or beginnings of names; None selects all agents. `sort` is one of
+    `TIME_SORTS`. With `masked`, secrets are masked. The page has fewer than `limit` conversations
+    if more would exceed `max_chars` characters of XML. Raises `UsageError` if `limit` or `offset`
+    is too small.
     """
     _check_argument_minimum("limit", limit, 1)
     _check_argument_minimum("offset", offset, 0)
@@ -221,10 +221,11 @@ def answer_conversation_grep(
 ) -> ConversationGrepAnswer:
     """Answer a call of `conversation_grep`.
 
-    `agents` selects conversations by the agent's name or a prefix of it; None means all. The conversation
-    with the latest activity comes first; in each conversation, matches in the title come first.
-    The XML has at most `max_chars` characters. With `masked`, secrets are replaced before the search.
-    Raises `UsageError` for an invalid argument, and `NothingFound` for an unknown id.
+    `agents` has names of agents or beginnings of names; None selects all agents. The conversation
+    with the latest activity comes first. In each conversation, matches in the title come first. The
+    XML has at most `max_chars` characters. With `masked`, secrets are masked before the search.
+
+    Raises `UsageError` for an invalid argument. Raises `NothingFound` for an unknown id.
     """
     _check_argument_minimum("context", context, 0)
     _check_argument_minimum("limit", limit, 1)
@@ -392,12 +393,15 @@ def answer_conversation_read(
     max_chars: int | None = MAX_READ_LENGTH,
     masked: bool = False,
 ) -> ConversationReadAnswer:
-    """Answer a call of `conversation_read`; `id` can also name a turn or call (`jp-c17457886043:3.2`).
+    """Answer a call of `conversation_read`.
 
-    `max_chars` limits the size of the answer as XML, even if another format is printed; None means
-    no limit. A single turn that exceeds the limit is shortened; for several turns, `UsageError` is
-    raised. With `masked`, secrets are replaced. An invalid argument raises `UsageError`, an unknown
-    conversation or turn `NothingFound`.
+    `id` can also name a turn or call (`jp-c17457886043:3.2`). `max_chars` limits the size of the
+    answer as XML, even if another format is printed; None means no limit. A single turn that
+    exceeds the limit is shortened. If several turns exceed the limit, `UsageError` is raised. With
+    `masked`, secrets are masked.
+
+    Raises `UsageError` for an invalid argument. Raises `NothingFound` for an unknown conversation
+    or turn.
     """
     ref = expand_conversation_reference(workspace, parse_conversation_ref(str(id), workspace.id))
     turn = resolve_requested_turn(ref, turn, last)
@@ -419,9 +423,10 @@ def answer_conversation_read(
 
 
 def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
-    """Return the number of the requested turn: the one in the reference, otherwise `turn`, which can be None.
+    """Return the number of the requested turn: the one in the reference, otherwise `turn`.
 
-    Raises `UsageError` if the reference names a turn, and `turn` or `last` selects other turns.
+    The number is None if `turn` is None, too. Raises `UsageError` if the reference names a turn,
+    and `turn` or `last` selects other turns.
     """
     if ref.turn is None:
         return turn
@@ -457,7 +462,7 @@ def select_requested_turns(
 
     If `ref` names a tool call, the returned turn contains only the events of this call.
 
-    Raises `UsageError` if both `turn` and `last` are given or one of them is below 1, and
+    Raises `UsageError` if `turn` and `last` are both given, or if one of them is below 1. Raises
     `NothingFound` for an unknown turn or call.
     """
     if turn is not None and last is not None:

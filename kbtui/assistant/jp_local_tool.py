@@ -35,7 +35,7 @@ MAX_ARGUMENT_WIDTH = 200
 
 
 def answer_jp_tool_call(context_json: str, tool_json: str) -> JpToolSuccess | JpToolError:
-    """Answer a call by JP.
+    """Answer JP's call of a local tool. Both arguments are JSON objects as text.
 
     The workspace is exactly `context.root`; directories above it are not searched. The calling
     conversation is `context.conversation_id` if JP passes it. kbtui's errors are not raised; they

@@ -99,9 +99,12 @@ _FOLDERS_LINE = re.compile(rb"# Folders (?:made with it|that kbtui created for i
 class PlannedFileChange:
     """A planned change of one file, which is made only if the file still contains `old`.
 
-    The actions `write`, `update` and `remove` change the file. Three actions leave it as it is: `keep`
-    (it is up to date), `edited` (the user has edited it) and `taken` (kbtui did not write it, or another
-    file defines the tool). `why` explains these.
+    The actions `write`, `update` and `remove` change the file. The other actions leave the file as
+    it is, and `why` gives the reason:
+
+    * `keep`: the file is up to date.
+    * `edited`: the user has edited the file.
+    * `taken`: kbtui did not write the file, or another file defines the tool.
     """
 
     path: str

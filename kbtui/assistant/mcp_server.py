@@ -86,7 +86,7 @@ async def _forward_masked_messages(
 def reparse_line_with_surrogates(item: Item) -> Item:
     """Return the message of a line that the MCP SDK refused because of unpaired surrogates.
 
-    The message has U+FFFD in their place. Any other `item` is returned unchanged.
+    In the message, U+FFFD replaces these surrogates. Any other `item` is returned unchanged.
     """
     errors = getattr(item, "errors", None)
     line = errors()[0]["input"] if errors else None
@@ -148,10 +148,10 @@ INSTRUCTIONS = (
 
 
 def serve_mcp(library: Library, current: str | None = None) -> int:
-    """Serve until the input ends; return the exit code.
+    """Serve the tools over MCP until the input ends; return the exit code.
 
-    `current` is the id of the calling conversation, None if it is unknown. Raises `ConfigError` if
-    a setting is invalid.
+    `current` is the id of the calling conversation, or None if it is unknown. Raises `ConfigError`
+    if a setting is invalid.
     """
     masked = should_mask_secrets(library.settings, "mcp")
     calls = _McpRequestHandler(library, current, masked=masked)

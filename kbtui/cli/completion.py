@@ -52,10 +52,10 @@ def run_completion_command(args: Namespace) -> int:
 
 
 def print_shell_completions(find_parser: Callable[[list[str]], tuple[CommandParser, int]]) -> int:
-    """Print completions for the command line in the environment.
+    """Print completions for the command line that the shell passes in environment variables.
 
-    `find_parser` takes the words after `kbtui`. It returns the parser for these words, and how many of
-    them precede the parser's own arguments.
+    `find_parser` takes the words after `kbtui`. It returns the parser for these words, and how many
+    of the words precede the parser's own arguments.
     """
     from argcomplete.finders import ExclusiveCompletionFinder
     from argcomplete.lexers import split_line

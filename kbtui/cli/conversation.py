@@ -365,10 +365,11 @@ def _print_conversation_answer(
     form: str,
     text: Callable[[ConversationFormatter], Iterable[str]],
 ) -> None:
-    """Print an answer as `form` says: "json", "xml", or else the lines that `text` yields.
+    """Print an answer as JSON, as XML, or as the lines that `text` yields.
 
-    For text, the notices of the answer go to standard error. In XML, they name the arguments of a tool,
-    not the options of a command, because assistants get the same XML.
+    `form` is "json" or "xml"; any other value means text. For text, the notices of the answer go to
+    standard error. In XML, they name the arguments of a tool, not the options of a command, because
+    assistants get the same XML.
     """
     hint = format_tool_notices(answer.notices, for_command=True)
     if form == "json":
@@ -467,8 +468,8 @@ class ConversationFormatter:
     ) -> Iterator[str]:
         """Yield a line for each match and each line of context.
 
-        On a terminal, the lines are grouped by conversation. Otherwise each line has JP's form
-        `ID:TURN:SCOPE:m|c:TEXT`.
+        On a terminal, the lines are grouped by conversation. Otherwise, each line has JP's form
+        `ID:TURN:SCOPE:m:TEXT` for a match or `ID:TURN:SCOPE:c:TEXT` for context.
         """
         previous = None
         for hit in answer.hits:

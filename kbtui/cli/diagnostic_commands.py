@@ -169,8 +169,8 @@ def run_log_command(args: Namespace) -> int:
     """Print the logs of the engine and the TUI for a bug report, without private text.
 
     Leaves out file names, ids, addresses, and everything after the first quotation mark of a
-    message; --whole keeps all. The first lines show the versions of kbtui, Python, packages and
-    system.
+    message. With --whole, nothing is left out. The first lines show the versions of kbtui, Python,
+    packages and system.
     """
     if args.lines < 1:
         raise UsageError("must be 1 or more", where="--lines")

@@ -147,8 +147,8 @@ def run_serve_command(args: Namespace) -> int:
     """Show the TUI in a browser on this machine.
 
     Prints the address to open. The address contains a token: anyone who has it can read the
-    workspace. Other machines cannot connect, unless --host names another address and
-    --allow-network is given.
+    workspace. Other machines can connect only if --host names another address and --allow-network
+    is given.
     """
     import asyncio
     import secrets

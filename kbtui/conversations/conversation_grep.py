@@ -85,7 +85,8 @@ class LiteralGrepPattern:
 def _make_letter_regex(letter: str) -> str:
     """Return a regular expression that matches a letter in upper and lower case.
 
-    `re.IGNORECASE` alone would treat i, I, ı and İ as one letter; in Unicode, only i and I are one.
+    `re.IGNORECASE` alone would treat i, I, ı and İ as the same letter. According to Unicode, only i
+    and I are the same letter.
     """
     if letter in "iI":
         return "(?-i:[iI])"
@@ -140,8 +141,8 @@ class GrepQuery:
     """A text to search for in events, and the limits of the search.
 
     At most `limit` matches are returned, but all are counted. `context` is the number of lines to
-    return before and after a match. If `masked`, secrets are masked before the search, which therefore
-    cannot find them.
+    return before and after a match. If `masked`, secrets are masked before the search, so the
+    search cannot find them.
     """
 
     pattern: LiteralGrepPattern

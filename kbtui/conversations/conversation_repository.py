@@ -117,10 +117,12 @@ def list_conversations(
 ) -> list[ConversationInfo]:
     """Return the conversations of a workspace, newest activity first.
 
-    `archived` selects archived (True), live (False) or all conversations (None). Unreadable ones are
-    included, with their `problem`. With `counts`, each file of events is parsed for
-    `events_count` and `last_event_at`; without it, JP's conversations are sorted by their creation. `known`
-    maps ids to results of an earlier call; results whose files have not changed are reused.
+    A conversation that cannot be read is included; its `problem` says why.
+
+    * `archived`: True selects archived conversations, False selects live ones, None selects all.
+    * `counts`: parse all events of each conversation to set `events_count` and `last_event_at`.
+      Without `counts`, JP's conversations are sorted by the time of their creation.
+    * `known`: results of an earlier call, by id. A result is reused if its files have not changed.
     """
     infos = []
     for stored in _iterate_stored_conversations(workspace):
@@ -161,9 +163,9 @@ def find_conversation(
 def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
     """Return a reference in which a shortened conversation id is replaced by the whole id.
 
-    In the id of a subagent, the parts before and after `~` can both be shortened. A
-    reference to anything else, or to no existing conversation, is returned unchanged. Raises
-    `UsageError` if several conversations match.
+    In the id of a subagent, the parts before and after `~` can both be shortened. A reference that
+    is not to a conversation, or that matches none, is returned unchanged. Raises `UsageError` if
+    several conversations match.
     """
     begun = ref.conversation
     if ref.kind != "conversation" or begun is None or begun.startswith(JP_ID_PREFIX):
@@ -185,10 +187,10 @@ def expand_conversation_reference(workspace: Workspace, ref: Ref) -> Ref:
 def parse_entered_reference(workspace: Workspace, text: str) -> Ref:
     """Parse a reference that a user typed; its topic can be an id or a title.
 
-    In the result, the id of the topic replaces its title, and the whole id of a conversation replaces a
-    shortened one; names that match nothing stay as they are. A `:` inside the slug of an existing
-    subject does not end the slug. If the text is both a shortened id and the name of a topic, it means
-    the topic. Raises `UsageError` or `NothingFound`.
+    In the result, the id of the topic replaces its title, and the whole id of a conversation
+    replaces a shortened one. Names that match nothing stay as they are. If the slug of an existing
+    subject contains a `:`, the slug does not end there. A text that is both a shortened id and the
+    name of a topic means the topic. Raises `UsageError` or `NothingFound`.
     """
     from kbtui.knowledge import load_knowledge
 
@@ -220,7 +222,8 @@ def list_agent_names() -> list[str]:
 def find_agent_names(beginnings: Iterable[str]) -> set[str]:
     """Return the names of the agents whose name or label begins with one of `beginnings`.
 
-    Raises `UsageError` if a beginning matches none, `NothingFound` if the settings exclude all matches.
+    Raises `UsageError` if there is no agent for a beginning. Raises `NothingFound` if the settings
+    exclude all agents found.
     """
     found = set[str]()
     for beginning in beginnings:
@@ -308,7 +311,7 @@ def load_conversation(info: ConversationInfo) -> Conversation:
 
 
 def add_event_count_and_problems(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with counts, and with all problems of the conversation.
+    """Return `info` with its event count, the time of its last event, and all its problems.
 
     This decodes all events, because only decoding finds wrong types and missing times.
     """
@@ -408,10 +411,12 @@ AGENT_OFF_TEXTS: dict[AgentOffReason, str] = {
 class AgentOverview(NamedTuple):
     """Where an agent's conversations are, how many there are, and whether kbtui reads them.
 
-    `subagents` counts the conversations of subagents in this workspace, and `sessions` all others.
-    `elsewhere` counts the conversations of other projects; it is None if their number is unknown.
-    `without_turn` counts the files that contain no request yet.
-    `off` says why the conversations are not read; it is None if they are read.
+    * `sessions` counts the conversations in this workspace, without those of subagents.
+    * `subagents` counts the conversations of subagents in this workspace.
+    * `elsewhere` counts the conversations of other projects; None means that their number is
+      unknown.
+    * `without_turn` counts the files that contain no request yet.
+    * `off` says why the conversations are not read; it is None if they are read.
     """
 
     name: str

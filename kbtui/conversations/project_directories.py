@@ -34,11 +34,14 @@ class ProjectDirectory(NamedTuple):
 class ProjectDirectories:
     """The directories whose conversations belong to one workspace.
 
-    They are the workspace itself and the same directory in the other worktrees of its Git repository,
-    even in worktrees that were removed after the engine saw them.
-    A directory inside them that has its own configuration is another workspace. A repository inside
-    them is another workspace if this workspace is the home directory or a repository without a
-    configuration.
+    They are the workspace itself and the same directory in the other worktrees of its Git
+    repository, even in worktrees that were removed after the engine saw them.
+
+    Some directories inside them belong to other workspaces:
+
+    * every directory that has its own configuration
+    * every repository, if this workspace is the home directory, or is a repository without a
+      configuration
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -82,7 +85,7 @@ def list_project_directories(workspace: Workspace) -> list[str]:
 
 
 def find_other_worktrees(root: str) -> list[tuple[str, str]]:
-    """Return the other worktrees of the Git repository around `root`, and `root`'s path in each.
+    """Return the other worktrees of the repository around `root`, and the path of `root` in each.
 
     This reads Git's files, because starting `git` would take longer.
     """

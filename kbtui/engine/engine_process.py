@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 def run_engine(root: Path) -> int:
     """Run the engine of the workspace at `root` until it is idle or stopped; return the exit code.
 
-    The exit code is 3 after an error. Otherwise it is 0, even if another engine holds the lock.
+    The exit code is 0 if the engine ended normally, or if another engine holds the lock. After an
+    error, it is 3.
     """
     # Only this user can read the files that the index's libraries create. Sources write into the
     # workspace, so they use the user's own umask.

@@ -69,8 +69,9 @@ if TYPE_CHECKING:
     class RefreshOutcome(EngineReadiness, total=False):
         """The engine's readiness when a client stops waiting for a refresh or for vectors.
 
-        `done` says whether the refresh has finished or, for `settle`, whether embedding has. `mended`
-        describes the damage of the index that the refresh repaired; None if there was none.
+        `done` says whether the awaited work has finished. For `settle`, this work is the embedding;
+        for other operations, it is a refresh. `mended` describes the damage of the index that the
+        refresh repaired; None if there was none.
         """
 
         done: bool
@@ -94,8 +95,8 @@ if TYPE_CHECKING:
     class IndexChangedEvent(TypedDict):
         """An event: files have changed, and the index contains the changes.
 
-        `subjects` are references, `conversations` are ids. `knowledge` says whether the lists of topics
-        and subjects must be reloaded.
+        `subjects` has the references of changed subjects, and `conversations` the ids of changed
+        conversations. `knowledge` says whether the lists of topics and subjects must be reloaded.
         """
 
         event: Literal["changed"]
@@ -156,9 +157,12 @@ if TYPE_CHECKING:
     class EngineSearchRequest(TypedDict, total=False):
         """The arguments of the operation `search`.
 
-        The search waits up to `wait` seconds for the model. `origin` and `caller` are recorded in the
-        query log; without `origin` the search is not logged. If `uses_model` is false, the search uses
-        only keywords. `surroundings` is the fingerprint of the client's environment and settings file.
+        * `wait`: how many seconds the search waits for the model.
+        * `origin` and `caller`: recorded in the query log. Without `origin`, the search is not
+          logged.
+        * `uses_model`: if it is false, the search uses only keywords.
+        * `surroundings`: the fingerprint of the client's environment and settings file. If the
+          engine's fingerprint differs, the engine declines the search.
         """
 
         question: Required[SearchRequestJson]
@@ -176,8 +180,9 @@ if TYPE_CHECKING:
     class EngineSearchReply(TypedDict, total=False):
         """The answer of `search`, which has one of three sets of fields.
 
-        * `answer` and `suspect`. `suspect` is true if the answer is empty, and the index was not checked
-          for damage recently, so that damage could be the reason. Such a search is not logged.
+        * `answer` and `suspect`. `suspect` means that the answer is empty, and that the index was
+          not checked for damage recently. Damage could then be the reason for the empty answer.
+          Such a search is not logged.
         * `failed`: an error that the client must raise (class, message, location and hint).
         * `declined` and `detail`: why the engine cannot search, as a code and a text.
         """

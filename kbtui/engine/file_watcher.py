@@ -123,7 +123,8 @@ class InotifyTreeWatcher:
     def read_changed_paths(self) -> set[str]:
         """Return the paths with events since the last call, and watch new directories.
 
-        Raises `InotifyOverflow`, or `OSError` if the limit on watches is reached.
+        Raises `InotifyOverflow` if the system has dropped events. Raises `OSError` if the system's
+        limit on watches is reached.
         """
         found = set[str]()
         for number, mask, name in self._read_inotify_events():
@@ -209,7 +210,7 @@ class _WatchedPathFilter(watchfiles.BaseFilter):
 class FileWatcher:
     """A thread that calls `on_change` whenever files may have changed.
 
-    `polling_reason` says why the thread polls all files, or is None if the system reports events.
+    `polling_reason` says why the thread polls all files. It is None if the system reports events.
     """
 
     def __init__(

@@ -45,9 +45,9 @@ PAUSE_SECONDS = 2.0
 class ChunksWithoutVector:
     """The chunks that still need a vector.
 
-    `numbers` contains their numbers. `entries` maps the ids of their entries to the numbers of the
-    chunks in each, in the order of embedding. `seq` is the number of the last catalog transaction that
-    is taken into account, or -1 if there is none.
+    `numbers` contains the chunk numbers. `entries` maps the id of each entry to the numbers of its
+    chunks; the entries are in the order in which they are embedded. `seq` is the number of the last
+    catalog transaction that is taken into account, or -1 if there is none.
     """
 
     def __init__(self) -> None:
@@ -87,10 +87,10 @@ class ChunksWithoutVector:
 def compare_vectors_with_catalog(
     catalog: CatalogDatabase, store: VectorStore
 ) -> tuple[list[int], dict[str, set[int]]]:
-    """Return which chunks have stale vectors, and which chunks have no current vector.
+    """Return the numbers of chunks with stale vectors, and the chunks without a current vector.
 
-    The first result lists chunk numbers. The second maps entry ids to chunk numbers. A vector is stale if its chunk was removed or
-    changed, or if the chunk has several vectors.
+    The second result maps entry ids to chunk numbers. A vector is stale if its chunk was removed or
+    changed. If a chunk has several vectors, all of them are stale.
     """
     import numpy as np
 
@@ -168,8 +168,8 @@ class EmbeddingQueue:
         """Embed the chunks without a vector; return how many are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
-        changed. `get_passage_embedder` returns the model. It is called with the number of missing
-        vectors, but only if the cache lacks some of them.
+        changed. `get_passage_embedder` returns the model; its argument is the number of missing
+        vectors. It is not called if the cache has all of these vectors.
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)

@@ -24,14 +24,19 @@ CHUNKING_VERSION = 9
 
 
 class Chunk(NamedTuple):
-    """A passage of an entry. A passage that gets a vector is short enough for the model to read it all.
+    """A passage of an entry.
 
-    `id` is a hash of the entry id, the text, and the number of equal texts before it in the entry. An
-    edit elsewhere in the entry therefore rarely changes the id. `number` identifies the chunk in the
-    index. Chunks of subjects have `lines`, the first and the last line, counted from 1. Chunks of
-    conversations have `turn`, `role`, `tool`, `timestamp` (Unix seconds), `call` (the number of the
-    tool call in its turn) and `args` (the short arguments of the call). `embed` says whether the chunk
-    gets a vector. `vector_hash` changes whenever the row in the vector table must be written again.
+    A passage that gets a vector is short enough for the model to read it all.
+
+    * `id` is a hash of the entry id, the text, and the number of equal texts before it in the
+      entry. Therefore, an edit elsewhere in the entry rarely changes the id.
+    * `number` identifies the chunk in the index.
+    * `lines` are the first and the last line of a subject's chunk, counted from 1.
+    * `turn`, `role`, `tool`, `timestamp` (Unix seconds), `call` and `args` describe a
+      conversation's chunk. `call` is the number of the tool call in its turn, and `args` has its
+      short arguments.
+    * `embed` says whether the chunk gets a vector.
+    * `vector_hash` changes whenever the row in the vector table must be written again.
     """
 
     id: str
@@ -52,11 +57,14 @@ class Chunk(NamedTuple):
 class CatalogEntry(NamedTuple):
     """A subject or a conversation in the catalog.
 
-    `signature` changes whenever the entry must be indexed again. `stat` is the state of the file `path`
-    (see `format_file_state`), for a quick comparison before a hit is shown. Times are Unix seconds.
-    `error` says why the entry is not indexed, or which part of it could not be read. Conversations have
-    an `agent`. If they belong to another conversation, `parent` is its id. `rewound` has the numbers of
-    their rewound turns.
+    * `signature` changes whenever the entry must be indexed again.
+    * `stat` is the state of the file `path` (see `format_file_state`), for a quick comparison
+      before a hit is shown.
+    * `created` and `changed` are in Unix seconds.
+    * `error` says why the entry is not indexed, or which part of it could not be read.
+    * `agent` is the agent of a conversation.
+    * `parent` is the id of the conversation to which this one belongs.
+    * `rewound` has the numbers of the conversation's rewound turns.
     """
 
     id: str
@@ -145,8 +153,9 @@ def sort_ranked_chunks(
 ) -> list[RankedChunk]:
     """Sort chunks by score, best first, and equal scores by chunk id.
 
-    Two scores count as equal if they differ by at most `tolerance * max(least, score)`. If `cut` is true,
-    the search stopped at a limit; the last group of equal scores may be incomplete, and is left out.
+    Two scores count as equal if they differ by at most `tolerance * max(least, score)`. `cut` means
+    that the search stopped at a limit. The last group of equal scores may then be incomplete, and
+    is left out.
     """
     ordered = sorted(rows, key=lambda row: -row.score)
     result: list[RankedChunk] = []

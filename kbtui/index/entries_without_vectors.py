@@ -1,8 +1,8 @@
-"""The list of entries that lack vectors. Clients read it without LanceDB.
+"""The list of entries that lack vectors, which clients can read without LanceDB.
 
-The list is in a small SQLite file next to the vectors. The file also has the number of the last catalog
-transaction that the list covers. An entry lacks vectors if it is in the list, and may lack vectors if it
-was written after this transaction.
+The list is in a small SQLite file next to the vectors. The file also has the number of a catalog
+transaction: the last one that the list covers. An entry in the list lacks vectors. An entry that
+was written after this transaction may lack vectors, too.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ COMMIT
 class EntriesWithoutVectors:
     """The entries that lack vectors.
 
-    `missing` maps their ids to the error of the last attempt to embed them, or to None. `seq` is the
-    number of the last catalog transaction that is taken into account, or -1 if nothing was ever
-    embedded. `model` is the key of the embedding model.
+    `missing` maps the id of each entry to the error of the last attempt to embed it. The error is
+    None if no attempt has failed. `seq` is the number of the last catalog transaction that is taken
+    into account; -1 means that nothing was ever embedded. `model` is the key of the embedding
+    model.
     """
 
     seq: int = -1

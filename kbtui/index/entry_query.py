@@ -70,8 +70,8 @@ def _map_citation_targets_to_entries(
 ) -> dict[str, str]:
     """Map the targets of citations to the ids of the cited entries.
 
-    The target of a subject is `topic/slug`. If an assistant read the file before it became a subject,
-    the target is the path of the file.
+    Usually, the target is the reference of the entry. If an assistant read a file before the file
+    became a subject, the target is the path of the file.
     """
     root = f"{workspace.root}/"
     by_path = {
@@ -248,9 +248,11 @@ def query_entry_page(
 ) -> EntryPage:
     """Return the page of entries that starts at `cursor`.
 
-    The page has up to `limit` entries, and never more than `most`. `vectors` is false if the model is
-    switched off; then no entry has the status pending. If `only` is an entry id, the page has only this
-    entry. Raises `UsageError` if the cursor is invalid or belongs to another filter, and
+    The page has at most `limit` entries; a `limit` above `most` is reduced to `most`. `vectors` is
+    false if the model is switched off; then no entry has the status pending. If `only` is an entry
+    id, the page has only this entry.
+
+    Raises `UsageError` if the cursor is invalid or belongs to another filter. Raises
     `IndexUnavailable` once `is_given_up` returns true.
     """
     limit = max(1, min(most, limit))

@@ -38,10 +38,11 @@ def _delegate_to_catalog(
 
 
 class IndexReader:
-    """Reads the generation in use. Any thread may call its methods.
+    """Reads the index generation that was in use when the reader was created.
 
-    The constructor raises `IndexUnavailable` if there is no readable generation. If
-    `is_generation_replaced` returns true, the caller must create a new reader.
+    Any thread may call its methods. The constructor raises `IndexUnavailable` if there is no
+    readable generation. If `is_generation_replaced` returns true, the caller must create a new
+    reader.
     """
 
     def __init__(self, cache_dir: Path) -> None:

@@ -43,9 +43,10 @@ _WORD = re.compile(r"\w+")
 
 
 def _find_near_duplicate_subjects(texts: list[tuple[Subject, str]]) -> Iterator[KnowledgeProblem]:
-    """Yield a problem for each subject that is the same, or nearly the same, as an earlier subject.
+    """Yield a problem for each subject with the same, or nearly the same, text as an earlier one.
 
-    The method is bottom-k sketching (Broder, "On the resemblance and containment of documents", 1997).
+    The method is bottom-k sketching (Broder, "On the resemblance and containment of documents",
+    1997).
     """
     hint = "keep one and refer to it from the other"
     first_by_hash: dict[bytes, Subject] = {}

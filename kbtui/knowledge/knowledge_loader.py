@@ -51,8 +51,8 @@ TOPIC_FIELDS = {
 class MergedTopicDeclarations:
     """The topics declared in the configuration layers that have been merged so far.
 
-    `broken` has the ids of the topics with a mistake. kbtui does not load these topics, because a mistake
-    in a pattern of `disabled` would make subjects visible that the user wants to hide.
+    `broken` has the ids of the topics with a mistake. kbtui does not load these topics: a mistake
+    in a pattern of `disabled` could make subjects visible that the user wants to hide.
     """
 
     root: Path
@@ -130,9 +130,11 @@ def _is_value_of_type(kind: str, value: Any) -> bool:
 
 
 def apply_config_assignment(declared: MergedTopicDeclarations, text: str) -> str | None:
-    """Apply a `--cfg` assignment `kb.topic.ID.KEY=VALUE`: `+=` appends, `:=` takes JSON.
+    """Apply a `--cfg` assignment `kb.topic.ID.KEY=VALUE`. Return the topic's id.
 
-    Returns the topic's id, or None for a key of JP's own configuration. Raises `UsageError`.
+    `+=` appends to a list. With `:=`, the value is JSON. A key of JP's own configuration is
+    ignored, and None is returned. Raises `UsageError` if the key is unknown or the value is
+    invalid.
     """
     found = re.fullmatch(r"([^=]*?)(\+?)(:?)=(.*)", text, re.DOTALL)
     key, adds, as_json, value = found.groups() if found else (text, "", "", "")
@@ -373,8 +375,9 @@ class KnowledgeBase:
     ) -> LearnToolResult:
         """Return the result of the `learn` tool, cut at `max_chars` characters; never raises.
 
-        If `has_prompt`, the caller has the pre-loaded subjects, so they are only named. If `masked`,
-        secrets are masked. `topic` can also be the reference of a search result, `topic/slug:lines`.
+        `has_prompt` means that the caller already has the pre-loaded subjects, so the result only
+        names them. If `masked`, secrets are masked. `topic` can also be the reference of a search
+        result, `topic/slug:lines`.
         """
         caller = learn_tool_answers.LearnToolCaller(has_prompt, max_chars, masked)
         patterns = [subjects] if isinstance(subjects, str) else list(subjects or ())
@@ -416,7 +419,8 @@ class KnowledgeBase:
     def format_preloaded_subjects(self, topic: str) -> str | None:
         """Return the part of the `<knowledge>` section with a topic's pre-loaded subjects.
 
-        Returns None if no subject of the topic is pre-loaded. Raises `NothingFound`.
+        Returns None if the topic is disabled or has no pre-loaded subjects. Raises `NothingFound`
+        if there is no such topic.
         """
         resolved = self.get_topic_slugs(topic)
         if not resolved.topic.enable or not resolved.learned:

@@ -90,10 +90,10 @@ class LearnToolResult:
 
 @dataclass(frozen=True)
 class PromptFragment:
-    """One prompt section in JP's own `.jp/config/knowledge/*.toml`.
+    """A prompt section that JP's own configuration declares in `.jp/config/knowledge/*.toml`.
 
-    `loaded_by` lists the files that extend the fragment's file, directly or indirectly, as paths
-    relative to the root.
+    `path` is the file that declares the section. `loaded_by` lists the configuration files that
+    extend this file, directly or indirectly, as paths relative to the root.
     """
 
     path: Path

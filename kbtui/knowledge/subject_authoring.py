@@ -237,9 +237,11 @@ def _ignore_interrupts() -> Iterator[None]:
 
 
 def find_editor_command() -> list[str]:
-    """Return the user's editor as a command; raises `UsageError` if none can run here.
+    """Return the command that starts the user's editor.
 
-    There is no default editor, because users may not know how to quit an editor that they did not choose.
+    Raises `UsageError` if no editor is set, or if the editor needs a terminal and there is none.
+    There is no default editor, because users may not know how to quit an editor that they did not
+    choose.
     """
     import shlex
     import shutil

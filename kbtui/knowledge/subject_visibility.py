@@ -112,9 +112,11 @@ def _convert_bracket_to_regex(inner: str) -> str:
 class SubjectSlugsByVisibility:
     """A topic's slugs, and which of them are visible.
 
-    `visible` is sorted and has no hidden, disabled or shadowed subjects. `learned` has the pre-loaded
-    subjects, in the order of the patterns that select them. `available` has the other subjects that an
-    assistant can learn. `folder` is the path of the topic's directory; it can contain symbolic links.
+    * `visible` has the slugs that are not hidden, disabled or shadowed, sorted.
+    * `learned` has the slugs of the pre-loaded subjects, in the order of the patterns that select
+      them.
+    * `available` has all other visible slugs, which an assistant can learn.
+    * `folder` is the path of the topic's directory; it can contain symbolic links.
     """
 
     def __init__(self, topic: Topic, found: TopicScan, folder: str) -> None:
@@ -129,9 +131,10 @@ class SubjectSlugsByVisibility:
         self.available = [slug for slug in self.visible if slug not in self.learned_set]
 
     def list_matching_slugs(self, patterns: Iterable[str]) -> list[str]:
-        """Return the slugs that match the patterns: in the order of the patterns, then sorted.
+        """Return the slugs that match the patterns.
 
-        A pattern that equals a slug matches only this slug, even if it is hidden. Any other pattern is a
+        The order is that of the patterns; slugs that match the same pattern are sorted. A pattern
+        that equals a slug matches only this slug, even if it is hidden. Any other pattern is a
         glob, which matches only visible slugs.
         """
         found: dict[str, None] = {}
@@ -206,11 +209,11 @@ def scan_topic_slugs(
 def apply_mark_to_topic(
     topic: Topic, resolved: SubjectSlugsByVisibility, mark: PreloadOrDisableMark, file: str
 ) -> Topic:
-    """Return a topic in which a subject, or the topic itself, has the new state that `mark` contains.
+    """Return `topic` with the new state that `mark` gives to a subject or to the topic itself.
 
-    `resolved` contains the slugs of the topic. `file` is the name of the file that declares topics, for
-    error messages. Raises `NothingFound` if the subject does not exist. Raises `UsageError` if a glob in
-    the topic's declaration prevents the new state, because kbtui does not edit globs.
+    `resolved` contains the slugs of the topic. `file` is the name of the file that declares topics,
+    for error messages. Raises `NothingFound` if the subject does not exist. Raises `UsageError` if
+    a glob in the topic's declaration prevents the new state, because kbtui does not edit globs.
     """
     if mark.state in ("on", "off"):
         return replace(topic, enable=mark.state == "on")

@@ -31,10 +31,12 @@ def edit_toml_tables(
     edits: Mapping[str, Mapping[str, object] | None],
     path: Path,
 ) -> str:
-    """Return the edited text of a file; raises `ConfigError`.
+    """Return the TOML text `old` with edited tables.
 
-    `parents` are the names of the tables around the edited tables. `edits` maps the name of each edited
-    table to its keys and their new values; None removes a key or a table.
+    `old` is None if there is no file yet. `parents` are the names of the tables around the edited
+    tables. `edits` maps the name of each edited table to its keys and their new values. The value
+    None removes the key or the table. `path` is the file's path, for error messages. Raises
+    `ConfigError` if the text is not valid TOML or cannot be edited safely.
     """
     import tomlkit
 
@@ -82,7 +84,8 @@ def _edit_toml_document(
 ) -> str:
     """Apply `edits` to the TOML text `old`, and return the new text.
 
-    In an edited array, comments stay in their places if `careful` is true, else move above the items.
+    If `careful` is true, comments in an edited array stay in their places. Otherwise, they move
+    above the items.
     """
     import tomlkit
 
@@ -249,9 +252,10 @@ def _make_topic_toml_change(
 
 
 def apply_toml_change(change: TomlFileChange) -> None:
-    """Write a change in one step; raises `KbtuiError` if the file no longer contains the old text.
+    """Write the planned change to its file in one step.
 
-    Creates the directory `.kbtui` before its first file, and removes it if it becomes empty.
+    Raises `KbtuiError` if the file no longer contains the old text, or cannot be written. The
+    directory `.kbtui` is created for its first file, and removed when its last file is removed.
     """
     if read_toml_text(change.path) != change.old:
         raise KbtuiError(

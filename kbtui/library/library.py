@@ -222,14 +222,15 @@ class Library(ReferenceReader):
     ) -> SearchAnswer:
         """Search by keywords and by meaning; wait up to `wait` seconds for the model (default: 10).
 
-        Only entries of the `types` (entry types, source kinds, `conversation`) and of the `topics`
-        are searched. `limit` is from 1 to 100. If `query` is a `SearchRequest`, its own fields apply,
-        and `mode`, `types`, `topics` and `limit` are ignored. `origin` and `caller` are recorded in
-        the query log; if `origin` is None, the search is not logged.
+        `types` (entry types, source kinds, `conversation`) and `topics` limit which entries are
+        searched; if they are empty, all are. `limit` is from 1 to 100. If `query` is a
+        `SearchRequest`, its own fields apply, and `mode`, `types`, `topics` and `limit` are
+        ignored. `origin` and `caller` are recorded in the query log; if `origin` is None, the
+        search is not logged.
 
-        Raises `IndexUnavailable` if there is no index. Raises `UsageError` for a mistake in the query,
-        a `limit` outside 1 to 100, or a `wait` below 0 or above a day. Mistakes in the query of a
-        `SearchRequest` raise no error; the answer lists them in `mistakes`.
+        Raises `IndexUnavailable` if there is no index. Raises `UsageError` for a mistake in the
+        query, a `limit` outside 1 to 100, or a `wait` below 0 or above a day. Mistakes in the query
+        of a `SearchRequest` raise no error; the answer lists them in `mistakes`.
         """
         from kbtui.engine.engine_protocol import WAIT_SECONDS, validate_wait_seconds
 
@@ -361,10 +362,11 @@ class Library(ReferenceReader):
     def cites(self, ref: str | Ref) -> Citations:
         """Find the turns that cite a reference's target, and what the target itself cites.
 
-        Only conversations and turns cite anything. `ref` can also be the path of a file, relative to
-        the workspace or to the current directory.
-        Raises `UsageError` for a topic or an invalid reference, `NothingFound` for a target that does
-        not exist and was never cited, and `IndexUnavailable` if there is no index.
+        Only conversations and turns cite anything. `ref` can also be the path of a file, relative
+        to the workspace or to the current directory.
+
+        Raises `UsageError` for a topic or an invalid reference. Raises `NothingFound` for a target
+        that does not exist and was never cited. Raises `IndexUnavailable` if there is no index.
         """
         self.update_index()
         return self.find_citations(ref)

@@ -107,9 +107,11 @@ class ReferenceReader(IndexAndEngineAccess):
         )
 
     def learn(self, topic: str, subjects: str | Iterable[str] = ()) -> str:
-        """Return what the tool `learn` returns: the listing of a topic, or some of its subjects.
+        """Return the listing of a topic, or some of its subjects, as the tool `learn` does.
 
-        `topic` is an id or a title, `subjects` are slugs and globs. Raises `NothingFound`.
+        `topic` is an id or a title. `subjects` are slugs and globs; without them, the listing is
+        returned. Raises `NothingFound` if the tool reports an error, for example because there is
+        no such topic.
         """
         wanted = subjects if isinstance(subjects, str) else list(subjects)
         learned = self.load_knowledge().learn(topic, wanted)

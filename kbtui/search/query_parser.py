@@ -35,8 +35,9 @@ _FILTER_LIKE = re.compile(r"([a-z]{2,8}):(?![:/\\])\S")
 class QueryFilter(NamedTuple):
     """A filter `key:value,value` in a query, at the offsets `start` to `end`.
 
-    `unfinished` means that the user is still typing the filter. A value that is only the beginning
-    of a valid value is then not a mistake.
+    `excluded` means that the filter has the form `-key:value`. `unfinished` means that the user is
+    still typing the filter. In such a filter, a value that is only the beginning of a valid value
+    is not a mistake.
     """
 
     key: str
@@ -58,9 +59,10 @@ class FilterLikeWord(NamedTuple):
 class ParsedQuery(NamedTuple):
     """A parsed query.
 
-    A hit contains all `phrases` and no `excluded` text. If there are no phrases, a keyword hit contains
-    at least one of the `words`. `spoken` is the text for the semantic leg: the words and phrases as
-    the user wrote them. If `open` is true, the last word can be incomplete, because the user is typing.
+    A hit contains all `phrases` and none of the `excluded` texts. If there are no phrases, a
+    keyword hit contains at least one of the `words`. `spoken` is the text for the semantic leg: the
+    words and phrases as the user wrote them. `open` means that the query ends with a word that the
+    user may still be typing.
     """
 
     text: str
@@ -89,11 +91,13 @@ def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
 
 
 def parse_query(text: str, *, partial: bool = False, surface: Surface = "search") -> ParsedQuery:
-    """Parse a query with the filters of a surface. Every text is a valid query.
+    """Parse a query. Every text is a valid query.
 
-    Without a closing quotation mark, a phrase extends to the end of the query. A lone `-` is ignored,
-    `--flag` is a word, and a filter with an unknown key is a word, too. `partial` means that the user is
-    still typing the query, so a filter at its end may be unfinished.
+    `surface` is the input whose filters are known: "search", "library" or "entries".
+
+    A phrase without a closing quotation mark extends to the end of the query. A lone `-` is
+    ignored. `--flag` is a word. A filter with an unknown key is a word, too. `partial` means that
+    the user is still typing the query, so a filter at its end may be unfinished.
     """
     words: list[str] = []
     phrases: list[str] = []
@@ -422,10 +426,11 @@ def parse_entry_filter(
     hidden: bool = False,
     archived: bool = False,
 ) -> EntryFilter:
-    """Parse a filter of the Entries screen and of `kbtui entries`.
+    """Parse the text of a filter on the Entries screen or in `kbtui entries`.
 
-    `options` maps options of the command line, such as `--type`, to their values. Raises `UsageError` if a
-    filter is invalid.
+    `options` maps options of the command line, such as `--type`, to their values. `hidden` and
+    `archived` say whether hidden and archived entries are listed. Raises `UsageError` if a filter
+    is invalid.
     """
     from kbtui.errors import UsageError
     from kbtui.index.entry_query import EntryFilter

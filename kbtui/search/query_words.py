@@ -82,7 +82,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class QueryToken(NamedTuple):
-    """Adjacent letters and digits in a word of a query; the word `don't` has two tokens.
+    """A run of letters and digits in a word of a query; the word `don't` has two tokens.
 
     `stem` is the token's stem in the first language of the setting `language`. `others` has a pair
     `(field, term)` for each further language. If the index does not contain the word, `corrected`
@@ -163,9 +163,10 @@ class LanguageAnalyzer:
 def analyze_and_correct_query_words(
     words: Sequence[str], searcher: Any, language: LanguageAnalyzer, *, completes_last: bool = False
 ) -> list[QueryWord]:
-    """Analyze the words of a query for one index, and correct words that the index does not contain.
+    """Analyze the words of a query for one index, and correct words that are not in the index.
 
-    With `completes_last`, the last word is completed instead of corrected, if that is possible.
+    With `completes_last`, the last word may be the beginning of a word. It is corrected only if no
+    word of the index can complete it.
     """
     found = []
     for position, text in enumerate(words, 1):

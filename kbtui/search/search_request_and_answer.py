@@ -172,15 +172,19 @@ if TYPE_CHECKING:
 class SearchRequest(NamedTuple):
     """A query with its options. Equal requests have equal answers in every front end.
 
-    `partial` means that the user is still typing the query, so its last word matches as a prefix.
-    `since` (inclusive) and `until` (exclusive) limit the times of hits. `exclude` is the id of a
-    conversation that is not searched. If `entries` has ids, only these entries are searched.
-    `per_entry` limits the hits from one entry, and `depth` limits the hits from each leg. If `like` is a
-    reference, the search finds passages similar to its text and ignores the query. If `why` is a
-    reference, the answer explains why its text is not among the hits. With `explain`, the answer
-    explains each hit. `zone` is the time zone of dates in the query; None means the time zone of this
-    process. `worded` has the chunk numbers of the keyword hits, best first; the semantic leg moves the
-    vector of the query towards the first vector that these chunks have.
+    * `partial`: whether the user is still typing the query. If so, its last word matches as a
+      prefix.
+    * `since` (inclusive) and `until` (exclusive): limits on the times of hits.
+    * `exclude`: the id of a conversation that is not searched.
+    * `entries`: entry ids. If there are any, only these entries are searched.
+    * `per_entry`: the maximum number of hits from one entry.
+    * `depth`: the maximum number of hits from each leg.
+    * `like`: a reference. The search finds passages similar to its text and ignores the query.
+    * `why`: a reference. The answer explains why its text is not among the hits.
+    * `explain`: whether the answer explains each hit.
+    * `zone`: the time zone of dates in the query; None means the time zone of this process.
+    * `worded`: the chunk numbers of the keyword hits, best first. The semantic leg takes the first
+      of these chunks that has a vector, and moves the vector of the query towards it.
 
     Filters in `query` can narrow these options, but never widen them.
     """
@@ -304,9 +308,11 @@ class QueryMistake(NamedTuple):
 class SemanticRanking(NamedTuple):
     """The result of the semantic leg.
 
-    `ranked` has chunk numbers with scores, best first, or is None if semantic search is not available.
-    `notice` says why the ranking is missing or incomplete. While chunks are being embedded, `coverage`
-    is the share of chunks with a vector, and `pending` are the keyword hits without a vector.
+    * `ranked` has chunk numbers with scores, best first. It is None if semantic search is not
+      available.
+    * `notice` says why the ranking is missing or incomplete.
+    * `coverage` is the share of chunks that have a vector.
+    * `pending` has the numbers of keyword hits that have no vector yet.
     """
 
     ranked: list[tuple[int, float]] | None
@@ -318,12 +324,15 @@ class SemanticRanking(NamedTuple):
 class Hit(NamedTuple):
     """A chunk of a subject or of a conversation's turn that matches a request.
 
-    `matches` are pairs `(start, end)` of offsets in `text`. `lines` are the first and the last line, counted
-    from 1. `legs` has the rank of the hit in each leg, counted from 1, or None. `freshness` is `changed`
-    if the file has changed since it was indexed but still contains the text. `agent` is the agent of the
-    conversation. If the conversation belongs to another one, for example because a subagent held it,
-    `parent_id` and `parent_title` name that other conversation. `rewound` says that the user later left
-    the turn behind by going back to an earlier turn.
+    * `matches` has pairs `(start, end)` of offsets in `text`.
+    * `lines` are the first and the last line, counted from 1.
+    * `legs` has the rank of the hit in each leg, counted from 1, or None.
+    * `freshness` is `changed` if the file has changed since it was indexed but still contains the
+      text.
+    * `agent` is the agent of the conversation.
+    * `parent_id` and `parent_title` name another conversation to which this one belongs, for
+      example because a subagent held this one.
+    * `rewound` means that the user left the turn behind by going back to an earlier turn.
     """
 
     ref: str
@@ -398,9 +407,9 @@ class Hit(NamedTuple):
 class SearchLegRank(NamedTuple):
     """The rank of a chunk in one leg.
 
-    `rank` is counted from 1, and can be larger than the number of hits that the leg returns. `score`
-    is the chunk's score in this leg: BM25, or the cosine similarity. `gives` is the part of the fused
-    score that comes from this leg. `reason` says why the chunk has no rank.
+    `rank` is counted from 1. Chunks that the leg does not return as hits have a rank, too. If the
+    chunk has no rank, `reason` says why. `score` is the chunk's score in this leg: BM25, or the
+    cosine similarity. `gives` is the part of the fused score that comes from this leg.
     """
 
     rank: int | None = None
@@ -425,8 +434,8 @@ class SearchLegRank(NamedTuple):
 class QueryTermScore(NamedTuple):
     """A term of a query that matches a chunk.
 
-    `word` is the word of the query, `field` and `term` are the field and the term in the index. `weight`
-    is the weight of the term, and `score` is the term's share of the BM25 score.
+    `word` is the word of the query. It matches `term` in the `field` of the index. `weight` is the
+    weight of the term, and `score` is the term's share of the BM25 score.
     """
 
     word: str
@@ -437,9 +446,10 @@ class QueryTermScore(NamedTuple):
 
 
 class EmbeddedChunkText(NamedTuple):
-    """The texts from which a chunk's vector is computed: its own text, its neighbours and the title.
+    """The texts from which a chunk's vector is computed.
 
-    The title and the neighbours have weights; the weight of the chunk's own text is 1.
+    `text` is the chunk's own text, with the weight 1. `neighbours` are the texts of the chunks
+    before and after it.
     """
 
     text: str
@@ -452,10 +462,12 @@ class EmbeddedChunkText(NamedTuple):
 class RankExplanation(NamedTuple):
     """The reasons for the rank of a chunk, or for its absence from the hits.
 
-    `rank` is the rank of the chunk among all ranked chunks, counted from 1, or None if it has none.
-    `missing` lists the words of the query that the chunk lacks, and the pairs of adjacent query words
-    that are not adjacent in the chunk. `kept_out` lists the reasons why the chunk is not shown, in the
-    order in which a user should fix them.
+    * `rank` is the rank among all ranked chunks, counted from 1. It is None if the chunk is not
+      ranked.
+    * `missing` lists the words of the query that the chunk lacks, and the pairs of adjacent query
+      words that are not adjacent in the chunk.
+    * `kept_out` lists the reasons why the chunk is not shown, in the order in which a user should
+      fix them.
     """
 
     ref: str
@@ -502,17 +514,16 @@ class RankExplanation(NamedTuple):
 class SearchAnswer(NamedTuple):
     """The answer to a `SearchRequest`: the hits, and notices for the user.
 
-    `total` is the number of hits that the search would return without a limit. `omitted` is the number of
-    hits that were left out because their text or file no longer exists. If the query has `mistakes`,
-    nothing was searched, and the first mistake is also a notice. `empty` means that the index has no
-    entries to search.
-
-    `explanations` has one explanation for each hit, if the request asks for them. `why` explains the
-    rank or the absence of the passage that `SearchRequest.why` names. `short_refs` has the short forms
-    of references for lists that people read.
-
-    Two fields are for the query log: `filters` are the filters in effect, in the syntax of queries, and
-    `is_gap` means that the workspace seems to have nothing about the query.
+    * `total`: the number of hits that the search would return without a limit.
+    * `omitted`: the number of hits that were left out because their text or file no longer exists.
+    * `mistakes`: the mistakes in the query. If there are any, nothing was searched, and the first
+      mistake is also a notice.
+    * `empty`: whether the index has no entries to search.
+    * `explanations`: an explanation of each hit, if the request asks for explanations.
+    * `why`: the reasons for the rank, or for the absence, of the passage in `SearchRequest.why`.
+    * `short_refs`: the short forms of references, for lists that people read.
+    * `filters`: the filters in effect, in the syntax of queries, for the query log.
+    * `is_gap`: whether the workspace seems to have nothing about the query, for the query log.
     """
 
     query: str

@@ -38,8 +38,8 @@ def find_similar_passages(
 ) -> SearchAnswer:
     """Find the passages of other entries that are most similar to the text of a reference.
 
-    `request` provides the filters and the limit; its query is ignored. Raises `NothingFound` if
-    the reference has no indexed text or names no conversation.
+    `request` provides the filters and the limit; its query is ignored. Raises `NothingFound` if no
+    text is indexed for the reference, or if it refers to a conversation that does not exist.
     """
     from kbtui.search.rank_explanation import find_passages_of_reference
 

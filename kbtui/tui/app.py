@@ -58,9 +58,11 @@ DOUBLE_PRESS_SECONDS = 2.0
 class TuiStartOptions(NamedTuple):
     """Options for starting the TUI.
 
-    `first` is the reference to open if there is no saved session; with `fresh`, a saved session is
-    ignored. `plain` selects the layout for screen readers. `dark` says whether the terminal's
-    background is dark (None if unknown). `typed` is the text that the user typed during startup.
+    * `first` is the reference to open if no saved session is restored.
+    * `fresh` means that a saved session is ignored.
+    * `plain` selects the layout for screen readers.
+    * `dark` says whether the terminal's background is dark; None means that this is unknown.
+    * `typed` is the text that the user typed during startup.
     """
 
     first: Ref | None = None

@@ -45,7 +45,8 @@ MAX_ITEMS = 100
 class CommandPaletteItem(NamedTuple):
     """An item of the palette: a command, a topic or entry to open, a typed reference, or a theme.
 
-    `penalty` is added to the score of a match, which moves the item down the list.
+    `penalty` is added to the item's score. A lower score is better, so a penalty moves the item
+    down the list.
     """
 
     name: str
@@ -120,7 +121,7 @@ def list_palette_topics_and_entries(
 def _score_name_match(text: str, words: list[str]) -> float | None:
     """Return the score of a match (lower is better), or None if the text does not match.
 
-    The text must contain each of `words`, or at least the letters of the word in the same order.
+    The text matches if it contains each of `words`, or at least the letters of each word in order.
     """
     folded = text.casefold()
     total = 0.0

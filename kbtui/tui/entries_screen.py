@@ -98,16 +98,17 @@ class LoadedEntryRows(NamedTuple):
 
 
 def read_entry_pages(
-    library: Library, wanted: EntryFilter, before: LoadedEntryRows | None, least: int, now: datetime
+    library: Library, wanted: EntryFilter, before: LoadedEntryRows | None, count: int, now: datetime
 ) -> LoadedEntryRows:
-    """Return the rows in `before`, followed by at least `least` more rows, or by all that are left.
+    """Return the rows in `before`, followed by at least `count` more rows.
 
-    `wanted` is the filter, and `now` the time for counting recent citations. Called in a background thread.
+    If fewer rows are left, all of them are returned. `wanted` is the filter, and `now` the time for
+    counting recent citations. Called in a background thread.
     """
     call = get_current_cancellation()
     rows = list(before.rows) if before else []
     cursor = before.page.cursor if before else None
-    goal = len(rows) + least
+    goal = len(rows) + count
     while True:
         page = query_entry_page(
             library.workspace,

@@ -30,8 +30,9 @@ def looks_like_reference(text: str) -> bool:
 class ScrollAnchor(NamedTuple):
     """A position in a document that stays valid after a resize or a reload.
 
-    `key` and `block` are the key and the index of a block. `line` is the index of a line in this block, and
-    `letters` is the number of letters and digits in the block before this line.
+    `key` and `block` are the key and the index of a block. `line` is the index of a line in this
+    block. `letters` is the number of letters and digits before this line in the block, which a
+    resize does not change.
     """
 
     key: str

@@ -207,9 +207,10 @@ class SecondaryScreen(StyledScreen):
     def go_to_next_block(
         self, step: int, is_wanted: Callable[[ReaderBlock], bool], lead: int | None = None
     ) -> None:
-        """Go to the next block for which `is_wanted` returns true, or to the previous one if `step` is -1.
+        """Go to the next block for which `is_wanted` returns true.
 
-        `lead` is the number of lines to show above this block.
+        If `step` is -1, go to the previous such block instead. If there is none, nothing happens.
+        `lead` is the number of lines to show above the block.
         """
         port = self.reader.viewport
         here, blocks = port.cursor.block, port.document.blocks

@@ -67,8 +67,9 @@ class BulletItemBlock(ParagraphBlock):
 class SourceStatus(NamedTuple):
     """A source with its last run, the time of its approval, and the time of its next run.
 
-    Times are Unix seconds; they are None if the source has no approval or no schedule. `folder` is the
-    directory of its documents, and `file` the file that declares it, both relative to the workspace.
+    `approved` and `due` are in Unix seconds. `approved` is None if the source is not approved, and
+    `due` is None if no run is scheduled. `folder` is the directory of the source's documents, and
+    `file` is the file that declares the source. Both are relative to the workspace.
     """
 
     source: SourceDefinition

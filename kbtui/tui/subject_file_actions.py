@@ -82,9 +82,9 @@ class SubjectFileActions:
         self._screen.app.push_screen(form, self._write_planned_subject)
 
     def _plan_new_subject(self, values: FormValues) -> PlannedSubject:
-        """Check the values, and return the knowledge base, the topic and the draft of the new subject.
+        """Check the form; return the knowledge base, the topic and the draft of the new subject.
 
-        Called before the user writes the text, so that an error loses no text.
+        This is called before the user writes the text, so that an error loses no text.
         """
         if not values["title"]:
             raise subject_authoring.MissingTitle("a subject needs a title")
@@ -121,9 +121,10 @@ class SubjectFileActions:
         self._worker.submit_call(find_subject, self.edit_subject_and_report, self._show_error)
 
     def find_subject_to_edit(self, ref: Ref) -> tuple[Subject, int, str | None]:
-        """Return the subject, the line to edit (0 if `ref` names none), and the source that fetched it.
+        """Return a subject, the line to edit, and the name of the source that fetched the subject.
 
-        The source is None if the user wrote the subject. Called in a background thread.
+        The line is 0 if `ref` names none. The source is None if the user wrote the subject. Called
+        in a background thread.
         """
         line = ref.lines[0] if ref.lines else 0
         subject_authoring.find_editor_command()

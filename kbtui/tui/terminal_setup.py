@@ -35,9 +35,10 @@ _ATTRIBUTES_ANSWER = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 
 class StderrRedirect:
-    """Redirects standard error to a log file; Textual draws on a copy of the original descriptor.
+    """Redirects standard error to a log file.
 
-    Otherwise, native libraries, which write to descriptor 2 directly, would garble the screen.
+    Native libraries write to descriptor 2 directly, and their output would garble the screen.
+    Textual draws on a copy of the original descriptor.
     """
 
     def __init__(self, log: Path) -> None:
@@ -114,10 +115,11 @@ def _exit_after_terminal_hangup(terminal: int) -> None:
 
 
 def detect_terminal_background() -> tuple[bool | None, str]:
-    """Return whether the terminal's background is dark, and the text typed during the query.
+    """Ask the terminal whether its background is dark.
 
-    The first value is None if the background is unknown. If the terminal does not answer the query
-    (OSC 11), the environment variable `COLORFGBG` decides.
+    The first returned value says whether the background is dark; None means that this is unknown.
+    If the terminal does not answer the query (OSC 11), the environment variable `COLORFGBG`
+    decides. The second value is the text that the user typed while kbtui waited for the answer.
     """
     answer = b""
     if os.environ.get("TERM", "") not in SILENT_TERMINALS:

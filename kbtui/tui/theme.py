@@ -163,9 +163,10 @@ def make_color_readable(color: Color, grounds: Sequence[Color]) -> Color:
 
 
 def _derive_ansi_colors(variables: dict[str, str]) -> dict[str, str]:
-    """Return the `kb-…` colours of a theme that uses the terminal's palette, whose colours are unknown.
+    """Return the `kb-…` colours of a theme that uses the terminal's palette.
 
-    Only matches have their own background; a sign marks the current line.
+    The colours in this palette are unknown. Therefore, only matches have their own background. The
+    current line is marked by a sign instead.
     """
     plain = ("kb-text", "kb-dim", "kb-line", "kb-surface", "kb-cursor", "kb-cursor-off")
     return {

@@ -55,8 +55,9 @@ UPDATE searches SET is_gap = (result_count = 0 OR coalesce(keyword_count = 0, 0)
 class LoggedQuery(NamedTuple):
     """A query in the log, and how often it was searched for.
 
-    `last` is the time of the last search for it, in Unix seconds. `results` is the number of hits of
-    that search. `is_meaning_only` means that none of these hits contains the words of the query.
+    The fields from `last` on describe the last search for this query. `last` is its time in Unix
+    seconds, `results` is the number of its hits, and `filters` are its filters. `is_meaning_only`
+    means that no hit contains the words of the query.
     """
 
     query: str
@@ -141,12 +142,18 @@ class QueryLog:
         replaces: str = "",
         at: float | None = None,
     ) -> str | None:
-        """Log a search, unless another process has locked the log. Never raises.
+        """Log a search. Never raises.
 
-        If the file is damaged, returns a description of the damage; nothing is logged until the log
-        is erased. `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`. A search without hits
-        is always a gap. `replaces` is an earlier, incomplete form of the query: the last logged
-        search for this form from the same origin is deleted. `at` is in Unix seconds, by default now.
+        If another process keeps the log locked, the search is not logged. If the file is damaged,
+        this returns a description of the damage; nothing is logged until the log is erased.
+
+        * `origin` is `sdk`, `dashboard` (the TUI), `cli` or `mcp`.
+        * `is_gap` means that the search found nothing useful. A search without hits is always a
+          gap.
+        * `is_meaning_only` means that no hit contains the words of the query.
+        * `replaces` is an earlier, incomplete form of the query. The last logged search for this
+          form from the same origin is deleted, unless it is older than `REPLACE_SECONDS`.
+        * `at` is the time of the search in Unix seconds; None means now.
         """
         query = query[:QUERY_CHARACTERS]
         texts = [replace_surrogates(text) for text in (query, filters, caller or "")]
@@ -240,7 +247,8 @@ class QueryLog:
 
         Queries that differ only in case and spacing count as one. A gap is a query whose last
         search without filters had no good match. Searches with filters do not count as gaps,
-        because the filters may have excluded the match. Raises `WorkspaceError`.
+        because the filters may have excluded the match. Raises `WorkspaceError` if the log cannot
+        be read.
         """
         dates = list_last_local_dates(time.time() if now is None else now, days)
         since = get_local_midnight(dates[0])

@@ -47,10 +47,11 @@ class Bookmark(NamedTuple):
 
 
 class FetchedAddressFacts(TypedDict, total=False):
-    """Facts about an address of a source, which the next run needs.
+    """What the last run learned about an address of a source; the next run uses it.
 
-    `etag`, `modified` and `links` are from a web page, `stat` is the size and time of a file. `reader` is
-    the version of the text extraction.
+    For a web page, `etag` and `modified` are headers of the server's response, and `links` are the
+    links of the page. For a file, `stat` is its size and modification time. `reader` is the version
+    of the text extraction.
     """
 
     etag: str | None
@@ -68,12 +69,15 @@ class SkippedDocument(NamedTuple):
 
 
 class SourceRunRecord(NamedTuple):
-    """The last run of a source; times are in Unix seconds.
+    """The last run of a source.
 
-    `entries` is the number of documents of the source after the run. `problems` has a line for each
-    failed document, up to a limit. `error` is the first problem, or the reason why nothing ran.
-    `skipped` is the number of documents that the run left out without an error; `skips` lists them, up
-    to a limit. `edited` names documents that the run kept because the user has edited them.
+    * `began` and `ended` are in Unix seconds.
+    * `error` is the first problem. If nothing ran, it is the reason.
+    * `entries` is the number of documents of the source after the run.
+    * `problems` has a line for each failed document, up to a limit.
+    * `skipped` is the number of documents that the run left out without an error.
+    * `skips` lists these documents, up to a limit.
+    * `edited` names the documents that the run kept because the user has edited them.
     """
 
     source: str

@@ -105,7 +105,8 @@ def _find_jp_directory(variable: str, default: str) -> str:
 def find_runtime_directory() -> str:
     """Return the directory of the engines' sockets, in XDG_RUNTIME_DIR, TMPDIR or `/tmp`.
 
-    The first of them that exists, and in which the path of a socket is short enough, is used.
+    The first of these three that is usable is chosen. XDG_RUNTIME_DIR or TMPDIR is usable if the
+    directory exists and the path of a socket in it is short enough.
     """
     runtime, temporary = os.environ.get("XDG_RUNTIME_DIR", ""), os.environ.get("TMPDIR", "")
     for base, folder in (
@@ -177,10 +178,14 @@ TOPICS_FILE, SOURCES_FILE = "kb.toml", "kb-sources.toml"
 def find_workspace_root(start: str) -> str:
     """Return the root of the workspace around the real path `start`, which exists.
 
-    The root is the nearest directory at or above `start` that contains `.jp` or `.kbtui`. If there is
-    none, it is the root of the Git repository or worktree. Outside of a repository, it is `start` or,
-    if `start` is a file, its directory. Inside a repository below the home directory, a `.kbtui` in the
-    home directory is ignored unless there is a `.jp` next to it.
+    The root is the first of these directories that exists:
+
+    * the nearest directory at or above `start` that contains `.jp` or `.kbtui`
+    * the root of the Git repository or worktree around `start`
+    * `start`, or if `start` is a file, the directory that contains it
+
+    If `start` is in a repository below the home directory, a `.kbtui` in the home directory is
+    ignored, unless there is a `.jp` next to it.
     """
     if not os.path.isdir(start):  # noqa: PTH112
         start = os.path.dirname(start)  # noqa: PTH120
@@ -300,8 +305,9 @@ def make_runtime_directory() -> Path:
 def find_jp_user_directory(root: Path, workspace_id: str | None) -> Path | None:
     """Return JP's user-local directory of a workspace, or None if there is none.
 
-    The directory's name is `NAME-ID` or `ID`. Of several directories with the workspace's id, the
-    function chooses the one with the name of the root or, if there is none, the last modified one.
+    The directory's name is `NAME-ID` or `ID`. If several directories have the workspace's id, the
+    one whose NAME is the name of the root is chosen. If no directory has this name, the one that
+    was modified last is chosen.
     """
     if not workspace_id:
         return None

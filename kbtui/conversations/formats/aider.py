@@ -247,10 +247,11 @@ def _has_only_grown(file: int, state: tuple[int, int, int], known: _HistoryFileS
 
 
 def _iterate_session_ranges(file: int, start: int) -> Iterator[tuple[int, int, str | None, bool]]:
-    """Yield the byte offsets (start, end), the time and `has_content` of each session from `start` on.
+    """Yield the start, the end, the time and `has_content` of each session from `start` on.
 
-    For text before the first session, the time is None. A session ends before its trailing white space,
-    so that its range stays the same when another session is appended.
+    Start and end are byte offsets. `has_content` says whether the session has a request or a reply.
+    For text before the first session, the time is None. A session ends before its trailing white
+    space, so that its range stays the same when another session is appended.
     """
     begin, end, started, has_content = start, start, None, False
     position, is_after_blank = start, True

@@ -585,8 +585,8 @@ class ClaudeCodeParser(JsonlConversationParser):
     def make_parser_state(self) -> ClaudeCodeState:
         """Return the state from which another parser can resume.
 
-        The state contains the model, and data about the last records and messages. Older ones are not
-        needed, because the next record usually replies to a recent one or repeats it.
+        The state contains the model, and data about the last records and messages. Data about older
+        ones is left out, because the next record usually replies to a recent one or repeats it.
         """
         return {
             "model": self.builder.model,

@@ -40,7 +40,7 @@ class UnusableConversationDirectory(NamedTuple):
     """A directory that cannot be listed as a conversation, and the reason.
 
     `is_unreadable` means that the directory should contain conversations but cannot be read.
-    `has_no_turn` means that nothing is wrong, but that there is no request yet.
+    `has_no_turn` means that the conversation is not damaged, but contains no request yet.
     """
 
     path: Path
@@ -108,7 +108,8 @@ class ConversationFormat(ABC):
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
         """Return the files that are watched individually; they need not exist.
 
-        Some agents write into the project's own directory, which is too large to be watched.
+        Some agents write files into the project's own directory. This directory is too large to be
+        watched, so only these files are watched.
         """
         return []
 

@@ -81,9 +81,11 @@ def iterate_jsonl_records(
 ) -> Iterator[JsonlRecord]:
     """Yield the records of an open file from byte `start` to before byte `end`.
 
-    Empty lines are skipped, and a line longer than `LINE_BYTES_MAX` is reported without its bytes. The
-    agent may still be writing a last line without a line end. That line is left out unless it is a
-    complete object or the file has not changed for `ABANDONED_SECONDS`.
+    Empty lines are skipped. A line longer than `LINE_BYTES_MAX` is reported without its bytes.
+
+    The last line may have no line end because the agent is still writing it. Such a line is yielded
+    if it is a complete object. It is reported as incomplete if the file has not changed for
+    `ABANDONED_SECONDS`. Otherwise, it is left out.
     """
     rest, at, position = b"", start, start
     skipped = empty_lines = 0

@@ -41,9 +41,9 @@ def read_file_state(path: str) -> FileState | None:
 
 @contextmanager
 def open_database(path: str) -> Iterator[sqlite3.Connection]:
-    """Open a database for reading; yield a connection whose rows have names.
+    """Open a database for reading; yield a connection whose rows map column names to values.
 
-    All failures raise `WorkspaceError`, including an error of a query within the block.
+    Raises `WorkspaceError` if the database cannot be opened, or if a query within the block fails.
     """
     # Import this only here: completion lists the conversations of all agents, and few have databases.
     import sqlite3

@@ -39,7 +39,7 @@ _TITLE_SEARCH_CHARACTERS = 4000
 
 @dataclass(slots=True)
 class StoredSession:
-    """One conversation of an agent other than JP, found but not read.
+    """A conversation of an agent other than JP that has been found but not read.
 
     `read_facts` reads the fields of `ConversationInfo` that this class lacks, such as the title. It
     can raise any error.
@@ -128,9 +128,11 @@ _Head = TypeVar("_Head")
 
 
 class SessionHeadCache(Generic[_Head]):
-    """The facts at the beginnings of session files; agents never change them, so each is read once.
+    """A cache of the facts at the beginning of each session file.
 
-    `is_complete` is called with the facts and the size of the file, and returns whether to keep the facts.
+    Agents never change the beginning of a file, so it is read only once. `is_complete` is called
+    with the facts and the size of the file. If it returns false, the facts are not kept, and the
+    next call reads them again.
     """
 
     def __init__(
@@ -208,10 +210,11 @@ def convert_unix_time(value: Any, units_per_second: int = 1) -> datetime | None:
 def iterate_records_at_start(
     path: str, length: int, key: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the records that have `key` in the first `length` bytes of a file of JSON Lines.
+    """Yield the records in the first `length` bytes of a file of JSON Lines.
 
-    If `key` is None, yields all records. Skips damaged lines, and ends early at an error. Reads only as
-    far as the caller asks for records.
+    If `key` is not None, only records that have this key are yielded. Damaged lines are skipped. An
+    error ends the iteration and is not raised. The file is read only as far as the caller asks for
+    records.
     """
     name = f'"{key}"'.encode() if key is not None else b""
     rest, at = b"", 0

@@ -1,8 +1,9 @@
 """Prevent garbage collection and the freeing of large documents from delaying keys.
 
-A full collection stops all threads and visits every object: with 20,000 subjects it takes a fifth of a
-second. Therefore long-lived objects are frozen, which excludes them from collections. Full collections of all
-other objects run once a second if they are short, and otherwise only while the user is idle.
+A full collection stops all threads and visits every object. With 20,000 subjects, this takes a
+fifth of a second. Therefore, long-lived objects are frozen, which excludes them from collections. A
+full collection visits only the other objects. If it takes long nevertheless, the next one runs only
+while the user is idle.
 """
 
 from __future__ import annotations
@@ -61,10 +62,11 @@ def configure_garbage_collector() -> None:
 
 
 class IdleGarbageCollector:
-    """Runs a full garbage collection after user input.
+    """Runs full garbage collections, if possible while the user is idle.
 
-    If the last full collection was short, the next one runs after a second, even if the user is still
-    active. If it was long, the next one waits until the user is idle.
+    A key or mouse event schedules a collection for `IDLE_SECONDS` later. If the last collection was
+    short, the scheduled one runs even if the user is still active. If the last one was long, the
+    scheduled one waits until the user is idle.
     """
 
     def __init__(self, app: App[None]) -> None:
@@ -102,8 +104,8 @@ _pause_lock = threading.Lock()
 def pause_garbage_collection() -> Iterator[None]:
     """Disable the garbage collector during a `with` block, which loads a large document.
 
-    After the block, all objects are frozen: the collector never frees them. To free the document, call
-    `free_document_in_background`.
+    After the block, all existing objects are frozen, so the collector never frees them. To free the
+    document, call `free_document_in_background`.
     """
     with _pause_lock:
         gc.disable()

@@ -1,9 +1,9 @@
 """Queue keys typed ahead, and deliver each one after the previous key has been handled.
 
-Textual sends a key to the widget that has the focus when the key arrives. A key that opens a dialog takes
-effect only after a few more messages, so Textual would send the next key to the old widget: if the user quickly
-typed `:` and a word, the palette would open without the word. A key may also have to wait for a thread that
-loads a document.
+Textual sends a key to the widget that has the focus when the key arrives. A key that opens a dialog
+takes effect only after a few more messages. Until then, Textual sends the next keys to the old
+widget: if the user quickly typed `:` and a word, the palette would open without the word. A key may
+also have to wait for a thread that loads a document.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
 class KeyHandled(Message):
-    """A follow-up message, sent to the widget that got a key, and from there to the app.
+    """A follow-up message: it shows when the key that was sent before it has been handled.
 
-    A key counts as handled when its last follow-up message has reached the app.
+    It is sent to the widget that got the key, and from there to the app. Each key is followed by
+    several such messages, one after another. The key counts as handled when the last of them has
+    reached the app. `rounds` is the number of messages that are left, including this one.
     """
 
     def __init__(self, number: int, rounds: int, target: Widget) -> None:
@@ -106,7 +108,7 @@ class KeyPressQueue:
             self._resume_sending_keys(done.number)
 
     def resume_keys_after_closed_screen(self) -> None:
-        """Deliver the queued keys to the new screen after a screen has closed.
+        """After a screen has closed, deliver the queued keys to the screen that is shown now.
 
         Follow-up messages to the closed screen are lost, so the queue does not wait for them.
         """

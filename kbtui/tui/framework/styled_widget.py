@@ -122,10 +122,10 @@ class StyledScreen(Screen[Any]):
     def _binding_chain(self) -> list[tuple[DOMNode, BindingsMap]]:
         """The key bindings from the focused widget outwards.
 
-        This property first applies the keys from the settings, and then removes the letters that are typed
-        into a focused input. Textual does this in the reverse order: a command whose default key is a letter
-        would be lost, even if the settings give it another key, and a letter from the settings would call a
-        command instead of being typed.
+        This property first applies the keys from the settings. Then it removes the letters that are
+        typed into a focused input. Textual does this in the reverse order, which has two
+        disadvantages. A command whose default key is a letter would be lost, even if the settings
+        give it another key. A letter from the settings would call a command instead of being typed.
         """
         focused = self.focused
         nodes = [self, self.app] if focused is None else focused.ancestors_with_self

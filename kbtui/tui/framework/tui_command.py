@@ -48,14 +48,21 @@ def format_key_label(key: str) -> str:
 class TuiCommand(NamedTuple):
     """A command of a screen or widget.
 
-    `id` names the command in keymaps. `keys` are Textual's names of keys, separated by commas.
-    `action` is the Textual action to run. `scope` is the screen, pane or group that the command belongs to.
-    `label` is a short name for key hints and the palette, and `help` is a sentence for the help page. `hint` is the
-    priority of the key hint: 0 means no hint, and if the line is too narrow, the hints with the lowest priorities
-    are left out. `needs` is a feature of the document, such as "turns" or "folds"; the hint is shown only for a
-    document with this feature. A command with `is_immediate` overrides all other bindings of its key, and runs at
-    once, so that the keys typed after it go to the widget that it opens. `about="item"` means that the command
-    acts on the selected or open item, so its key waits while the item is loading.
+    * `id`: the name of the command in keymaps.
+    * `keys`: Textual's names of its keys, separated by commas.
+    * `action`: the Textual action to run.
+    * `label`: a short name for key hints and the palette.
+    * `help`: a sentence for the help page.
+    * `scope`: the screen, pane or group that the command belongs to.
+    * `hint`: the priority of the key hint; 0 means no hint. If the line is too narrow, the hints
+      with the lowest priorities are left out.
+    * `palette`: whether the palette lists the command.
+    * `needs`: a feature of the document, such as "turns" or "folds". The hint is shown only for a
+      document that has this feature.
+    * `is_immediate`: whether the command overrides all other bindings of its key and runs at once.
+      Keys typed after it go to the widget that it opens.
+    * `about`: "item" means that the command acts on the selected or open item. Its key waits while
+      this item is loading.
     """
 
     id: str
@@ -105,7 +112,8 @@ def format_command_hints(
 ) -> Spans:
     """Return the key hints of commands, as many as fit into `width` cells.
 
-    `offers` are the features of the document; commands that need another feature are left out.
+    If not all fit, the hints with the lowest priorities are left out. A command that needs a
+    feature of the document is left out unless this feature is in `offers`.
     """
     wanted = [
         command

@@ -91,10 +91,11 @@ class MainScreen(StyledScreen):
         fresh: bool = False,
         plain: bool = False,
     ) -> None:
-        """Create a screen that shows `open_ref` if it is given, else the saved session, else `first`.
+        """Create the screen, which first shows `open_ref`.
 
-        With `fresh`, the saved session is ignored. With `plain`, one pane is shown at a time, without decoration, for
-        users of a screen reader.
+        If `open_ref` is None, the screen restores the saved session. If there is no saved session,
+        or `fresh` is true, the screen shows `first`. With `plain`, one pane is shown at a time,
+        without decoration, for users of a screen reader.
         """
         super().__init__()
         self.library = library

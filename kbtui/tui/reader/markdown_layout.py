@@ -42,9 +42,9 @@ _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
 class TextSection:
     """A section of a text: the range of its characters, and the number of its first line.
 
-    If a fenced code block is too long for one section, `code` is true for each section with a part of it,
-    and `language` is the language of the block, or "". If `continued` is true, the section continues the
-    block of the previous section.
+    A fenced code block that is too long for one section is split into several. In each of these,
+    `code` is true and `language` is the block's language, or "". `continued` means that the section
+    continues a block that began in an earlier section.
     """
 
     start: int
@@ -75,8 +75,8 @@ def split_markdown_into_sections(
 ) -> Iterator[TextSection]:
     """Split a Markdown text at blank lines, so that only the visible sections need to be laid out.
 
-    Fenced code and short lists are not split at blank lines. A block that is too long for one section is
-    split into several sections; if it is fenced code, their `code` is true.
+    Blank lines inside fenced code and short lists do not split the text. A block that is too long
+    for one section is split into several. If it is fenced code, these sections have `code` set.
     """
     if len(text) <= max_characters:
         if text.strip():
@@ -236,7 +236,8 @@ def lay_out_table(
 ) -> StyledLines:
     """Lay out a table whose first row contains the headings.
 
-    `aligns` has "left", "right", "center" or "" for each column, and `sources` the source line of each row.
+    `aligns` has "left", "right", "center" or "" for each column. `sources` has the number of the
+    source line for each row.
     """
     wanted = [max(1, *map(measure_cell_width, column)) for column in zip(*rows, strict=True)]
     widths = fit_column_widths(wanted, width)
@@ -443,9 +444,10 @@ class _MarkdownRenderer:
 
 
 def _split_paragraph_at_breaks(spans: Spans) -> list[Spans]:
-    """Split a paragraph at its hard line breaks, and at soft breaks (newlines) that follow a short line.
+    """Split a paragraph at its hard line breaks, and at newlines that follow a short line.
 
-    After a long line, an editor probably inserted the break; after a short line, the author did.
+    A newline after a short line was probably meant by the author. A newline after a long line was
+    probably inserted by an editor that wraps lines, so the line continues.
     """
     parts: list[Spans] = [[]]
     written = 0
@@ -521,9 +523,10 @@ def strip_markdown_marks(
 ) -> tuple[str, list[CharacterRange]]:
     """Remove Markdown marks from a text; return the text and the new positions of its matches.
 
-    Marks inside code, marks without a closing mark and marks that overlap a match are not removed. List
-    bullets and table bars become dots, so that the text is readable on one line. Only the first `reach`
-    characters are searched for marks. `matches` must be in ascending order.
+    Marks inside code, marks without a closing mark and marks that overlap a match are not removed.
+    List bullets and table bars become dots, so that the text is readable on one line. Only the
+    first `reach` characters are searched for marks; None means the whole text. `matches` must be in
+    ascending order.
     """
     if not _POSSIBLE_MARK.search(text):
         return text, matches
@@ -549,9 +552,10 @@ def strip_markdown_marks(
 
 
 def _find_markup_ranges(text: str, reach: int, dots: list[int]) -> Iterator[list[CharacterRange]]:
-    """Yield lists of Markdown marks that belong together, from the first `reach` characters of a text.
+    """Yield lists of Markdown marks that belong together, such as an opening and a closing mark.
 
-    Adds the positions of list bullets and table bars to `dots`.
+    Only the first `reach` characters of the text are searched. The positions of list bullets and
+    table bars are added to `dots`.
     """
     position = 0
     opened = ""

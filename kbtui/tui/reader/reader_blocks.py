@@ -27,12 +27,16 @@ from kbtui.tui.framework.styled_text import (
 class ReaderBlock:
     """A part of a document that is laid out separately.
 
-    `key` identifies the block, even after a reload. `lead` is put before each line, and `above` is the number
-    of blank lines before the block. `fold` is the key of the fold that contains the block. In a conversation,
-    `turn` and `call` are the numbers of the block's turn and tool call. `link` is the reference that Enter opens.
-    `view` is "user" for a block that compaction hides from the model, "model" for a block that only the model
-    sees, and "" for all others. `code_offset` is the number of cells by which code is scrolled to the left; if it
-    is None, code is wrapped.
+    * `key` identifies the block, even after a reload.
+    * `lead` is put before each line.
+    * `above` is the number of blank lines before the block.
+    * `fold` is the key of the fold that contains the block.
+    * `turn` and `call` are the numbers of the turn and the tool call that the block belongs to.
+    * `link` is the reference that Enter opens.
+    * `view` is "user" for a block that compaction hides from the model, "model" for a block that
+      only the model sees, and "" for all others.
+    * `code_offset` is the number of cells by which code is scrolled to the left. If it is None,
+      code is wrapped.
     """
 
     key: str
@@ -76,7 +80,8 @@ class ReaderBlock:
 class TextBlock(ReaderBlock):
     """A block that shows the characters from `start` to `end` (exclusive) of a text.
 
-    `first_line` is the 1-based number of the block's first line, or 0 if references cannot name its lines.
+    `first_line` is the number of the block's first line, counted from 1. It is 0 if references
+    cannot name lines of this text.
     """
 
     text: str
@@ -129,8 +134,8 @@ class MarkdownBlock(TextBlock):
 class SourceTextBlock(TextBlock):
     """A text shown as it is in the file.
 
-    `numbers` is the width of the column with line numbers, or 0 for no column. If `panel` is true, the text is
-    shown on a coloured background.
+    `numbers` is the width of the column with line numbers; 0 means that there is no such column. If
+    `panel` is true, the text is shown on a coloured background.
     """
 
     language: str = ""
@@ -182,10 +187,12 @@ class HeadingBlock(ReaderBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class FoldHeadingBlock(HeadingBlock):
-    """The heading of a fold; all folds of a `kind`, such as "tool", can be opened together.
+    """The heading of a fold.
 
-    `citation_number` is the number of the tool call's citation in the citations pane. If `ends_with_path`
-    is true and there is not enough room, the beginning of the path is cut, because its end says more.
+    All folds with the same `kind`, such as "tool", can be opened together. `citation_number` is the
+    number of the tool call's citation in the citations pane. `ends_with_path` means that the
+    heading ends with a path. If there is not enough room, the beginning of this path is cut,
+    because its end says more.
     """
 
     kind: str = "tool"

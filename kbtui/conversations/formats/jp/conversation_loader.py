@@ -86,9 +86,10 @@ def load_conversation(info: ConversationInfo) -> Conversation:
 def load_conversation_beginning(
     info: ConversationInfo, size: int = BEGINNING_BYTES
 ) -> Conversation | None:
-    """Load the turns in the first `size` bytes, to show a long conversation before all of it is read.
+    """Load the turns in the first `size` bytes, to show a long conversation before it is loaded.
 
-    Returns None if the file is shorter, or if its beginning cannot be read separately.
+    Returns None if the file has no more than `size` bytes, or if its beginning cannot be read
+    separately.
     """
     if info.events_path is None or info.size <= size:
         return None
