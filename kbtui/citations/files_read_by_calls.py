@@ -80,7 +80,8 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
 def _list_argument_texts(arguments: dict[str, Any], keys: tuple[str, ...]) -> list[str]:
     """Return the texts in the first argument that has one of the names `keys`.
 
-    The argument is a text or a list of texts. Texts in a list that are not plain paths are left out.
+    The argument is a text or a list of texts. From a list, texts that are patterns or options instead
+    of paths are left out.
     """
     value = next((arguments[key] for key in keys if key in arguments), None)
     if isinstance(value, list):

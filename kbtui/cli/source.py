@@ -165,7 +165,8 @@ def _edit_source(workspace: Workspace, userdata: UserData, args: Namespace) -> i
 def _print_cron_explanation(source: SourceDefinition) -> None:
     if source.cron is not None:
         print_to_stderr(
-            "the engine runs the source at these times, and after a missed time when it starts; "
+            "the engine runs the source at these times; if the engine was not running at such a time, "
+            "it runs the source when it starts; "
             "to keep the engine running, leave the TUI, `kbtui mcp` or `kbtui index --watch` open"
         )
 

@@ -333,7 +333,7 @@ class CatalogDatabase:
         """Replace a conversation's rows in `table`, one of `TURN_TABLES`.
 
         The rows of the first `after` turns are kept. In turn `after` + 1, the citations of the first
-        `after_call` calls are also kept; a row in `rows` that equals a kept citation is not inserted.
+        `after_call` calls are also kept. A row in `rows` is not inserted if it equals a kept citation.
         """
         where = f"{table} WHERE conversation = ? AND turn > ?"
         values: tuple[object, ...] = (entry.conversation, after)
@@ -383,9 +383,10 @@ class CatalogDatabase:
         return _compute_checksum_of_rows(rows) % _CHECKSUM_MODULUS
 
     def find_catalog_damage(self, stop: threading.Event | None = None) -> str | None:
-        """Verify all checksums; return a phrase that describes the damage, or None.
+        """Verify all checksums; return a phrase that describes the first damage, or None if there is none.
 
-        Returns None as soon as `stop` is set. Raises `sqlite3.Error` if the file cannot be read.
+        If `stop` is set, the verification ends, and the result is None. Raises `sqlite3.Error` if the
+        file cannot be read.
         """
         with self.open_read_transaction():
             problem = self._query_single_value("PRAGMA quick_check(1)")
@@ -484,8 +485,8 @@ class CatalogDatabase:
     ) -> Counter[str]:
         """Count how often each text occurs among an entry's chunks before ordinal `end`.
 
-        Reads no texts but looks up ids: a chunk's id is made from its text and the number of equal texts
-        before it.
+        The id of a chunk is made from its text and the number of equal texts before it. This method
+        looks up such ids, so it need not read the chunks.
         """
         query = "SELECT 1 FROM chunks WHERE id = ? AND ordinal < ?"
 
@@ -512,10 +513,10 @@ class CatalogDatabase:
     def get_visible_chunk_ids(
         self, numbers: Collection[int], *, hidden: bool, archived: bool
     ) -> dict[int, tuple[str, str]]:
-        """Map the numbers of visible chunks to `(chunk id, entry id)`; other numbers are left out.
+        """Map the numbers of visible chunks to pairs of chunk id and entry id; other numbers are left out.
 
-        Chunks of hidden entries are visible only with `hidden`, those of archived entries only with
-        `archived`.
+        A chunk of a hidden entry is visible only if `hidden` is true. A chunk of an archived entry is
+        visible only if `archived` is true.
         """
         rows = self._db.execute(
             "SELECT chunks.number, chunks.id, entry_id FROM chunks JOIN entries ON entries.id = entry_id "

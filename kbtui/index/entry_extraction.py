@@ -233,8 +233,8 @@ class _IndexedConversationPart:
     """The part of a conversation that is indexed already.
 
     `mark` is the position at which reading resumes, or None if reading must start again. `chunks` is
-    the number of chunks, and `latest` is the time of the latest one. `rewound` has the numbers of the
-    rewound turns.
+    the number of chunks in this part, and `latest` is the time of the latest chunk. `rewound` has the
+    numbers of the rewound turns.
     """
 
     mark: ReadingResumePoint | None = None
@@ -249,8 +249,8 @@ def read_conversation_entry_parts(
     """Yield the parts of a conversation that are not indexed yet.
 
     The caller must write each part before it requests the next one. Damaged events are left out, and
-    the `error` of the entry names the first problem. If reading raises an error, the entry has no
-    chunks.
+    the `error` of the entry names the first problem. If the conversation cannot be read at all, a part
+    without chunks is yielded, so that the entry has no chunks.
     """
     from kbtui.conversations.conversation_repository import get_conversation_format
 
@@ -343,11 +343,11 @@ def _make_conversation_entry_part(
     new_chunks: list[Chunk],
     settled_count: int,
 ) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
-    """Return the part to write, and a description of what is indexed after it is written.
+    """Return the part to write, and a description of what is indexed once the part is written.
 
-    `new_chunks` are the chunks of `part`, still without ids. Only the first `settled_count` of them are
-    final; the others are read again with the next part. The last chunks in the index are written again,
-    because they get new neighbours.
+    `known` describes what is indexed now. `new_chunks` are the chunks of `part`, still without ids.
+    Only the first `settled_count` of them are final; the others are read again with the next part. The
+    last chunks in the index get new neighbours, so they are written again.
     """
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)

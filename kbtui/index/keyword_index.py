@@ -47,8 +47,9 @@ _STEMMED, _CODE = "kb_stemmed", "kb_code"
 def make_keyword_index_schema(language: str = "") -> Any:
     """Return the schema of a chunk's document. Texts are indexed here, but stored in the catalog.
 
-    `language` is the value of the setting, a list of languages. `body`, `context` and `title` are stemmed
-    for the first one; each of the others has its own field (`list_further_language_fields`).
+    `language` is the setting `language`, which can name several languages. The words in `body`,
+    `context` and `title` are stemmed for the first language. Each further language has a field of its
+    own (see `list_further_language_fields`).
     """
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field("chunk", indexed=True, fast=True)
@@ -135,9 +136,10 @@ def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> 
 class KeywordIndexWriter:
     """Writes one of the two keyword indexes. Only one thread may use it.
 
-    `has_changes` says whether there is something to commit. Do not commit otherwise: each commit replaces
-    the watermark, and a replaced document still counts in BM25's statistics, so the scores would change.
-    A change of only hidden entries would then change the scores of visible entries.
+    `has_changes` says whether there is something to commit. Do not commit if there is nothing: each
+    commit replaces the watermark document, and replaced documents still count in BM25's statistics, so
+    the scores change. If both indexes were always committed together, a change of hidden entries would
+    change the scores of visible entries.
     """
 
     def __init__(self, folder: Path, language: str) -> None:
@@ -329,8 +331,9 @@ def make_tool_argument_terms(key: str, value: str) -> list[str]:
 def _join_text_with_neighbours(chunks: list[Chunk], position: int) -> str:
     """Return the end of the text before a chunk, the chunk's text and the start of the text after it.
 
-    The chunk's own text is included, because otherwise a chunk without neighbours would have no text here,
-    match fewer words than other chunks, and rank lower (docs/search-quality.md).
+    The result is for the field `context`. If it did not contain the chunk's own text, a chunk without
+    neighbours would have no text in this field, match fewer words than other chunks, and rank lower
+    (docs/search-quality.md).
     """
     start, end = max(0, position - CONTEXT_CHUNKS), position + CONTEXT_CHUNKS + 1
     before = "".join(f"{one.text}\n" for one in chunks[start:position] if one.embed)

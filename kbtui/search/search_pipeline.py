@@ -295,9 +295,12 @@ def score_leg_rank(
 ) -> float:
     """Return what one leg adds to the score of a chunk: 1 / (k + rank / coverage).
 
-    `rank` counts from 1. It is None or above `length` if the chunk is not one of the leg's `length` hits.
-    Such a chunk gets 0 if there are fewer than `depth` hits, because the leg then found no others.
-    Otherwise it gets the rank after the last hit, because it may be one of the hits that were cut off.
+    `rank` is the position of the chunk among the leg's `length` hits, counted from 1. For a chunk that
+    is not one of the hits, `rank` is None or greater than `length`.
+
+    A leg returns at most `depth` hits. If it has fewer, it has found all matching chunks, so any other
+    chunk gets 0. Otherwise, the chunk may be a match that was cut off, so it gets the rank after the
+    last hit.
 
     `coverage` (above 0, up to 1) is the share of all chunks that the leg can rank. Dividing by it turns
     the rank into an estimate of the rank among all chunks.
@@ -385,7 +388,8 @@ def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:
 def _find_rare_words(run: SearchRun) -> list[QueryWord]:
     """Return the rare words of a query; if no word is rare, all words except function words.
 
-    Returns an empty list for a query with a phrase, because all of its hits contain the phrase.
+    Returns an empty list for a query with a phrase. Every hit of such a query contains the phrase, so
+    rare words need not be looked for.
     """
     if run.query.phrases:
         return []

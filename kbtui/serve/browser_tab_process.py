@@ -66,7 +66,7 @@ class BrowserTabProcess(AppService):
         return process
 
     async def set_terminal_size(self, width: int, height: int) -> None:
-        """Forward a new size to the TUI, but not before its first paint.
+        """Forward a new size to the TUI. Before the TUI's first paint, only store the size.
 
         If the size changes during the first layout, Textual alternates between both sizes forever.
         """

@@ -80,9 +80,10 @@ class DocumentCounts(TypedDict):
 
 
 class SourceDocumentDirectory:
-    """The documents of one source. The files are read once; each change updates the file and this object.
+    """The documents of one source.
 
-    `root` and `folder` are the real paths of the workspace and the topic.
+    The files are read once. Each change updates both the file and this object. `root` and `folder` are
+    the real paths of the workspace and the topic.
     """
 
     def __init__(self, root: Path, folder: Path, source: SourceDefinition) -> None:
@@ -314,7 +315,8 @@ class SourceRunContext:
 def make_document_name_from_url(url: str, base: str) -> str:
     """Return the path, without extension, of the file for the document at `url`.
 
-    The path corresponds to the path of the URL, relative to the directory of the URL `base`.
+    The path is made from the path of the URL, relative to the directory of the URL `base`. If the two
+    URLs have different hosts, the path begins with the host of `url`.
     """
     parts, start = urlsplit(url), urlsplit(base)
     path = unquote(parts.path, errors="replace")

@@ -203,7 +203,8 @@ def _open_source_directories_in_all_topics(
 def remove_source_and_documents(workspace: Workspace, name: str, *, keep: bool) -> list[str]:
     """Remove a source. With `keep`, its documents become ordinary subjects; otherwise they are deleted.
 
-    Returns a message for each document or directory that could not be changed; raises `KbtuiError`.
+    Documents that the user has edited are not deleted. Returns a message for each of them, and for each
+    document or directory that could not be changed. Raises `KbtuiError`.
     """
     source = load_source_definitions(workspace).find_source(name)
     with lock_source(workspace, name):

@@ -68,9 +68,11 @@ class LibraryFilterCondition(NamedTuple):
 
 
 class LibraryFilter(NamedTuple):
-    """A parsed filter: a title or slug must contain all `words` and none of the words in `without`.
+    """A parsed filter of the library pane.
 
-    `parts` are conditions on conversations. `errors` are the mistakes in the filter.
+    A title or slug matches if it contains all `words` and none of the words in `without`. A
+    conversation must also fulfil the conditions `parts`. `errors` are the mistakes in the text of the
+    filter.
     """
 
     words: tuple[str, ...] = ()
@@ -262,10 +264,10 @@ def _make_folder_and_subject_rows(
 def iterate_unfolded_paths(
     topic: str, slugs: Iterable[str], is_unfolded: Callable[[str], bool]
 ) -> Iterator[str]:
-    """Yield the paths of folders (with a final `/`) and the slugs, but nothing in folded folders.
+    """Yield the paths of folders (with a final `/`) and the slugs, but nothing that is in a folded folder.
 
-    The subjects of a folder precede its subfolders; both are sorted by name. The argument of `is_unfolded`
-    is the key of a folder's row.
+    The subjects of a folder precede its subfolders; both are sorted by name. `is_unfolded` is called
+    with the key of a folder's row.
     """
     yielded: set[str] = set()
     for slug in sorted(slugs, key=_get_tree_sort_key):
@@ -408,7 +410,8 @@ class _ConversationRowMaker:
     ) -> Iterator[ListRow]:
         """Yield the row of each conversation and, if it is unfolded, the rows of its parts.
 
-        `before` is the label of the row above. A row with the same age as that row does not show it.
+        Each row has a label, such as the conversation's age. A row does not show its age if the row
+        above it has the same age. `before` is the label of the row above the first one.
         """
         sort = self._state.sort
         for info in infos:

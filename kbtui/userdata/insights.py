@@ -44,8 +44,8 @@ class TokenCount:
     """The tokens of a day, agent, model, project or subject, and their cost.
 
     `turns` is the number of turns that used the tokens. Tokens that an agent only estimated have a
-    `TokenCount` of their own. `cost` is None if no model's price is known; `is_cost_partial` says that
-    the cost leaves out models without a known price.
+    `TokenCount` of their own. `cost` is None if no model's price is known. If `is_cost_partial` is
+    true, `cost` leaves out models without a known price.
     """
 
     name: str | None
@@ -79,11 +79,12 @@ class TokenCount:
 
 @dataclass
 class TokenStatistics:
-    """The tokens of a period. `by_day` is in order of time; other lists begin with the largest number.
+    """The tokens of a period.
 
-    `subjects` has the tokens of all turns that cite a subject. The tokens of a turn that cites several
-    subjects are added to each of them. If the period has no tokens, `day_before` is the last earlier
-    day with tokens.
+    `by_day` is sorted by day; the other lists begin with the largest number of tokens. `subjects` has
+    the tokens of all turns that cite a subject. If a turn cites several subjects, its tokens are
+    counted for each of them. `day_before` is the last day with tokens before the period, if the period
+    has no tokens.
     """
 
     by_day: list[TokenCount] = field(default_factory=list)

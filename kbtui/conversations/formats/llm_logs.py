@@ -1,8 +1,9 @@
 """The format of the command `llm`: one SQLite database for all conversations of a user.
 
-Up to version 0.31, a row contains a prompt and its response. Since version 0.32, each message names its
-parent by a hash, and a turn names its last question message and its last answer message. A database can
-have both forms, and so can a conversation that was continued after the change.
+Up to version 0.31 of `llm`, a row contains a prompt and its response. Since version 0.32, messages have
+rows of their own. The row of a message contains the hash of the message before it. The row of a turn
+contains the hashes of the last message of the request and of the last message of the answer. A database
+can contain both forms. So can a conversation, if it was continued after an update of `llm`.
 """
 
 from __future__ import annotations
@@ -403,9 +404,10 @@ class _LlmConversationReader:
     def _list_messages(
         self, tip: Any, end: Any, *, stop_at_answer: bool = False
     ) -> list[sqlite3.Row]:
-        """Return the messages after the one with the hash `end`, up to the one with the hash `tip`.
+        """Return the messages after the message `end`, up to and including the message `tip`.
 
-        With `stop_at_answer`, the list contains only the messages after the last answer.
+        Both arguments are hashes. If `stop_at_answer` is true, only the messages after the last answer
+        are returned.
         """
         messages: list[sqlite3.Row] = []
         while tip is not None and tip != end and len(messages) < MAX_CHAIN:
@@ -617,10 +619,11 @@ def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
 
 
 def _read_cached_tokens(details: dict[str, Any]) -> tuple[int | None, int | None, int | None]:
-    """Return three numbers of cached tokens; a number that is missing is None.
+    """Return three numbers of tokens; a number that is missing is None.
 
-    They are the tokens read and also counted as input tokens (OpenAI, Google), the tokens read and not
-    counted as input tokens (Anthropic), and the tokens written.
+    - tokens that were read from the cache, and are also counted as input tokens (OpenAI, Google)
+    - tokens that were read from the cache, and are not counted as input tokens (Anthropic)
+    - tokens that were written to the cache
     """
     prompt = details.get("prompt_tokens_details", details.get("input_tokens_details"))
     included = get_count(prompt.get("cached_tokens")) if type(prompt) is dict else None

@@ -30,10 +30,11 @@ class CancellableContext(Protocol):
 class LatestOnlyWorker:
     """Runs calls in threads and delivers only the result of the newest call.
 
-    At most `limit` calls run at the same time. If other calls wait, all but the newest are discarded. The
-    result is delivered through the message queue of the widget or screen `owner`. `drop` is called with each
-    result that is not delivered. The threads are daemons, so quitting never waits for them. If given,
-    `cancellation` makes a context manager for each call, and the next call cancels it.
+    At most `limit` calls run at the same time. If other calls wait, all but the newest are discarded.
+    The result is delivered through the message queue of the widget or screen `owner`. `drop` is called
+    with each result that is not delivered. The threads are daemons, so quitting never waits for them.
+    `cancellation` makes a context manager, in which a call runs. A newer call uses it to cancel the
+    older call.
     """
 
     def __init__(

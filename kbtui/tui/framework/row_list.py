@@ -33,10 +33,10 @@ WIDE_ROW = 36
 class ListRow:
     """A row of one or more lines.
 
-    `left` and `right` are the text at the edges of the first line; if there is no room for both, `left` is cut.
-    `wide_right` is added to `right` if the row has at least `WIDE_ROW` cells.
-    `below` are further lines. The style `role` applies to the whole row. `data` is for the code that uses the
-    list; the list itself ignores it.
+    `left` and `right` are the texts at the edges of the first line. If there is not enough room for
+    both, `left` is cut. `wide_right` is added to `right` if the row has at least `WIDE_ROW` cells.
+    `below` are further lines. The style `role` applies to the whole row. `data` is for the code that
+    uses the list; the list itself ignores it.
     """
 
     key: str
@@ -92,7 +92,8 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     ) -> None:
         """Replace the rows; the selected row stays selected, at the same line of the screen.
 
-        `empty` is the text shown if there are no rows. `select` is the key of a row to select instead.
+        If `select` is given, the row with this key is selected instead of the row selected before.
+        `empty` is the text to show if there are no rows; None means the same text as before.
         """
         painted = self._list_visible_lines() if self.rows else None
         before = self.selected_row

@@ -303,8 +303,8 @@ class SearchController:
     def log_current_query(self) -> None:
         """Add the current query to the query log, unless it is logged already.
 
-        If the current query starts with the last logged query, it replaces that query in the log, unless
-        the user has opened a hit or left the search in between.
+        If the current query begins with the last logged query, it replaces that query in the log. Both
+        queries stay in the log if the user has opened a hit or left the search in between.
         """
         answer, self._unlogged = self._unlogged, None
         if answer is None:

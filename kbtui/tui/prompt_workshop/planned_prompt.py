@@ -111,8 +111,9 @@ class SubjectSizes:
     ) -> Iterator[int]:
         """Measure the sizes of all subjects; from time to time, yield how many subjects are left.
 
-        First, the sizes of all new and changed subjects are estimated. A file is not read again unless its
-        number of bytes or its modification time has changed. If `is_wanted` returns False, end early. Called
+        First, the sizes of all new and changed subjects are estimated from their numbers of bytes. Then
+        their files are read, except large ones. A subject counts as changed if its number of bytes or
+        its modification time is new. If `is_wanted` returns False, the method ends early. It is called
         in a background thread.
         """
         todo: list[Subject] = []
@@ -204,18 +205,19 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return tuple(self.values())
 
     def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:
-        """Return the state of a subject, or of a topic if `slug` is None, as the user has marked it.
+        """Return the state of a subject or topic, with the user's mark applied.
 
-        Without a mark, this is its state in `written`, which is the knowledge as the files define it.
+        If `slug` is None, the state is that of the topic. Without a mark, the state is the one in
+        `written`, which is the knowledge as the files define it.
         """
         mark = self.get((topic, slug))
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
-        """Set the state of `mark`, or unset it if the subject or topic already has it.
+        """Set the state of a subject or topic to that of `mark`; if it has this state already, remove the state.
 
-        Unsetting restores the state in `knowledge`, which is as the files define it. If this is the same
-        state, the new state is "plain".
+        A removal restores the state in `knowledge`, which is as the files define it. If the files
+        define the very state that is removed, the new state is "plain".
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)

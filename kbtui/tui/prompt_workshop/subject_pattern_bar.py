@@ -134,7 +134,7 @@ def _split_topic_from_patterns(
             patterns.append(word)
             continue
         if name is not None and name != first:
-            hint = f"write only {name}/…, or use -k before each pattern"
+            hint = f"use only patterns of the topic {name}, or put -k before each pattern"
             raise _PatternError("`learn` takes one topic at a time", word.at, hint)
         name = first
         if rest:

@@ -42,11 +42,11 @@ EXACT_COST_CELLS = 52
 
 
 class SubjectTreeNode(NamedTuple):
-    """The data of a row.
+    """The data of a row in the workshop's list.
 
-    `name` is the slug of a subject, the path of a folder with a `/` at its end, the name of a prompt section
-    or the text of a problem. `number` is the position of a prompt section, counted from 0. If `shows_path` is
-    true, the row shows the whole slug instead of its last part.
+    Depending on `kind`, `name` is the slug of a subject, the path of a folder (with a final `/`), the
+    name of a prompt section, or the text of a problem. `number` is the position of a prompt section,
+    counted from 0. If `shows_path` is true, the row shows the whole slug instead of its last part.
     """
 
     kind: NodeKind
@@ -291,7 +291,7 @@ def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
         topics = [topic for topic in prompt.knowledge.topics.values() if topic.enable]
         slugs = (prompt.knowledge.get_topic_slugs(topic.id) for topic in topics)
         learned = format_counted_noun(sum(len(found.learned) for found in slugs), "subject")
-        return f"{format_counted_noun(len(topics), 'topic')} on, {learned} pre-loaded"
+        return f"{format_counted_noun(len(topics), 'topic')} switched on, {learned} pre-loaded"
     if node.kind == "topic" and node.topic in prompt.preloads:
         loaded = prompt.preloads[node.topic]
         cost = loaded.format_prompt_size_without_units()

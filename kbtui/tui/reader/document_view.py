@@ -582,7 +582,8 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Render the line that is `y` lines below the top of the view's visible part.
 
-        Its segments contain their positions in the text, because selection by mouse needs them.
+        The segments of the line contain their positions in the text, because selection by mouse needs
+        them.
         """
         width = self.scrollable_content_region.width
         if y >= len(self.viewport.rows):

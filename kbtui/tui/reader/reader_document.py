@@ -133,9 +133,10 @@ class ReaderDocument:
     def find_search_pattern_matches(
         self, pattern: re.Pattern[str], model: bool = False
     ) -> Iterator[tuple[int, int]]:
-        """Yield each match as (index of the block, index of the match within the block).
+        """Yield each match as a pair: the index of its block, and its index within this block.
 
-        If `model` is true, search the blocks that the model sees, otherwise those that the user sees.
+        If `model` is true, the blocks that the model sees are searched, otherwise those that the user
+        sees.
         """
         hidden_view = "user" if model else "model"
         for index, block in enumerate(self.blocks):
@@ -249,8 +250,8 @@ def _find_best_matching_block(
 ) -> tuple[int, int] | None:
     """Return the index of the best block in `span`, and of a match in this block; None without a match.
 
-    The best block has a match and contains the beginning of the passage. If there is no such block, the
-    one with the most different matches is the best.
+    Only blocks with a match of `pattern` are considered. The best block is one that also contains the
+    beginning of the passage. If there is none, it is the block with the most different matches.
     """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0, None

@@ -457,7 +457,8 @@ _TWICE_ENCODED = re.compile(r"[A-Za-z0-9_-]{38,}={0,2}")
 def decode_base64_text(text: str) -> str:
     """Return the text that a base64 string encodes; any other string is returned unchanged.
 
-    Decoding is as strict as in JP: both alphabets are accepted, and the padding must be canonical.
+    Decoding is as strict as in JP. Both alphabets are accepted, but not mixed. Padding is required, and
+    unused bits must be zero.
     """
     if not text or len(text) % 4:
         return text

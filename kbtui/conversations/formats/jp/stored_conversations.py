@@ -63,8 +63,8 @@ class ConversationCopy:
     def get_rank_for_reading_events(self) -> tuple[bool, int, bool]:
         """Return a sort key; events are read from the copy with the highest key.
 
-        The newest copy has the highest key; of two equally new copies, the user-local one. Copies without
-        events rank below all others, because JP cannot load them.
+        The newest copy has the highest key. If two copies are equally new, the user-local one ranks
+        above the other. Copies without events rank below all others, because JP cannot load them.
         """
         newest = max(
             self.get_file_modification_time(EVENTS), self.get_file_modification_time(BASE_CONFIG)
@@ -74,10 +74,10 @@ class ConversationCopy:
 
 @dataclass(slots=True)
 class JpStoredConversation:
-    """All copies of one conversation, which counts as live if at least one copy is live.
+    """All copies of one conversation, which is live if at least one copy is live.
 
-    For a live conversation, `copies` are the live copies, and `archived_copies` those in the archive.
-    For an archived conversation, all copies are in `copies`.
+    For a live conversation, `copies` are the live copies, and `archived_copies` are the copies in the
+    archive. For an archived conversation, `copies` are all copies, and `archived_copies` is empty.
     """
 
     id: str
@@ -223,9 +223,9 @@ def _parse_parent_id(value: Any) -> str | None:
 def find_stored_conversations(
     workspace: Workspace, only: str | None = None
 ) -> tuple[list[JpStoredConversation], list[UnusableConversationDirectory]]:
-    """Find every conversation of a workspace, and the directories that are not conversations.
+    """Find the conversations of a workspace, and the directories that are not conversations.
 
-    If `only` is an id, only the conversation with this id is returned.
+    If `only` is an id, only the conversation with this id is in the first list.
     """
     copies: dict[str, list[ConversationCopy]] = {}
     unlisted: list[UnusableConversationDirectory] = []
