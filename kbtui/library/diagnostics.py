@@ -42,7 +42,7 @@ FindingCode = Literal[
     "workspace_gone", "workspace_id_missing", "workspace_without_jp",
 ]  # fmt: skip
 FindingValues = Mapping[str, str | int | list[str] | None]
-"""The values of a finding. `detail` is the message of an error or a problem."""
+"""Name -> value: the facts from which the message of a finding is made."""
 
 
 def _format_knowledge_counts(values: Any) -> str:
@@ -142,7 +142,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "workspace_id_missing": ".jp/.id is missing or invalid, so conversations in JP's user directory are not found",
     "workspace_without_jp": "{directory}, no JP workspace; topics and sources are declared in {configuration}",
 }
-"""Finding code -> the message for people, or the function that formats it."""
+"""Code of a finding -> its message with placeholders, or a function that makes it from the values."""
 
 
 class DiagnosticFinding(NamedTuple):
@@ -168,16 +168,16 @@ FindingWithoutArea = (
     | tuple[FindingState, FindingCode, FindingValues]
     | tuple[FindingState, FindingCode, FindingValues, str | None]
 )
-"""The fields of a `DiagnosticFinding` without its area."""
+"""The fields of a `DiagnosticFinding` after `area`. The last ones may be missing."""
 MIN_TERMINAL_SIZE = (60, 15)
-"""The smallest size, in columns and rows, in which all panes of the TUI have enough space."""
+"""The size of the smallest terminal, as (columns, rows), in which all panes of the TUI have enough space."""
 READING_SECONDS = 1.0
-"""The doctor reads conversations for this many seconds; of the others, it reports the errors in the index."""
+"""After this many seconds, the doctor reads no more conversations, but reports the errors in the index."""
 READING_BYTES = 8 << 20
-"""Of an indexed conversation with more bytes than this, the doctor only reports the error in the index."""
+"""The doctor does not read an indexed conversation with more bytes than this. It relies on the index."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
-"""The minimum number of bytes that should be free on the disk of the index."""
+"""The doctor reports a problem if the disk of the index has fewer free bytes than this."""
 
 
 def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
@@ -324,7 +324,7 @@ def _find_nearest_existing_directory(folder: Path) -> Path:
 
 
 TOOLS_DIRECTORY = ".jp/mcp/tools/kbtui"
-"""The directory of the tool definitions that are installed for JP."""
+"""The directory in the workspace where JP finds the definitions of kbtui's tools."""
 _MAX_DEFINITION_BYTES = 1 << 20
 
 
@@ -620,4 +620,4 @@ _WORKSPACE_CHECKS = {
     "model": _diagnose_model,
 }
 AREAS = tuple(_WORKSPACE_CHECKS)
-"""The names of the areas that the doctor checks, in this order."""
+"""The areas that the doctor checks, in this order."""

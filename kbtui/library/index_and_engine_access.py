@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 SILENT_SECONDS = 10.0
-"""After an engine failed to answer, this process sends it no request for this many seconds."""
+"""If an engine does not answer, this process does not connect to it again for this many seconds."""
 STEP_SECONDS = 0.02
-"""The interval at which a waiting call checks whether it was cancelled."""
+"""The interval in seconds at which a waiting call checks whether it was cancelled."""
 
 FIRST_INDEX_SECONDS = 60.0
-"""How many seconds a call waits for the first index to be built."""
+"""If there is no index yet, a call waits at most this many seconds for it, by default."""
 PATIENCE_SECONDS = 60.0
-"""Calls no longer wait for a temporary index this many seconds after kbtui began to build it."""
+"""Once kbtui has been building a temporary index for this many seconds, calls no longer wait for it."""
 
 
 def make_engine_unavailable_notice_values(error: EngineUnavailable) -> NoticeValues:
@@ -102,11 +102,11 @@ class IndexAndEngineAccess:
         self._reader: IndexReader | None = None
         self._idle_clients: list[EngineClient] = []
         self._silent: tuple[EngineUnavailable | None, float] = (None, 0.0)
-        """The last error of an engine that did not answer, and the time of the error."""
+        """The error when the engine last did not answer, and the time of this error."""
         self._private: PrivateIndex | None = None
         self.index_behind_notice: Notice | None = None
         self._different_variables: list[str] = []
-        """The environment variables for agents' directories that differ between client and engine."""
+        """The variables for agents' directories that have other values in the engine's environment."""
 
     @property
     def index_notices(self) -> list[Notice]:
@@ -277,12 +277,12 @@ class PrivateIndex:
         self._workspace, self._settings, self._cause = workspace, settings, error
         self._began = time.monotonic()
         self._error: str | None = None
-        """The reason why the last update failed."""
+        """The reason why the last update failed; None if it succeeded."""
         self._configuration_problem: str | None = None
         self._stop = threading.Event()
         self._turn = threading.Condition()
         self._wanted, self._reached = 1, 0
-        """The number of the last requested update, and the number of the last finished update."""
+        """Updates are numbered. These are the numbers of the last requested and of the last finished one."""
         self._thread = threading.Thread(
             target=self._update_index_until_closed, name="private-index", daemon=True
         )

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REPAIR_SECONDS = 60.0
-"""A search waits at most this many seconds until a damaged index is rebuilt."""
+"""If the index is damaged, a call waits at most this many seconds until the engine has rebuilt it."""
 UPDATE_SECONDS = 10.0
-"""Commands, and searches without an engine, wait at most this many seconds until the index is up to date."""
+"""A call waits at most this many seconds until the index is up to date with the files."""
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
@@ -74,7 +74,7 @@ class Library(ReferenceReader):
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         super().__init__(workspace, settings)
         self._repair_notice: Notice | None = None
-        """The notice of a repair, to be added to the next answer."""
+        """The notice that the index was repaired. The next answer will contain this notice."""
 
     def __enter__(self) -> Self:
         return self

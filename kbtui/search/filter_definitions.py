@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     )
 
     LibraryCondition = Callable[[ConversationInfo, ConversationToolsAndModels, Any], bool]
-    """Checks whether a conversation matches a filter's value, which is a case-folded text or a time."""
+    """A function that checks whether a conversation matches a value: a case-folded text, or a time."""
     Surface = Literal["search", "library", "entries"]
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text", "agent"]
 
 VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
-"""The regular expression for one value of a filter."""
+"""A regular expression that matches one value of a filter, with or without quotation marks."""
 
 
 class FilterValueError(Exception):
@@ -69,28 +69,28 @@ class FilterDefinition:
     ) -> None:
         self.key, self.kind, self.aliases = key, kind, aliases
         self.about = about
-        """The description of the filter, which is also the help text of its option."""
+        """What the filter selects. Help texts and completions show this text."""
         self.search = search
-        """The field of `SearchRequest` for the filter's values; if there is no such field, `key`."""
+        """The field of `SearchRequest` that stores the filter's values. If no field does, this is `key`."""
         self.term = term
-        """The field of the keyword index in which this filter looks for its values; "" if there is none."""
+        """The field of the keyword index that contains the filter's values; "" if no field does."""
         self.entries = entries
-        """The field of `EntryFilter` in which this filter stores its values; "" if there is none."""
+        """The field of `EntryFilter` that stores the filter's values; "" if no field does."""
         self.library = library
-        """The function with which the library pane checks whether a conversation matches the filter."""
+        """The function that checks a conversation; None if the library pane does not have this filter."""
         self.needs_summary = needs_summary
-        """Whether the library must read the events of a conversation to apply the filter."""
+        """Whether the function in `library` needs the tools or models that a conversation used."""
         self.choices = choices or {}
-        """The valid values, and the indexed terms that each value stands for."""
+        """Valid value -> the indexed terms for which it stands. Empty if there is no fixed list of values."""
         self.shown_choices = offered or tuple(self.choices)
-        """The valid values that completions and help texts name."""
+        """The valid values that completions and hints show. `choices` may contain other spellings."""
         self.noun = noun or key
-        """The word for a value of the filter in error messages."""
+        """What error messages call a value of the filter, such as "topic" or "status"."""
         self.options = options
-        """The options of the filter on the command line."""
+        """The names of the filter's options on the command line."""
         self.metavar = metavar
         self.includes_day = includes_day
-        """Whether a date without a time means the end of that day instead of its start."""
+        """Whether a date without a time stands for the end of the day, not for its start."""
 
     def applies_to_surface(self, surface: Surface) -> bool:
         """Return whether the filter can be used on a surface, such as the search or the library filter."""

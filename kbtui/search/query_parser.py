@@ -157,7 +157,7 @@ def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | N
 
 
 MAX_TITLED_ENTRIES = 2000
-"""A filter `title:` selects at most this many entries."""
+"""The filter `title:` selects at most this many entries, even if more titles match."""
 
 
 class ArgumentAndExclusionFilters(NamedTuple):

@@ -72,11 +72,11 @@ _FUNCTION_WORDS = {
 
 FUNCTION_WORD_WEIGHT = 0.3
 MIN_CORRECTED_LETTERS = 6
-"""If the index does not contain a word, it is corrected only if it has at least this many letters."""
+"""The spelling of an unknown word is corrected only if the word has at least this many letters."""
 MAX_CORRECTIONS = 3
 MAX_PREFIX_TERMS = 32
 MAX_ENDING_LETTERS = 5
-"""To find the stem of an unfinished word, at most this many letters are cut off."""
+"""To find the stem of an unfinished word, at most this many letters at its end are left out."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

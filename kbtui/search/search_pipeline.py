@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 CHUNKS_LOADED_AT_ONCE = 25
-"""How many ranked chunks are loaded from the catalog at once; most are never shown."""
+"""How many ranked chunks one query loads from the catalog. Most ranked chunks are never needed."""
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
-"""A function that ranks chunks by their vectors, for a request and the name of a generation."""
+"""A function that ranks chunks by their vectors. It gets a request and the name of an index generation."""
 SemanticLeg = Callable[[str], SemanticRanker]
-"""A function that starts to embed a query, and does not wait for the vector.
+"""A function that starts to embed the text of a query, and returns before the vector is ready.
 
-It returns a function that waits for the vector and ranks chunks.
+Its result is a function that waits for the vector and then ranks chunks.
 """
 
 
@@ -281,7 +281,7 @@ def _make_search_hit(
 RANK_CONSTANT = 15
 """The constant k of reciprocal rank fusion, chosen by measurement (docs/search-quality.md).
 
-Cormack, Clarke and Büttcher (2009) use 60.
+Cormack, Clarke and Büttcher (2009), who proposed this fusion, use 60.
 """
 
 
@@ -362,10 +362,10 @@ def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
 
 
 RARE_SHARE = 0.05
-"""A word is rare if at most this share of all passages contain it."""
+"""A word is rare if the share of passages that contain it is at most this."""
+# This value was measured: docs/search-quality.md.
 MIN_SIMILARITY = 0.4
-"""A passage without a rare word of the query is relevant if its cosine similarity is at least this value,
-which was measured (docs/search-quality.md)."""
+"""A query is a gap if its best hit contains no rare word of the query and is less similar to it than this."""
 
 
 def is_knowledge_gap(run: SearchRun, best: Hit | None) -> bool:

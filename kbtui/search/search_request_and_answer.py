@@ -23,12 +23,12 @@ Kind = Literal["subject", "conversation"]
 Freshness = Literal["fresh", "changed"]
 
 MAX_QUERY_CHARACTERS = 1000
-"""The maximum length of a query. A longer query is cut, and the answer has a notice."""
+"""A query with more characters than this is cut, and the answer contains a notice about it."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 100
-"""At any limit, each leg fetches up to this many hits, so that the order does not depend on the limit."""
+"""Each leg fetches up to this many hits, whatever the limit is. So the limit does not change their order."""
 MAX_HITS = 2 * LEG_DEPTH
-"""An answer has at most this many hits: all hits of both legs."""
+"""An answer has at most this many hits. These are all hits of both legs."""
 
 if TYPE_CHECKING:
 

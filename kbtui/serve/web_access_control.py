@@ -31,9 +31,10 @@ SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""The headers of every response: a page loads nothing from other sites, and no other page can frame it.
+"""Headers of every response. Because of them, a page loads nothing from other sites.
 
-Inline styles are allowed because the terminal in the page creates its own.
+They also forbid other pages to show the page in a frame. Inline styles are allowed, because the terminal
+in the page creates some.
 """
 
 

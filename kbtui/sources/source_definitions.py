@@ -128,7 +128,7 @@ _KEYS_BY_KIND: dict[str, dict[str, str]] = {
     "mcp": {"server": _TEXT, "pattern": _TEXT, "env": _LIST},
 }
 MAIN_KEY = {"url_crawl": "url", "file_upload": "file", "mcp": "server"}
-"""For each kind of source, the key that says what it fetches."""
+"""Kind of source -> the key that says what a source of this kind fetches."""
 SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 
@@ -267,7 +267,7 @@ def _check_source_values(source: SourceDefinition) -> None:
 _APPROVAL_FORMAT = 1
 MAX_PROGRAM_BYTES = 50_000_000
 _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua jar"
-"""The file extensions of scripts. If a script or an executable changes, its source needs a new approval."""
+"""Files with these extensions count as programs. If a program changes, its source needs a new approval."""
 
 
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:

@@ -92,7 +92,7 @@ class KbtuiApp(App[None]):
         self.start = start or TuiStartOptions()
         self.plain = self.start.plain or library.settings.plain
         self.problems: list[str] = []
-        """Error messages about the user's keys and themes, shown on the home page."""
+        """Messages about errors in the user's keys and themes. The home page shows them."""
         self._own_themes = {theme.name: theme for theme in THEMES}
         self._variables: dict[str, dict[str, str]] = {}
         """Theme name -> the CSS variables of the theme."""

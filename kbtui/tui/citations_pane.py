@@ -74,18 +74,18 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._used_worker = LatestOnlyWorker(self)
         self._using_worker = LatestOnlyWorker(self)
         self._target: Ref | None = None
-        """The reference of the open subject or conversation, or None if another document is open."""
+        """The reference of the open subject or conversation; None if the open document is neither."""
         self._conversation: Conversation | None = None
-        """The open conversation, or None if the open document is not a conversation."""
+        """The open conversation; None if the open document is not a conversation."""
         self._used: dict[int, list[Citation]] | None = None
-        """Turn number -> the citations of the turn; None until they are loaded."""
+        """Turn number -> what the turn cites; None until the citations are loaded."""
         self._short_refs: dict[str, str] = {}
-        """Maps the targets of the citations in `_used` to their short forms."""
+        """Target of a citation in `_used` -> the short form of the target."""
         self._using: list[Citation] = []
-        """The citations of the open document in all conversations."""
+        """The citations that name the open document, from all conversations."""
         self._why_not_used = ""
         self._turn: int | None = None
-        """The number of the turn at the cursor."""
+        """The number of the turn that was at the cursor when the rows were made."""
         self._turn_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:

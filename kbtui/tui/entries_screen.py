@@ -72,9 +72,9 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
-"""A page, which the screen reads at once, has at most this many rows.
+"""The screen reads at most this many rows at a time.
 
-Reading a page visits all entries of the index, so a few large pages are faster than many small ones.
+Each time, all entries of the index are visited. So it is faster to read many rows at a time.
 """
 ALL_ROWS = 10**9
 STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
@@ -154,7 +154,7 @@ COLUMNS = (
 )
 
 TITLE_HEADINGS = ("title, reference, #tags", "title, reference", "title")
-"""The possible headings of the first column; the longest one that fits is shown."""
+"""Headings for the first column, the longest first. The first one that fits is shown."""
 
 
 class EntryTable(RowList):
@@ -234,7 +234,7 @@ def _format_entry_value_cells(entry: EntryRow, width: int) -> Spans:
 MAX_CITATIONS = 500
 NO_ENTRIES = "No entries yet. Declare a topic, then press {}."
 READ_DELAY_SECONDS = 0.08
-"""How many seconds the selection or the filter must stay unchanged before details or rows are read."""
+"""New rows or details are read this many seconds after the last change of the filter or the selection."""
 PENDING_RELOAD_SECONDS = 3.0
 ACTIONS_WITHOUT_ENTRY = {
     "focus_filter",
@@ -245,7 +245,7 @@ ACTIONS_WITHOUT_ENTRY = {
     "reload",
     "app.switch_light_or_dark",
 }
-"""The actions that do not depend on the selected entry."""
+"""Actions that do not depend on the selected entry. Their keys do not wait until entries are loaded."""
 READ_AHEAD_ROWS = 100
 """More rows are read when fewer than this many rows follow the selected row."""
 
@@ -400,7 +400,7 @@ class EntriesScreen(ListDetailScreen):
         self._filter_timer: Timer | None = None
         self._go_to_end = False
         self._types: list[str] = []
-        """All entry types seen so far, so that the type filter can offer types that are not in the current list."""
+        """All entry types seen so far. The type filter offers them even if the list does not contain them."""
         self._ref_to_select: str | None = None
 
     def compose_list_pane(self) -> list[Widget]:

@@ -45,7 +45,7 @@ def open_in_default_program(target: str) -> bool:
 
 
 MAX_TERMINAL_BYTES = 74_000
-"""The maximum number of bytes that common terminals accept in one OSC 52 sequence."""
+"""A text with more bytes than this is not sent to the terminal, because common terminals do not copy it."""
 COMMAND_TIMEOUT_SECONDS = 2.0
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 PERIODS = (30, 90, 7)
-"""The periods that the user can choose, in days; the command `days` switches to the next one."""
+"""The periods between which the command `days` switches, in days. The first one is shown at first."""
 LIST_LIMIT = 15
 """Each list on the screen has at most this many rows."""
 ORIGIN_LABELS = {
@@ -46,7 +46,7 @@ ORIGIN_LABELS = {
     "sdk": "from programs",
 }
 GAP_PREFIX = "gap:"
-"""The key of a block that shows a gap consists of this prefix and the query."""
+"""The key of a block for a gap is this prefix, followed by the query."""
 
 
 @dataclass(slots=True, eq=False)

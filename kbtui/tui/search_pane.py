@@ -125,7 +125,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._notice = WrappedParagraphs(self.list)
         self.answer: SearchAnswer | None = None
         self._is_refining = False
-        """Whether the search by meaning is still running; it may add hits to the answer."""
+        """Whether the search by meaning is still running. It may add hits to the answer."""
 
     def compose(self) -> ComposeResult:
         yield self._summary

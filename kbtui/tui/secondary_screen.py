@@ -55,7 +55,7 @@ class SecondaryScreen(StyledScreen):
     HEADING: ClassVar[str]
     SCOPE: ClassVar[Scope]
     NOTES: ClassVar[Sequence[str]] = ()
-    """Remarks at the end of the help page."""
+    """Remarks at the end of the screen's help page."""
     DEFAULT_CSS = """
     SecondaryScreen {
         #totals { height: 1; padding: 0 1; background: $background; }
@@ -75,7 +75,7 @@ class SecondaryScreen(StyledScreen):
         self.message_line = MessageLine("said")
         self.worker = LatestOnlyWorker(self)
         self._is_refusal = False
-        """Whether the shown message comes from `show_key_refusal`."""
+        """Whether the message says why the last key did nothing. The next key removes such a message."""
 
     def compose_panes(self) -> ComposeResult:
         """Yield the panes: by default, one pane with a document."""

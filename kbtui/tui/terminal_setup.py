@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_LOG_BYTES = 1_000_000
-"""A log with more bytes is emptied at the start; a smaller log is kept, because it may explain a crash."""
+"""When kbtui starts, it empties a log with more bytes than this. A smaller log may explain the last crash."""
 ANSWER_SECONDS = 0.3
-"""How many seconds to wait for the answer of a local terminal."""
+"""How many seconds to wait until a terminal on this machine reports its background colour."""
 REMOTE_ANSWER_SECONDS = 1.0
-"""How many seconds to wait for the answer of a terminal over ssh."""
+"""How many seconds to wait until a terminal reports its background colour over ssh."""
 SILENT_TERMINALS = {"", "dumb", "linux", "unknown"}
-"""Terminals (values of TERM) that are not asked for their colour: they print the query or ignore it."""
+"""Values of TERM. Terminals with these names are not asked for their background colour."""
 
 # OSC 11 asks for the background colour. A request for device attributes follows, which every terminal
 # answers, so that reading can stop even if the terminal ignores OSC 11.

@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from kbtui.workspace.workspace import Workspace
 
 EXTENSIONS = ("toml", "json", "json5", "yaml", "yml")
-"""The extensions of a layer's file, in the order in which they are tried."""
+"""The extensions that a configuration file can have. They are tried in this order."""
+# The parsers are pure Python. Libyaml is faster, but a deeply nested file would crash the process.
 MAX_SLOW_CHARACTERS = 100_000
-"""A YAML or JSON5 file can have at most this many characters, which take about a second to parse.
-
-The parsers are pure Python. Libyaml is faster, but a deeply nested file would crash the process.
-"""
+"""A YAML or JSON5 file with more characters than this is an error. Parsing it would take over a second."""
 MAX_LAYERS = 1_000
-"""One layer can load at most this many files through `extends`."""
+"""A layer has at most this many files: its own file, and those that it loads through `extends`."""
 MAX_DEPTH = 50
 """`extends` can lead from one file to the next at most this many times in a row."""
 

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 FOLLOW_UP_MESSAGES = 3
-"""How many follow-up messages are sent, one after another, before a key counts as handled.
+"""A key counts as handled after this many follow-up messages, which are sent one after another.
 
-Each follow-up message is queued after the messages that the key has caused so far.
+Each of them is queued behind the messages that the key has caused so far.
 """
 FOLLOW_UP_TIMEOUT_SECONDS = 0.5
-"""How many seconds to wait for `KeyHandled`, which is lost if its target widget is removed."""
+"""If `KeyHandled` does not arrive within this many seconds, the next key is delivered anyway."""
 MAX_WAIT_SECONDS = 3.0
-"""A key waits at most this many seconds for unfinished work."""
+"""A key waits at most this many seconds for unfinished work of the screen. Then the key is delivered."""
 RETRY_SECONDS = 0.01
 UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
@@ -57,10 +57,10 @@ class KeyPressQueue:
         self._queue: deque[events.Key | events.Paste] = deque()
         self._number = 0
         self._sending: events.Key | events.Paste | None = None
-        """The queued event that is being delivered."""
+        """The event that was taken from the queue and is being delivered; None if there is none."""
         self._is_busy = False
         self._waiting_since: float | None = None
-        """The time at which the first queued key began to wait for unfinished work; None if no key waits."""
+        """When the first queued key began to wait for unfinished work; None if no key waits for work."""
         self._screen: Screen[object] | None = None
         self._timeout: asyncio.TimerHandle | None = None
 

@@ -88,7 +88,7 @@ def resolve_style_roles(roles: str, colours: Mapping[str, str]) -> Style:
 
 
 ALWAYS_AVAILABLE_ACTIONS = {"leave", "back", "help"}
-"""The actions that work while the screen is still loading."""
+"""Actions whose keys do not wait until the screen is loaded."""
 
 
 def make_label_without_markup(text: str) -> Content:

@@ -130,7 +130,7 @@ class MainScreen(StyledScreen):
         must_reopen = open_ref is None and not fresh
         self.session = SavedSessionManager(context, self.search, first_target, must_reopen)
         self._prompt_changes: list[TomlFileChange] = []
-        """The changes that the prompt workshop has written since kbtui started, and can undo."""
+        """The changes that the prompt workshop has written since kbtui started. It can undo them."""
         # To run the command NAME, Textual calls `action_NAME`.
         self.action_copy = self.items.copy_selected_reference
         self.action_copy_more = self.items.choose_what_to_copy

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from kbtui.tui.main.search_controller import SearchController
 
 STATE_NAME = "tui"
-"""The name under which the user data stores the session of the TUI."""
+"""The name under which the session of the TUI is stored in the user data."""
 MAX_TARGETS = 50
-"""At most this many places of the history are saved."""
+"""At most this many places of the history are saved: those around the current place."""
 SAVE_SECONDS = 3.0
-"""How many seconds after a change the session is saved."""
+"""The session is saved this many seconds after it has changed."""
 
 
 @dataclass
@@ -39,14 +39,14 @@ class SavedSession:
 
     history: NavigationHistory = field(default_factory=NavigationHistory)
     unfolded: list[str] | None = None
-    """The keys of the unfolded rows, or None if the library had not been read when the session was saved."""
+    """The keys of the library's unfolded rows; None if the library was not loaded when this was saved."""
     hidden: bool = False
     """Whether hidden subjects are shown."""
     folded: list[str] = field(default_factory=list)
     widths: dict[str, int] = field(default_factory=dict)
-    """Pane id -> the width of the pane minus its default width, in cells."""
+    """Pane id -> how many cells the pane is wider than by default. A narrower pane has a negative number."""
     theme: str = ""
-    """The theme that the user chose, "" for the default."""
+    """The name of the theme that the user chose; "" if the user chose none."""
     mode: str = "hybrid"
 
 

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from kbtui.tui.main.status_bar import KeyHintLine
 
 FULL_SEARCH_DELAY_SECONDS = 0.25
-"""The full search, which also searches by meaning, starts this many seconds after the last key."""
+"""The full search, by keywords and by meaning, starts this many seconds after the query has changed."""
 REPEAT_INTERVAL_SECONDS = 2.0
-"""The interval in seconds at which the current query runs again while the index is being built."""
+"""While a temporary index is being built, the query runs again at this interval, in seconds."""
 FIRST_HITS = 20
-"""How many hits a new query requests; scrolling to the end requests more."""
+"""A new query requests this many hits. Scrolling to the end of the list requests more."""
 LOG_DELAY_SECONDS = 2.0
-"""A query is logged this many seconds after its last change, or at once if the user opens a hit."""
+"""A query is logged this many seconds after its answer. Opening a hit logs the query at once."""
 PREVIEW_DELAY_SECONDS = 0.12
 """How many seconds a hit must stay selected before the reader previews it."""
 
@@ -61,7 +61,7 @@ class SearchController:
         self.query = ""
         self.mode: Mode = "hybrid"
         self._answered_request: SearchRequest | None = None
-        """The search request whose hits are shown; None before the first query, and for similar passages."""
+        """The request whose hits are shown. None before the first answer, and for similar passages."""
         self._keyword_worker = LatestOnlyWorker(pane, cancellation=CallCancellation)
         self._full_worker = LatestOnlyWorker(pane, limit=3, cancellation=CallCancellation)
         self._timer: Timer | None = None
@@ -74,13 +74,16 @@ class SearchController:
         self._log_worker = LatestOnlyWorker(pane)
         self._unlogged: SearchAnswer | None = None
         self._is_logged = False
-        """Whether the current query has been logged; if so, repeating the search does not log it again."""
+        """Whether the current query is logged. If so, repeating the search does not log it again."""
         self._unused = ""
-        """The last logged query if a longer query that starts with it may replace it in the log, else ""."""
+        """The last logged query; "" after the user has opened a hit or left the search.
+
+        A longer query that starts with this query replaces it in the log.
+        """
         self._recent_worker = LatestOnlyWorker(pane)
         self._recent_queries: list[str] = []
         self._recent_index = -1
-        """The index in `_recent_queries` of the query that was recalled to the input, or -1."""
+        """The index in `_recent_queries` of the query that is recalled; -1 if no query is recalled."""
         self._hints = hints
         self._suggestion_worker = LatestOnlyWorker(pane)
         self._preview_timer: Timer | None = None

@@ -42,12 +42,12 @@ EXPORTED_KINDS: dict[str, list[str] | None] = {
     "messages": ["chat"],
     "messages, reasoning, tools": None,
 }
-"""The choices in the export form, each with the kinds of events to export; None means all kinds."""
+"""Choice in the export form -> the kinds of events to export. None stands for all kinds."""
 
 LIKELY_NAMES = ("docs", "doc", "documentation", "notes", "wiki", "knowledge", "handbook")
 TEXT_SUFFIXES = (".md", ".markdown", ".txt", ".rst", ".adoc", ".org")
 SEARCH_DEPTH, MAX_SEARCHED_FILES = 3, 2_000
-"""A search for text files in a directory goes down this many levels, and stops after about this many files."""
+"""Text files are counted down to `SEARCH_DEPTH` levels, until about `MAX_SEARCHED_FILES` files are seen."""
 
 
 class SelectedItemActions:
@@ -57,7 +57,7 @@ class SelectedItemActions:
         self._main = main
         self._worker = LatestOnlyWorker(main.screen)
         self.is_asking = False
-        """Whether a dialog is about to open; keys wait until it is open."""
+        """Whether a dialog is about to open. Until the dialog is open, keys wait."""
 
     def get_selected_reference(self) -> str | None:
         """Return the reference of the current item, or None if it has no reference."""
@@ -406,7 +406,7 @@ class FirstTopicProposal(NamedTuple):
     change: TomlFileChange
     directory: Path
     text_files: int
-    """How many text files the directory contains."""
+    """How many text files were found in the directory."""
 
     def write_topic(self) -> str:
         """Create the directory if it is missing, write the change, and return the name of the changed file.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FLASH_SECONDS = 4.0
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
-"""The engine's name for a phase of its work -> the name on the screen."""
+"""Phase of the engine's work -> the word for this phase on the screen."""
 
 
 class StatusBar(StyledWidget):
@@ -40,9 +40,9 @@ class StatusBar(StyledWidget):
     ALLOW_SELECT: ClassVar[bool] = False
 
     problem = reactive("")
-    """The text of a problem to show, or ""."""
+    """The text of the problem to show; "" if there is none."""
     search_mode = reactive("")
-    """The search mode, or "" for the default mode, which is not shown."""
+    """The search mode to show; "" in the default mode, which is not shown."""
 
     def __init__(self, workspace: str) -> None:
         super().__init__(id="status")
@@ -50,13 +50,13 @@ class StatusBar(StyledWidget):
         self._activities: dict[str, str] = {}
         self._flash: Spans = []
         self._is_refusal = False
-        """Whether the shown message says why the last key did nothing."""
+        """Whether the message says why the last key did nothing. The next key removes such a message."""
         self._flash_timer: Timer | None = None
         self._sign: Spans = []
         self._index_text, self._short_text = "index: asking the engine …", "asking the engine …"
         self._index_role = "dim"
         self._first_index_by = ""
-        """Who is building the first index: "engine", "alone" for this process, or "" if nobody is."""
+        """Who is building the first index: the "engine", or this process "alone"; "" if nobody is."""
         self._was_ready = False
         self._last_ready_event: EngineReadinessEvent | None = None
 
@@ -194,13 +194,13 @@ INPUT_HINTS = {
     "filter": [("Enter", "accept"), ("Esc", "clear")],
     "": [("Esc", "leave the input")],
 }
-"""Input id -> the keys of the input and what they do; "" stands for all other inputs."""
+"""Input id -> pairs of a key and what it does in this input. The id "" stands for all other inputs."""
 
 MAX_SUGGESTIONS = 8
 """At most this many completions are shown in place of the key hints."""
 
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
-"""Command id -> the label of the command's key hint while the user searches the open document."""
+"""Command id -> the label of the command in key hints while the user searches the open document."""
 
 
 class KeyHintLine(StyledWidget):
@@ -210,13 +210,13 @@ class KeyHintLine(StyledWidget):
 
     scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))
     offers: reactive[frozenset[str]] = reactive(frozenset())
-    """The features of the open document that commands can need; also "find" while the user searches it."""
+    """Which `TuiCommand.needs` the open document meets, and "find" while the user searches it."""
     input_id = reactive("")
-    """The id of the focused input, or "". Its key hints are shown instead of those of `scopes`."""
+    """The id of the focused input, or "". The hints for an input replace those for `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)
     """Input id -> the completions to show in place of the key hints while this input has the focus."""
     equivalent_command = reactive("")
-    """A shell command that prints what is on the screen, for users of a screen reader."""
+    """A shell command that prints what is on the screen, for users of a screen reader; "" to show none."""
 
     def __init__(self) -> None:
         super().__init__(id="hints")

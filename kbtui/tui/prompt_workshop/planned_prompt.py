@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 MAX_COUNTED_BYTES = 1_000_000
 """If a subject has more bytes than this, its characters and tokens are estimated, not counted."""
 MAX_COUNTED_TOTAL = 256 * 1024 * 1024
-"""Subjects with this many bytes in total are counted; the sizes of all others are estimated."""
+"""Subjects with up to this many bytes in total are counted. The sizes of the others are estimated."""
 SUBJECTS_PER_REPORT = 400
-"""How many subjects are counted between two progress reports."""
+"""Progress is reported each time this many subjects have been counted or skipped."""
 
 
 class PromptSize(NamedTuple):
@@ -85,7 +85,7 @@ class SubjectSizes:
         self._costs: dict[tuple[str, str], PromptSize] = {}
         self._versions: dict[tuple[str, str], tuple[int, int]] = {}
         self.unreadable: dict[tuple[str, str], str] = {}
-        """(Topic, slug) -> why the subject cannot be read, as `learn` reports it."""
+        """(Topic, slug) of a subject that cannot be read -> the reason, in the words of `learn`."""
 
     def forget_subject_sizes(self) -> None:
         """Forget all sizes and errors."""
@@ -161,7 +161,7 @@ class FolderSizeSums:
         self._slugs = slugs
         known = [cost or PromptSize(is_estimate=True) for cost in costs]
         self._sums = [[0, *accumulate(cost[n] for cost in known)] for n in range(3)]
-        """Three lists, one for each field of `PromptSize`: its running sums over the subjects."""
+        """The running sums of the subjects' sizes: one list for each field of `PromptSize`."""
 
     def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptSize]:
         """Return the number and the size of the subjects whose slugs start with a prefix."""

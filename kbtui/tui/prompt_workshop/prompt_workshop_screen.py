@@ -268,7 +268,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.view = "learn"
         self.preview: WorkshopPreview | None = None
         self._pattern_topic: str | None = None
-        """The topic for a pattern that names no topic."""
+        """The topic in which a pattern is matched if the pattern names no topic."""
         self._has_match_rows = False
         self._initial_reference: str | None = reference or ""
         self._key_to_select: str | None = WHOLE_PROMPT_KEY

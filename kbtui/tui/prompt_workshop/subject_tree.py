@@ -35,10 +35,10 @@ NodeKind = Literal["whole", "topic", "folder", "subject", "problem", "fragment"]
 WHOLE_PROMPT_KEY = "whole"
 """The key of the row for the whole `<knowledge>` section."""
 UNWRITTEN_SIGN = "*"
-"""The sign of a subject or topic that has a change which is not written to `kb.toml` yet."""
+"""Marks a subject or topic whose change is not written to `kb.toml` yet."""
 LEARNED_SIGN = ENTRY_MARKS["pre-loaded"][0].strip()
 EXACT_COST_CELLS = 52
-"""If the list is at least this many cells wide, it shows exact sizes, otherwise rounded sizes."""
+"""A list that is at least this many cells wide shows exact sizes. A narrower list shows rounded sizes."""
 
 
 class SubjectTreeNode(NamedTuple):

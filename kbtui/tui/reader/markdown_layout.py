@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 SECTION_CHARACTERS = 6_000
-"""The maximum number of characters of a section; twice as many if it has only one Markdown block."""
+"""A section of plain text has at most this many characters, a section of Markdown at most twice as many."""
 
 _FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\n]*)")
 _LIST_ITEM = re.compile(r"(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -161,7 +161,7 @@ def _split_long_section(
 
 TAB_WIDTH = 4
 MAX_HIGHLIGHTED_CHARACTERS = 60_000
-"""A text with more characters than this is not highlighted, because highlighting would block the screen."""
+"""A text with more characters than this gets no syntax highlighting, which would take too long."""
 
 
 def highlight_source_code(text: str, language: str | None) -> list[Spans]:
@@ -268,7 +268,7 @@ def _align_table_cell(spans: Spans, width: int, align: str) -> Spans:
 
 
 SHORT_LINE = 45
-"""A line break counts as intended by the author if the line before it has fewer characters than this."""
+"""A line break after a line with fewer characters than this is kept: the author probably intended it."""
 
 _TASK = re.compile(r"\[([ xX])\] ")
 _LINK_DEFINITION = re.compile(r"^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*(\S+)", re.MULTILINE)
@@ -487,7 +487,7 @@ def lay_out_code_panel(
 
 
 CharacterRange = tuple[int, int]
-"""A range of characters: its start and its end (exclusive)."""
+"""A range of characters: the index of the first one, and the index after the last one."""
 
 _POSSIBLE_MARK = re.compile(r"[*_`~>#\[|]|---|^[ \t]*[-+] ", re.MULTILINE)
 _FENCE_MARK = re.compile(r"^ {0,3}(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
@@ -515,7 +515,7 @@ _INLINE_MARK = re.compile(
 _TABLE_BAR = re.compile(r"(?<!\\)\|")
 _NESTED_GROUPS = ("linked", "referred", "bold", "star", "low", "struck")
 _MAX_NESTING = 3
-"""Nested inline marks are removed up to this depth; bold text in a link in italic text has depth 3."""
+"""Inline marks inside other marks are removed, unless they are inside more than this many."""
 
 
 def strip_markdown_marks(

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 MAX_MATCHES = 100_000
-"""A find stops counting after this many matches."""
+"""A find stops after this many matches, and the shown count ends with "+"."""
 
 
 class ReaderHeader(LeftAndRightTextLine):
