@@ -181,8 +181,9 @@ CONVERSATION_READ = ToolDefinition(
     {
         "id": _make_string_schema(
             "The id of the conversation, such as jp-c17457886043 or claude-258c7280-241a-462a-8d15-"
-            "5122611a9569, or its beginning, such as claude-258c7280. With a turn: jp-c17457886043:3 or "
-            "claude-258c7280:3 is the third turn, and claude-258c7280:3.2 its second call with the result."
+            "5122611a9569, or its beginning, such as claude-258c7280. It can name a turn: "
+            "jp-c17457886043:3 is the third turn, and claude-258c7280:3.2 is the second call of the third "
+            "turn, with the result."
         ),
         "turn": _make_integer_schema("Only this turn, counted from 1.", minimum=1),
         "last": _make_integer_schema(

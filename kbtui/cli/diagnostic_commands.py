@@ -249,9 +249,9 @@ _FRAME_LINE = re.compile(
     r", line (?P<line>\d+)(?:, in (?P<name>[\w<>.]+)$)?",
     re.ASCII,
 )
-"""Matches a traceback line with the path of a file of Python, of kbtui or of an installed package.
+"""Matches a traceback line that names a file of Python, of kbtui or of an installed package.
 
-Such a path is not private.
+The path of such a file is not private.
 """
 _EXCEPTION_LINE = re.compile(
     r"(?:kbtui\.[\w.]+|[\w.]*(?:Error|Exception|Exit|Group|Interrupt|Warning))(?=:|$)", re.ASCII

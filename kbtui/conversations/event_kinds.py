@@ -41,7 +41,7 @@ class ConversationEventKind:
         self.include = include
         """The value of the tool argument `include` that selects events of this kind.
 
-        If it is None, only calls that include everything return these events.
+        If it is None, only a call that includes all kinds returns events of this kind.
         """
         self.label = label
         """The heading of events of this kind."""

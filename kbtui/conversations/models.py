@@ -254,7 +254,10 @@ class Turn:
     is_rewound: bool = False
     """Whether the user left the turn behind by going back to an earlier turn."""
     usage: dict[str | None, ConversationUsage] = field(default_factory=dict)
-    """Model (None if unknown) -> the tokens that the turn used. Empty if the file has no token counts."""
+    """Model (None if unknown) -> the tokens that the turn used with this model.
+
+    Empty if the file contains no token counts.
+    """
 
 
 def count_unrewound_turns(turns: Iterable[Turn]) -> int:

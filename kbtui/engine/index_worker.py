@@ -41,7 +41,7 @@ COMPACT_AT_ONCE_MAX = 2000
 This takes about 0.3 seconds.
 """
 COMPACT_SECONDS, COMPACT_SHARE = 1.5e-4, 0.05
-"""The values determine the pause before an index with many passages to rewrite is compacted.
+"""An index with more passages to rewrite than `COMPACT_AT_ONCE_MAX` is compacted after a pause.
 
 Compacting takes about `COMPACT_SECONDS` for each passage. The pause is so long that compacting uses
 at most `COMPACT_SHARE` of one core.

@@ -37,7 +37,7 @@ CLOSE_READER_SECONDS = 5.0
 While an index is open, tantivy polls its files.
 """
 MAX_DEPTH = 1000
-"""The maximum `depth` and `per_entry` of a client's search request. Greater values are reduced."""
+"""The maximum `depth` and `per_entry` of a client's search request. A greater value is reduced to it."""
 
 
 def answer_search_request(

@@ -235,7 +235,7 @@ BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
 COMMIT_SECONDS, COMMIT_SECONDS_MAX = 2.0, 16.0
 """The first commit of a refresh comes after `COMMIT_SECONDS`.
 
-Each further interval is twice as long as the one before, up to `COMMIT_SECONDS_MAX`.
+The interval to the next commit doubles each time, up to `COMMIT_SECONDS_MAX`.
 """
 PATIENCE_SECONDS = 0.5
 """A refresh runs for at least this many seconds before a newer request can interrupt it."""
@@ -531,7 +531,7 @@ def _make_citation_rows(
 
 
 TOKENS_MAX = 1 << 53
-"""The largest number of tokens that the catalog stores. A larger number in a file is reduced to it."""
+"""The largest number of tokens that the catalog stores. A larger number is reduced to this number."""
 
 
 def _make_usage_rows(conversation: Conversation) -> list[tuple[object, ...]]:

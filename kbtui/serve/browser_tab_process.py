@@ -26,7 +26,7 @@ QUIT_SECONDS = 5.0
 FIRST_PAINT_BYTES = 400
 """The first output of at least this many bytes counts as the first paint of the screen.
 
-The shorter outputs before it only set up the terminal.
+Shorter outputs before the first paint only set up the terminal.
 """
 LINK_SCHEMES = ("http://", "https://", "mailto:")
 

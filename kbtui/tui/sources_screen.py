@@ -308,7 +308,7 @@ RELOAD_SECONDS = 5.0
 NO_SOURCES = "No sources yet. Press {} to add web pages, files or an MCP server."
 KINDS = ("url_crawl", "file_upload", "mcp")
 LIST_KEYS = {"prefixes", "allow_hosts", "env"}
-"""The keys whose values are lists; in the form, spaces separate the items."""
+"""The keys whose values are lists. In the form, spaces separate the items of a list."""
 
 
 # the form of a source

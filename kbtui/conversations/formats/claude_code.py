@@ -67,7 +67,7 @@ _HEAD_BYTES = 256 << 10
 _LONG_HEAD_BYTES = 32 << 20
 """How many bytes at the beginning of a file are read if a value is not in the first `_HEAD_BYTES`.
 
-The first records can be that long because they contain images.
+The first records can be longer than that, for example because they contain images.
 """
 _TAIL_BYTES = 64 << 10
 """How many bytes at the end of a file are read to find the title, which the agent writes repeatedly."""

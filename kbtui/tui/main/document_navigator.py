@@ -100,7 +100,7 @@ class DocumentNavigator:
         Also true before the first document is shown. A preview does not count as opened.
         """
         self.shown: NavigationTarget | None = None
-        """The place that the reader shows. If it is the preview of a hit, `history` does not contain it."""
+        """The place that the reader shows. If this place is a preview of a hit, it is not in `history`."""
 
     def set_library_contents(self, contents: LibrarySnapshot) -> None:
         """Replace the snapshot of the library, and update the short reference of the shown document."""

@@ -377,7 +377,7 @@ class _ConversationDocumentBuilder:
         self.fold: str | None = None
         self.lead: Spans = []
         self.turn_fold: str | None = None
-        """The key of the fold that contains the current turn, if the turn is rewound; otherwise None."""
+        """If the current turn is rewound, the key of the fold that contains the turn. Otherwise None."""
 
     def build_conversation_blocks(self) -> list[ReaderBlock]:
         """Build the blocks of the whole conversation."""
