@@ -43,7 +43,8 @@ def format_conversation_markdown(
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
     The text of messages is unchanged. Tool calls and results are in code fences that their content
-    cannot close. Each turn ends with a list of its citations, the document with a list of all citations.
+    cannot close. Each turn ends with a list of its citations. The document ends with a list of all
+    citations.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]

@@ -42,13 +42,15 @@ CitationMethod = Literal["learn", "search", "file", "read", "grep"]
 class Citation(NamedTuple):
     """A turn's use of a subject, a conversation or a file.
 
-    `conversation`, `turn` and `call` identify the tool call; `source_title` is the title of its
-    conversation. `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if
-    `kind` is "file"; `title` is the title of the target, if known. `gone` means that the target
-    no longer exists. `rewound` means that the user later went back to a turn before the citing turn.
-
-    `quote` is the beginning of the passage, if a search returned it. With the quote, the passage can be
-    found even if its subject is now split differently. Citations from the index have no quote.
+    - `conversation`, `turn` and `call` identify the tool call. `source_title` is the title of the
+      conversation.
+    - `target` is a reference (`topic/slug`, `jp-c…`, `chunk:…`), or a path if `kind` is "file". `title`
+      is the title of the target, if known.
+    - `gone` says whether the target no longer exists.
+    - `rewound` says whether the user later went back to a turn before the citing turn.
+    - `quote` is the beginning of the cited passage, if a search returned this passage. With the quote,
+      the passage can be found even if its subject is now split into other passages. Citations from the
+      index have no quote.
     """
 
     conversation: str

@@ -54,9 +54,10 @@ class ModelPrices:
         return bool(self._prices)
 
     def find_price(self, model: str | None) -> ModelPrice | None:
-        """Return the price of a model; if several patterns match, the longest one applies.
+        """Return the price of a model, or None if no pattern in the settings matches its name.
 
-        A provider before the model's name (`anthropic/claude-opus-4`) can be left out in the settings.
+        If several patterns match, the longest one applies. A pattern can leave out the provider before
+        the model's name, such as `anthropic/` in `anthropic/claude-opus-4`.
         """
         for name in (model, model.rpartition("/")[2]) if model is not None else ():
             if name in self._prices:

@@ -48,8 +48,8 @@ def answer_search_request(
 ) -> SearchAnswer:
     """Answer a search request.
 
-    The request can also ask for passages similar to a text, or for an explanation of the hits. Raises
-    `NothingFound` if the request's `like` refers to an entry or passage that is not indexed. Raises
+    The request can also ask for passages similar to an entry or passage (`like`), or for an explanation
+    of the hits. Raises `NothingFound` if the entry or passage in `like` is not indexed. Raises
     `UsageError` for an invalid reference.
     """
     if question.like is not None:

@@ -289,8 +289,8 @@ def quote_filter_value(value: str) -> str:
 def split_filter_values(text: str, *, at_spaces: bool = True) -> tuple[str, ...]:
     """Split `value,"another value"` into its values.
 
-    In a query, a value without quotation marks ends at a space. In an option, where `at_spaces` is
-    false, such a value can contain spaces.
+    If `at_spaces` is true, as in a query, a value without quotation marks ends at a space. If it is
+    false, as in an option, such a value can contain spaces.
     """
     plain_value = r'[^\s",]+' if at_spaces else r'[^",]+'
     found = re.finditer(rf'"([^"]*)(?:"|$)|({plain_value})', text)

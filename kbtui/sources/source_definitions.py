@@ -273,8 +273,8 @@ _PROGRAM_EXTENSIONS = "py pyz js mjs cjs ts mts sh bash zsh fish rb pl php lua j
 def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> str:
     """Return the hash that an approval of a source records.
 
-    The hash includes the programs in the workspace that the source's command names. If such a program
-    changes, the source needs a new approval.
+    The source's command can name programs in the workspace. The hash includes the content of these
+    programs, so a source needs a new approval if one of them changes.
     """
     parts = {"form": _APPROVAL_FORMAT, "name": source.name, "block": source.block}
     if source.kind == "mcp":

@@ -30,8 +30,8 @@ def find_source_due_time(
 ) -> float | None:
     """Return when a source is due, in Unix seconds; None if it is never due.
 
-    A source is due at the first cron time after the last run, the approval and `since`, whichever is
-    latest. This time can be in the past.
+    A source is due at the first cron time that is later than its last run, its approval and `since`.
+    The due time can be in the past.
     """
     approved = find_source_approval_time(workspace, userdata, source) if source.cron else None
     if source.cron is None or approved is None:

@@ -101,9 +101,10 @@ class LibrarySnapshot:
         return shorten_reference(reference, self._short_conversation_ids)
 
     def map_titles_of_related_conversations(self, info: ConversationInfo) -> dict[str, str]:
-        """Return the titles of a conversation's related conversations, by their ids.
+        """Map the ids of a conversation's related conversations to their titles.
 
-        These are its parent, its own parts (for example its subagents), and the parts of its parent.
+        The related conversations are its parent, its own parts (for example its subagents), and the
+        parts of its parent.
         """
         parent = self.find_conversation(info.parent) if info.parent is not None else None
         related = [parent] if parent else []

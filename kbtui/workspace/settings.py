@@ -301,7 +301,8 @@ def _locate_setting_line(path: Path, text: str, *names: str) -> str:
     """Return where the file sets a key, as `path:line`.
 
     `names` are the names of the tables around the key, then the key's own name. If the file does not
-    set the key, returns the line of the innermost of these tables, or only the path.
+    set the key, the line is that of the innermost of these tables in the file. If the file has none of
+    these tables, the result is only the path.
     """
     table: tuple[str, ...] = ()
     found, depth = str(path), 0

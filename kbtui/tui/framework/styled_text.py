@@ -111,7 +111,8 @@ _PLAIN_WORD = re.compile(r"(?!(?:kbtui|jp)\b)[a-z]+(?=[ ,;]|\.?$)")
 def capitalize_first_word_unless_name(text: str) -> str:
     """Capitalize the first word of a message, unless the word is a name, reference, path or id.
 
-    Errors begin with a lower-case letter, because the command line shows them after a colon.
+    The messages of errors begin with a lower-case letter, because the command line shows them after a
+    colon. On the screen, they stand alone.
     """
     return text[0].upper() + text[1:] if _PLAIN_WORD.match(text) else text
 

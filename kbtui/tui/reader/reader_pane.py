@@ -344,7 +344,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
-        """Go to the next (`step` 1) or previous (-1) turn or, during a find, match."""
+        """Go to the next turn (`step` 1) or the previous one (-1). During a find, go to a match instead."""
         if self.is_finding:
             self.go_to_match_at_index(self.match_index + step)
         else:
