@@ -1,8 +1,8 @@
 """Errors for users: what happened, where, and what to do about it.
 
-Front ends show the `message`, `where` and `hint` of a `KbtuiError`. A command that raises one exits
-with its `exit_code`: 1 if nothing was found, 2 for a usage or configuration error, 3 for an error
-of the workspace or the index.
+Front ends show the `message`, `where` and `hint` of a `KbtuiError`. If a command raises such an
+error, it exits with the error's `exit_code`: 1 if nothing was found, 2 for a usage or configuration
+error, 3 for an error of the workspace or the index.
 """
 
 from __future__ import annotations

@@ -707,7 +707,10 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
-    """Omit events in the middle, so that the rest fits into `size` characters after its texts are cut."""
+    """Return the events that can be kept; events in the middle of the turn are omitted.
+
+    Later, the texts of these events are cut. Then their XML has at most `size` characters.
+    """
     sizes = []
     for event in events:
         spare = sum(max(0, text.size - _MIN_TEXT_LENGTH) for text in _find_shortenable_texts(event))

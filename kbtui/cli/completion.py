@@ -1,8 +1,8 @@
 """The command `completion`, and the completions that the shell offers for TAB.
 
 argcomplete generates a script for the shell. For TAB, the script runs kbtui and passes the command
-line in environment variables. argcomplete completes options from the parser, and the functions here
-complete the values of arguments. They never offer disabled or hidden topics and subjects.
+line in environment variables. argcomplete completes options from the parser. The functions here
+complete the values of arguments, and never offer disabled or hidden topics and subjects.
 """
 
 from __future__ import annotations

@@ -222,8 +222,8 @@ def list_agent_names() -> list[str]:
 def find_agent_names(beginnings: Iterable[str]) -> set[str]:
     """Return the names of the agents whose name or label begins with one of `beginnings`.
 
-    Raises `UsageError` if there is no agent for a beginning. Raises `NothingFound` if the settings
-    exclude all agents found.
+    Raises `UsageError` if no agent matches one of the beginnings. Raises `NothingFound` if the
+    settings exclude all agents found.
     """
     found = set[str]()
     for beginning in beginnings:

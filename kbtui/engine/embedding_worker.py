@@ -247,11 +247,11 @@ class EngineEmbeddingModel:
 class EmbeddingWorker:
     """Loads the model, keeps the vectors up to date with the catalog, and ranks chunks by meaning.
 
-    `keywords_only_notice` says why semantic search is unavailable; None if it is available. `left`
-    is the number of chunks without a vector, or None while it is unknown. `is_asleep` means that the
-    model is not loaded because neither a query nor a chunk needs it. `model_ready` is set when the
-    model is loaded or loading has failed. `caught_up` is set when every chunk has its vector, or
-    when an error prevents embedding.
+    * `keywords_only_notice` says why semantic search is unavailable; None if it is available.
+    * `left` is the number of chunks without a vector, or None while it is unknown.
+    * `is_asleep` means that the model is not loaded because neither a query nor a chunk needs it.
+    * `model_ready` is set when the model is loaded or loading has failed.
+    * `caught_up` is set when every chunk has its vector, or when an error prevents embedding.
     """
 
     def __init__(

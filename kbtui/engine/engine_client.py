@@ -57,8 +57,9 @@ class EngineClient:
     def __init__(self, socket_path: str, timeout: float = 5.0) -> None:
         """Connect to the socket and exchange hello messages; each step may take `timeout` seconds.
 
-        Raises `UnresponsiveEngine` or `EngineOwnedByOtherUser`, or `EngineUnavailable` if no
-        process listens on the socket or the engine speaks another protocol.
+        Raises `UnresponsiveEngine` if a step takes longer. Raises `EngineOwnedByOtherUser` if a
+        process of another user listens on the socket. Raises `EngineUnavailable` if no process
+        listens on the socket, or if the engine speaks another protocol.
         """
         self._socket = socket(AF_UNIX, SOCK_STREAM)
         self._socket.settimeout(timeout)

@@ -51,11 +51,12 @@ if TYPE_CHECKING:
     class EngineReadiness(TypedDict, total=False):
         """Which kinds of search the engine can do now, and what prevents the others.
 
-        `lexical` and `semantic` say whether keyword search and semantic search are available.
-        If semantic search is not available, `keywords_only` has the reason, as the values of a notice.
-        `left` is the number of passages without a vector, or None if it is unknown. `error` says why the
-        last refresh failed. `configuration_problem` says what is wrong with the workspace's
-        configuration. `reading` is the progress of a running refresh.
+        * `lexical` and `semantic` say whether keyword search and semantic search are available.
+        * `keywords_only` says why semantic search is not available, as the values of a notice.
+        * `left` is the number of passages without a vector, or None if it is unknown.
+        * `error` says why the last refresh failed.
+        * `configuration_problem` says what is wrong with the workspace's configuration.
+        * `reading` is the progress of a running refresh.
         """
 
         lexical: bool

@@ -63,10 +63,11 @@ def _is_error_fixed_by_rebuild(error: BaseException) -> bool:
 class IndexWorker:
     """Brings the index up to date with the files, one refresh at a time.
 
-    `first_refresh` is set after the first refresh. `error` says why the last refresh failed.
-    `repaired_damage` describes the damage that the last requested check found.
-    `has_reported_generation` says whether the embedding worker knows the current generation. If it is
-    false, the server passes the generation on after the next refresh.
+    * `first_refresh` is set after the first refresh.
+    * `error` says why the last refresh failed.
+    * `repaired_damage` describes the damage that the last requested check found.
+    * `has_reported_generation` says whether the embedding worker knows the current generation. If
+      not, the server reports the generation to that worker after the next refresh.
     """
 
     def __init__(

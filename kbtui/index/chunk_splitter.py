@@ -59,21 +59,26 @@ class TextPartWithLineNumbers(NamedTuple):
     last: int
 
 
-def split_text_into_chunks(text: str, most: int = MAX_CHUNK_SIZE) -> list[TextPartWithLineNumbers]:
-    """Split a text into chunks of at most `most` weighted characters; only white space is dropped."""
+def split_text_into_chunks(
+    text: str, max_size: int = MAX_CHUNK_SIZE
+) -> list[TextPartWithLineNumbers]:
+    """Split a text into chunks; only white space is dropped.
+
+    No chunk is larger than `max_size`, as `count_weighted_characters` counts.
+    """
     lines = list(map(str.rstrip, text.split("\n")))
     if all(lines) and not any(sign in text for sign in _BLOCK_SIGNS):
         # A single paragraph, like most messages, needs no splitting into blocks.
         text = "\n".join(lines)
-        if count_weighted_characters(text) <= most:
+        if count_weighted_characters(text) <= max_size:
             return [TextPartWithLineNumbers(text, 1, len(lines))]
     found: list[TextPartWithLineNumbers] = []
     held: list[TextPartWithLineNumbers] = []
     size = 0
-    for block in _split_lines_into_blocks(lines, most):
+    for block in _split_lines_into_blocks(lines, max_size):
         heading = _HEADING.match(block.text) is not None
         worth = count_weighted_characters(block.text)
-        full = size + worth + 2 > most
+        full = size + worth + 2 > max_size
         chosen = (
             size >= MIN_CHUNK_SIZE and zlib.crc32(block.text.encode("utf-8", "replace")) % 3 == 0
         )
@@ -97,8 +102,8 @@ def _join_text_blocks(blocks: list[TextPartWithLineNumbers]) -> TextPartWithLine
     return TextPartWithLineNumbers("".join(parts), blocks[0].first, blocks[-1].last)
 
 
-def _split_lines_into_blocks(lines: list[str], most: int) -> Iterator[TextPartWithLineNumbers]:
-    """Yield paragraphs, headings and fenced blocks; any of them larger than `most` is split."""
+def _split_lines_into_blocks(lines: list[str], max_size: int) -> Iterator[TextPartWithLineNumbers]:
+    """Yield paragraphs, headings and fenced blocks; any of them larger than `max_size` is split."""
     start = 0
     fence: str | None = None
     for at, line in enumerate(lines):
@@ -109,37 +114,37 @@ def _split_lines_into_blocks(lines: list[str], most: int) -> Iterator[TextPartWi
             continue
         is_heading = line[:1] == "#" and _HEADING.match(line) is not None
         if not line or is_heading or mark:
-            yield from _split_large_block(lines[start:at], start + 1, most)
+            yield from _split_large_block(lines[start:at], start + 1, max_size)
             start = at
         if not line or is_heading:
-            yield from _split_large_block([line], at + 1, most)
+            yield from _split_large_block([line], at + 1, max_size)
             start = at + 1
         elif mark:
             fence = mark[1]
-    yield from _split_large_block(lines[start:], start + 1, most)
+    yield from _split_large_block(lines[start:], start + 1, max_size)
 
 
 def _split_large_block(
-    lines: list[str], first: int, most: int
+    lines: list[str], first: int, max_size: int
 ) -> Iterator[TextPartWithLineNumbers]:
-    """Yield a paragraph, whose first line has the number `first`, in parts of at most `most` characters."""
+    """Yield a paragraph in parts of at most `max_size`; `first` is the number of its first line."""
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
         return
     text = "\n".join(lines)
-    if count_weighted_characters(text) <= most:
+    if count_weighted_characters(text) <= max_size:
         yield TextPartWithLineNumbers(text, first, first + len(lines) - 1)
         return
     held: list[str] = []
     size, start = 0, first
     for number, line in enumerate(lines, first):
         worth = count_weighted_characters(line)
-        if held and size + worth + 1 > most:
+        if held and size + worth + 1 > max_size:
             yield TextPartWithLineNumbers("\n".join(held).rstrip(), start, start + len(held) - 1)
             held, size = [], 0
-        if worth > most:
-            for part in _split_long_line(line, most):
+        if worth > max_size:
+            for part in _split_long_line(line, max_size):
                 yield TextPartWithLineNumbers(part, number, number)
             continue
         if not held:
@@ -152,14 +157,16 @@ def _split_large_block(
         yield TextPartWithLineNumbers("\n".join(held).rstrip(), start, start + len(held) - 1)
 
 
-def _split_long_line(line: str, most: int) -> Iterator[str]:
+def _split_long_line(line: str, max_size: int) -> Iterator[str]:
     """Split a long line, if possible at the ends of sentences or words, and yield the parts."""
     at = 0
-    while count_weighted_characters(line[at : at + most]) > most or len(line) - at > most:
-        reach = at + most
-        if (over := count_weighted_characters(line[at:reach])) > most:
-            reach = at + max(1, most * most // over)
-            while count_weighted_characters(line[at:reach]) > most:
+    while (
+        count_weighted_characters(line[at : at + max_size]) > max_size or len(line) - at > max_size
+    ):
+        reach = at + max_size
+        if (over := count_weighted_characters(line[at:reach])) > max_size:
+            reach = at + max(1, max_size * max_size // over)
+            while count_weighted_characters(line[at:reach]) > max_size:
                 reach -= 1
         middle = (at + reach) // 2
         ends = [match.start() for match in _SENTENCE_END.finditer(line, middle, reach)]
@@ -212,14 +219,14 @@ def split_conversation_into_chunks(
             if not kind.is_indexed:
                 continue
             embed = kind.is_embedded or (embed_tool_results and kind.role_group == "tool")
-            most = MAX_CHUNK_SIZE if embed else MAX_TOOL_CHUNK_SIZE
+            max_size = MAX_CHUNK_SIZE if embed else MAX_TOOL_CHUNK_SIZE
             when = event.timestamp.timestamp() if event.timestamp else None
             request = event.request or event
             tool, call = event.name or request.name, event.call or request.call
             args = format_short_tool_arguments(request)
             text = strip_escape_sequences(format_event_text(event))
             facts = (turn.number, kind.role, tool, when, embed)
-            for piece in split_text_into_chunks(text, most):
+            for piece in split_text_into_chunks(text, max_size):
                 yield Chunk("", piece.text, 0, None, *facts, call=call, args=args)
 
 

@@ -275,7 +275,7 @@ def make_search_request(
     Raises `UsageError` for invalid arguments, and `TypeError` for a limit that is not an integer.
     """
     if isinstance(types, str) or isinstance(topics, str):
-        raise UsageError("types and topics are lists of strings")
+        raise UsageError("types and topics must be lists of strings")
     if mode not in get_args(Mode):
         raise UsageError(f"unknown mode {mode!r}", where="mode", hint=", ".join(get_args(Mode)))
     if not query.strip():

@@ -84,8 +84,8 @@ def build_home_document(
 ) -> ReaderDocument:
     """Return the home page: the main keys, the topics, recent conversations, and problems.
 
-    `contents` is None while the library is being read. `notices` are problems with the settings. `note` says
-    why the home page is shown instead of the requested page; "" if it was requested.
+    `contents` is None while the library is being read. `notices` are problems with the settings. If
+    another page was requested, `note` says why the home page is shown instead; otherwise it is "".
     """
     blocks: list[ReaderBlock] = [ParagraphBlock("name", [(sanitize_to_one_line(name), "h1")])]
     if note:

@@ -44,10 +44,12 @@ class ScrollAnchor(NamedTuple):
 class NavigationTarget(NamedTuple):
     """A place: a document to open in the reader, and a position in it.
 
-    `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug` or the id of a
-    conversation. `ref` is its reference, which may also name lines, a turn or a call. `text` is the
-    text of a passage to go to, and `words` are words to highlight. `mark` is the position at which the
-    user stopped reading.
+    * `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug` or the id of a
+      conversation.
+    * `ref` is its reference, which may also name lines, a turn or a call.
+    * `text` is the text of a passage to go to.
+    * `words` are words to highlight.
+    * `mark` is the position at which the user stopped reading.
     """
 
     key: str

@@ -46,10 +46,10 @@ T = TypeVar("T")
 
 
 class SecondaryScreen(StyledScreen):
-    """A screen with panes, and lines for totals, a message and key hints.
+    """A screen with panes, and with lines for totals, a message and key hints.
 
-    `SCOPE` selects the screen's commands. The screen reads its data after the first paint. Its result is
-    the reference of an entry to open, or None.
+    Subclasses set `SCOPE` to the scope of their commands. The screen reads its data after the first
+    paint. When it is closed, its result is the reference of an entry to open, or None.
     """
 
     HEADING: ClassVar[str]

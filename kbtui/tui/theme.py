@@ -94,10 +94,14 @@ def get_light_or_dark_counterpart(name: str, dark: bool) -> str:
 def derive_readable_colors(variables: dict[str, str]) -> dict[str, str]:
     """Return the `kb-…` colours: the colours of a theme, adjusted so that all text is readable.
 
-    `kb-cursor` and `kb-cursor-off` are the backgrounds of the current line in the focused pane and in
-    other panes; `kb-found` is the background of matches. Text colours are moved towards black or white
-    until they are readable on all backgrounds except `kb-found`, which has its own `kb-found-text`.
-    `kb-here-text` is for text on `kb-accent`, and `kb-line` for rules and borders.
+    * `kb-cursor` is the background of the current line in the focused pane, and `kb-cursor-off` in
+      other panes.
+    * `kb-found` is the background of matches, and `kb-found-text` is for their text.
+    * `kb-here-text` is for text on `kb-accent`.
+    * `kb-line` is for rules and borders.
+
+    The other text colours are moved towards black or white until they are readable on all
+    backgrounds except `kb-found`.
     """
     foreground = Color.parse(variables["foreground"])
     background = Color.parse(variables["background"])

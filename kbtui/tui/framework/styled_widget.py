@@ -1,7 +1,7 @@
 """Screens, widgets and scroll views that draw styled text.
 
-All text is sanitized when it is drawn. Therefore the content of a file never controls the terminal, even if
-the code that built the spans did not sanitize it.
+All text is sanitized when it is drawn. Therefore, the content of a file never controls the
+terminal, even if the code that builds the spans does not sanitize them.
 """
 
 from __future__ import annotations

@@ -93,9 +93,9 @@ class MainScreen(StyledScreen):
     ) -> None:
         """Create the screen, which first shows `open_ref`.
 
-        If `open_ref` is None, the screen restores the saved session. If there is no saved session,
-        or `fresh` is true, the screen shows `first`. With `plain`, one pane is shown at a time,
-        without decoration, for users of a screen reader.
+        If `open_ref` is None, the screen restores the saved session. If there is none, or `fresh`
+        is true, the screen shows `first`; if `first` is None, it shows the home page. With `plain`,
+        one pane is shown at a time, without decoration, for users of a screen reader.
         """
         super().__init__()
         self.library = library

@@ -304,10 +304,10 @@ class _JsonElementBatch(NamedTuple):
 def _read_whole_turns_from_offset(
     file: int, start: int, file_size: int, size: int
 ) -> tuple[_JsonElementBatch | None, bool] | None:
-    """Read whole turns from byte `start` on; return their elements, and whether the file ends there.
+    """Read whole turns from byte `start` on; return them, and whether the file ends there.
 
-    Returns None if `size` bytes contain no whole turn. If JP did not format the bytes, returns None
-    instead of the elements.
+    Returns None if `size` bytes contain no whole turn. If JP did not format the bytes, None is
+    returned in place of the turns.
     """
     is_last = file_size - start <= size + BLOCK_BYTES
     data = os.pread(file, file_size - start if is_last else size, start)
