@@ -65,12 +65,12 @@ def set_sanitize_policy(policy: str) -> None:
 
 
 def sanitize(text: str, policy: Policy | None = None) -> str:
-    r"""Make a text safe to show on a terminal: no part of the result acts as a control sequence.
+    r"""Make a text safe to show on a terminal, so that no part of it acts as a control sequence.
 
-    The policy `strip` removes dangerous characters, `visualize` replaces them (`␛`, `<U+202E>`),
-    and `off` replaces only lone surrogates, which cannot be encoded. `\r\n` becomes `\n` unless the
-    policy is `off`. None means the user's setting `terminal_text`. Callers pass `strip` for text
-    that does not go to the user's terminal.
+    The policy `strip` removes dangerous characters, and `visualize` replaces them (`␛`, `<U+202E>`).
+    The policy `off` makes a text printable but not safe: it replaces only lone surrogates, which cannot
+    be encoded. `\r\n` becomes `\n` unless the policy is `off`. None means the user's setting
+    `terminal_text`. Callers pass `strip` for text that does not go to the user's terminal.
     """
     policy = policy or _current_policy
     if policy == "off":

@@ -182,8 +182,8 @@ class ConversationGrepLine:
 class ConversationGrepAnswer:
     """The answer of `conversation_grep`: matching lines, with lines of context.
 
-    `total` is the number of matches; `hits` contains `count` of them, with their context.
-    `is_bounded` says that the answer and its hint have a maximum length.
+    `total` is the number of matches. `hits` contains `count` of these matches, and their context.
+    `is_bounded` says whether the answer and its hint have a maximum length.
     """
 
     is_bounded: bool

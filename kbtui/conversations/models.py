@@ -197,8 +197,8 @@ def get_subagent_of_result(event: ConversationEvent, conversation: str) -> str |
 class ConversationUsage:
     """The numbers of tokens that a conversation or a turn used; an unknown number is None.
 
-    `input_tokens` excludes tokens that were read from or written to the provider's cache.
-    `is_estimate` says that the agent only estimated the numbers.
+    `input_tokens` excludes tokens that were read from or written to the provider's cache. `is_estimate`
+    says whether the agent only estimated the numbers.
     """
 
     input_tokens: int | None = None

@@ -218,8 +218,9 @@ def get_onnx_export_path(model: EmbeddingModelSource) -> Path:
 class OnnxEmbedder:
     """The ONNX export of the packaged model, which runs in onnxruntime. Several threads may use it.
 
-    With `threads=1`, it computes in the calling thread, at the priority of that thread. With a higher
-    number, it starts new threads, which have the priority of the thread that loaded the model.
+    If `threads` is 1, vectors are computed in the calling thread, at the priority of that thread. If
+    `threads` is higher, new threads compute them. These have the priority of the thread that loaded the
+    model.
     """
 
     def __init__(self, model: EmbeddingModelSource, *, threads: int = 1) -> None:

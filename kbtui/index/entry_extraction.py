@@ -44,7 +44,7 @@ SUBJECT_BYTES_MAX = 20_000_000
 class EntryPartToWrite:
     """An entry, or a part of an entry, that is ready to be written to the index.
 
-    * `first_ordinal` is the position in the entry of the first of `chunks`.
+    * `first_ordinal` is the position in the entry at which `chunks` begin.
     * `chunks_before` has a few chunks before that position.
     * `conversation` has the turns of this part, which follow turn number `after_turn`.
     * `after_call` is how many calls the first of these turns has in earlier parts.

@@ -302,8 +302,8 @@ class WorkspaceIndexWriter:
     ) -> None:
         """Open or create the index; raises `IndexUnavailable`.
 
-        `rebuild` creates a new generation; the old one stays in use until the new one is complete.
-        `should_yield` returns whether another refresh was requested.
+        If `rebuild` is true, a new generation is created. The old one stays in use until the new one is
+        complete. `should_yield` returns whether another refresh was requested.
         """
         self.workspace, self.settings = workspace, settings
         self.cache_dir = cache_dir or workspace.cache_dir

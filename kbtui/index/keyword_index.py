@@ -83,7 +83,7 @@ def list_further_language_fields(setting: str) -> dict[str, str]:
 def make_text_analyzer(language: str) -> Any:
     """Return an analyzer that lower-cases words, removes accents, and stems for a language.
 
-    If `language` is "", it does not stem. Raises `IndexUnavailable` for an unknown language.
+    If `language` is "", the analyzer does not stem. Raises `IndexUnavailable` for an unknown language.
     """
     builder = (
         tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())

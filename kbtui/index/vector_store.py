@@ -1,8 +1,7 @@
 """Stores vectors in LanceDB, with one table for each model. No other module imports LanceDB.
 
-Each row has the number and the vector of a chunk. Other columns contain the values that searches
-filter by, so that LanceDB applies the filters before it ranks. `embedding_queue` writes rows in
-batches.
+Each row has the number and the vector of a chunk. It also has the values that searches filter by, so
+that LanceDB can apply filters before it ranks chunks. `embedding_queue` writes rows in batches.
 """
 
 from __future__ import annotations

@@ -69,10 +69,10 @@ class KnowledgeClient:
 class MemoryClient:
     """Gives an agent asynchronous access to a workspace.
 
-    Use it as an asynchronous context manager, or call `close`.
+    Use the client as an asynchronous context manager, or call `close` at the end.
 
-    It has the documented methods of `Library` as coroutines. Each call runs in a separate thread.
-    Cancelling the task that awaits a call cancels the call.
+    The client has the documented methods of `Library` as coroutines. Each call runs in a separate
+    thread. Cancelling the task that awaits a call cancels the call.
     """
 
     def __init__(self, library: Library) -> None:

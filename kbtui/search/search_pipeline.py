@@ -137,8 +137,8 @@ class SearchRun:
     def load_entry_and_chunk(self, number: int) -> tuple[CatalogEntry, Chunk] | None:
         """Return a visible chunk with its entry; None if the chunk has just been deleted.
 
-        The chunks that follow in the ranking are loaded in the same query, and the conversations to
-        which the entries belong are added to `entries_by_id`.
+        The next chunks of the ranking are loaded together with this chunk. Their entries, and the
+        conversations to which the entries belong, are added to `entries_by_id`.
         """
         if number not in self._chunks:
             order = list(self.visible_chunks)

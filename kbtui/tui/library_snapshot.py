@@ -138,7 +138,7 @@ class LibrarySnapshot:
 
 
 class LibrarySnapshotReader:
-    """Reads snapshots of the library: first the lists, then, in small steps, details from the files.
+    """Reads snapshots of the library: the lists first, and later, in small steps, details from the files.
 
     Details are the summaries of conversations, and the reasons why subjects cannot be read. A detail is
     read again only if its file has changed. Call the methods in a background thread, one at a time.

@@ -71,9 +71,10 @@ class SearchInput(CompletingInput):
         self.action_end()
 
     async def action_move_in_results(self, move: str, *pages: float) -> None:
-        """Move in the list of hits, for example "up" or "down".
+        """Select another hit in the list; `move` is a direction such as "up" or "down".
 
-        If the first hit is selected and the user has not edited the query, "up" recalls an earlier query.
+        If the first hit is selected and the user has not edited the query, "up" recalls an earlier
+        query.
         """
         results = self.screen.query_one("#results", SearchResultsPane).list
         if move == "up" and self.value == self.recalled and results.index <= 0:
@@ -146,10 +147,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def show_search_answer(self, answer: SearchAnswer, refining: bool, same_query: bool) -> None:
         """Show the hits of an answer.
 
-        `same_query` says that the previous answer was for the same query. The hit that the user
-        selected then stays selected. If the user has not selected a hit, the first hit is selected,
-        because the search by meaning may have added better hits at the top. `refining` says whether the
-        search by meaning is still running.
+        If the previous answer was for the same query (`same_query`), and the user has selected a hit,
+        this hit stays selected. In all other cases, the first hit is selected. `refining` says whether
+        the search by meaning is still running.
         """
         self.answer, self._is_refining = answer, refining
         self.border_title = "Results"

@@ -225,8 +225,9 @@ class CodexFormat(JsonlConversationFormat):
     ) -> None:
         """Add the sessions of `projects` to `found`, and files without a usable session to `unusable`.
 
-        `paths` has pairs: a file, and whether it is archived. `names` maps session ids to titles. If
-        the conversation id `only` is given, all other sessions and all unreadable files are ignored.
+        Each element of `paths` is a pair: a file, and whether it is archived. `names` maps session ids
+        to titles. If the conversation id `only` is given, all other sessions and all unreadable files
+        are ignored.
         """
         seen: dict[str, str] = {}
         for path, is_archived in paths:

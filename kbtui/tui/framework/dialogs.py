@@ -244,10 +244,10 @@ class ChoiceField(StyledWidget, can_focus=True):
 
 
 class FormDialog(StyledScreen):
-    """A form; its result is the return value of `save`, or None if cancelled.
+    """A form; its result is the return value of `save`, or None if the user cancels the form.
 
-    `save` is called with the values of the fields, in a thread. If it raises an exception, the form shows
-    the error and stays open.
+    `save` is called with the values of the fields, in a thread. If it raises an exception, the form
+    shows the error and stays open.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [

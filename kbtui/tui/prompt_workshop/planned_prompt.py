@@ -214,7 +214,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
-        """Set the state of a subject or topic to that of `mark`; if it has this state already, remove the state.
+        """Give a subject or topic the state of `mark`; if it already has this state, remove the state.
 
         A removal restores the state in `knowledge`, which is as the files define it. If the files
         define the very state that is removed, the new state is "plain".

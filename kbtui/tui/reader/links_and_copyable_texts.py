@@ -129,10 +129,10 @@ PREVIEW_WIDTH = 40
 
 
 def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> list[DialogOption]:
-    """Return an option for each text that the user can copy at the current line, first the line itself.
+    """Return an option for each text that the user can copy at the current line.
 
-    The result of an option is a name and a function that returns the text. Joining a long text takes time, so the
-    function is called in a thread.
+    The result of an option is a name and a function that returns the text. Joining a long text takes
+    time, so the function is called in a thread.
     """
     from kbtui.tui.framework.dialogs import DialogOption
 

@@ -39,9 +39,9 @@ _LINK_LEAVES = "it is a link that leads out of the workspace"
 class ConversationCopy:
     """One directory of a conversation, with the state of its files.
 
-    `is_local` says whether it is in the user-local directory instead of the workspace. `files` has the
-    files that exist; `failure` says why a file's state is unknown. `parent` is the id of the
-    conversation whose directory contains this one.
+    `is_local` says whether the directory belongs to the user-local conversations instead of those in
+    the workspace. `files` has the files that exist. `failure` says why a file's state is unknown.
+    `parent` is the id of the conversation whose directory contains this directory.
     """
 
     path: str
