@@ -15,16 +15,16 @@ FILE_SIZE_LIMIT = 500_000
 """A configuration file with more bytes than this is not read. Parsing this many bytes takes a second."""
 
 
-def read_regular_file(path: str | os.PathLike[str], most: int = FILE_SIZE_LIMIT) -> bytes:
-    """Read a file; raises `OSError` if it is not a regular file or larger than `most` bytes."""
+def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_LIMIT) -> bytes:
+    """Read a file; raises `OSError` if it is not a regular file, or has more than `max_bytes` bytes."""
     # O_NONBLOCK: opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError("not a regular file")
-        if status.st_size > most:
-            raise OSError(f"larger than {most:,} bytes")
+        if status.st_size > max_bytes:
+            raise OSError(f"larger than {max_bytes:,} bytes")
         return file.read(status.st_size + 1)
 
 

@@ -73,9 +73,9 @@ if TYPE_CHECKING:
 MAX_READ_LENGTH = 60_000
 """The default limit for the length of an answer of `conversation_read`, in characters of XML."""
 _FRAME_LENGTH = 10_000
-"""Conversations and hits leave this many of an answer's `max_chars` characters to its other fields."""
+"""This many of an answer's `max_chars` characters are reserved for the hint and other short fields."""
 _MIN_HIT_LENGTH = 100
-"""A hit has at least this many characters of XML. This limits how many hits the search collects."""
+"""A hit has at least this many characters of XML. A search collects no more hits than could fit."""
 _MAX_PROBLEMS_NAMED = 3
 _MAX_IDS_NAMED = 40
 _MAX_LABELS_SHOWN = 20
@@ -632,7 +632,7 @@ def _make_event_json(event: ConversationEvent, conversation: str) -> EventJson:
 _TURN_FRAME = 200
 """The approximate length of a turn without its events, in characters of XML."""
 _MIN_TEXT_LENGTH = 200
-"""No text of a turn is cut to fewer characters than this. If the turn is still too long, it loses events."""
+"""No text of a turn is cut to fewer characters than this. A turn that is still too long loses events."""
 
 
 class _ShortenableText(NamedTuple):

@@ -145,7 +145,7 @@ IDLE_CHECK_SECONDS = 1.0
 """The interval in seconds at which the engine checks whether it is still needed."""
 MAX_CLIENTS = 128
 MAX_UNGREETED = 64
-"""If more connections than this wait for a greeting, the engine closes the oldest of them."""
+"""If more clients than this have connected but sent no greeting, the engine disconnects the first of them."""
 LOG_SWEEP_SECONDS = 86_400.0
 """The interval in seconds at which the engine removes old searches from the query log."""
 
@@ -178,9 +178,9 @@ class EngineServer:
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = time.monotonic()
         self._environment = make_search_environment_fingerprint()
-        """The last fingerprint of the environment and the settings file that led to the loaded settings."""
+        """The fingerprint of environment and settings file. When it changes, the settings are loaded again."""
         self._broken_environment: str | None = None
-        """The fingerprint at the last settings error. While it stays, the error is not logged again."""
+        """The value of the fingerprint when an error in the settings was last logged."""
         self._last_progress: IndexProgressEvent | None = None
         self._index_progress: RefreshProgress | None = None
         """The progress of the running refresh; None if no refresh is running."""

@@ -177,7 +177,7 @@ READING_BYTES = 8 << 20
 """The doctor does not read an indexed conversation with more bytes than this. It relies on the index."""
 _ENTRIES_AT_ONCE = 10_000
 MIN_FREE_BYTES = 300_000_000
-"""The doctor reports a problem if the disk of the index has fewer free bytes than this."""
+"""If the disk of the index has fewer free bytes than this, the doctor says so."""
 
 
 def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:

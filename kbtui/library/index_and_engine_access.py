@@ -28,7 +28,7 @@ STEP_SECONDS = 0.02
 """The interval in seconds at which a waiting call checks whether it was cancelled."""
 
 FIRST_INDEX_SECONDS = 60.0
-"""If there is no index yet, a call waits at most this many seconds for it, by default."""
+"""By default, a call waits at most this many seconds for the index if there is none yet."""
 PATIENCE_SECONDS = 60.0
 """Once kbtui has been building a temporary index for this many seconds, calls no longer wait for it."""
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 CHUNKS_LOADED_AT_ONCE = 25
-"""How many ranked chunks one query loads from the catalog. Most ranked chunks are never needed."""
+"""How many ranked chunks are loaded from the catalog at a time. Most ranked chunks are never needed."""
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
 """A function that ranks chunks by their vectors. It gets a request and the name of an index generation."""

@@ -86,7 +86,7 @@ ID_PREFIX = "codex-"
 HEAD_BYTES = 256 << 10
 """If the first record does not name the working directory, this many bytes are searched for it."""
 FIRST_REQUEST_BYTES = 8 << 20
-"""How many bytes of a file are searched for the first request. Long instructions may come before it."""
+"""How many bytes of a file are searched for the first request, which may follow long instructions."""
 TAIL_BYTES = 64 << 10
 DATE_DEPTH = 3
 """The depth of the directories with sessions: year/month/day."""

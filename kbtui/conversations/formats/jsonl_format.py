@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 32 << 20
 """A line with more bytes than this is skipped and reported as a problem."""
 BLOCK_BYTES = 1 << 20
-"""The maximum size of a block. Until this size is reached, each block is twice as large as the one before."""
+"""The maximum size of the blocks in which a file is read. Each block is twice as large as the last."""
 FIRST_BLOCK_BYTES = 16 << 10
-"""The size of the first block. It is small because many callers need only the first records."""
+"""The size of the first block, which is small because many callers need only the first records."""
 
 
 ABANDONED_SECONDS = 3600.0
@@ -57,7 +57,7 @@ ABANDONED_SECONDS = 3600.0
 MARK_BYTES = 64 << 10
 """Within a turn, the points at which reading can resume are at least this many bytes apart."""
 RECORDS_KEPT = 32
-"""The saved state of a parser contains only the last items of each kind, at most this many."""
+"""In the saved state of a parser, at most this many items of each kind are kept: the last ones."""
 _HALF_CHARACTER = re.compile(r"[\ud800-\udfff]")
 
 
@@ -200,7 +200,7 @@ class JsonlConversationFormat(ConversationFormat):
     """A format whose conversations are files of JSON Lines; `ConversationInfo.events_path` is the file."""
 
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
-    """At the last resume point: the state of the file, and the digest and hash object of the bytes before."""
+    """The state of the file, and the digest and the hash object of its bytes before the last resume point."""
 
     @abstractmethod
     def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:
