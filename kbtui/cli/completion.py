@@ -164,9 +164,11 @@ def _list_reference_completions(path: str | None, topic_name: str, current: str)
 
 
 def _list_conversation_id_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the ids of JP's live conversations, newest first, then the id prefixes of other agents.
+    """List the completions for the id of a conversation.
 
-    After the user has typed the prefix of an agent, such as `codex-`, list this agent's ids.
+    These are the ids of JP's live conversations, newest first, followed by the id prefixes of other
+    agents, such as `codex-`. After the user has typed such a prefix, they are the ids of this
+    agent's conversations.
     """
     found: list[tuple[str, str]] = []
     if current.isdigit() or current.startswith(JP_ID_PREFIX) or JP_ID_PREFIX.startswith(current):

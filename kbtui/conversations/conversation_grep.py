@@ -27,8 +27,9 @@ LINE_LENGTH = 400
 class LiteralGrepPattern:
     """A literal pattern that matches within single lines.
 
-    If case is ignored, an ASCII pattern matches ASCII letters only; any other pattern follows
-    Unicode's simple case folding. Raises `UsageError` if the pattern is empty or has line breaks.
+    If case is ignored, a pattern in ASCII matches only ASCII letters. Any other pattern then
+    follows Unicode's simple case folding. Raises `UsageError` if the pattern is empty or has line
+    breaks.
     """
 
     def __init__(self, pattern: str, ignore_case: bool = True) -> None:

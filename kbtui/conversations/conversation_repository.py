@@ -150,8 +150,8 @@ def find_conversation(
 ) -> ConversationInfo:
     """Return the live or archived conversation with this id.
 
-    `counts` has the same meaning as in `list_conversations`. Raises `ConversationNotFound` if there
-    is no such conversation.
+    If `counts` is true, all events are parsed to set `events_count` and `last_event_at`. Raises
+    `ConversationNotFound` if there is no such conversation.
     """
     id = str(expand_conversation_reference(workspace, make_conversation_ref(id)).conversation)  # noqa: A001
     for stored in _iterate_stored_conversations(workspace, id):

@@ -1,11 +1,11 @@
-"""Splits texts into chunks at boundaries that depend on the content, not on the distance from the start.
+"""Splits texts into chunks at boundaries that depend on the content.
 
-A chunk ends before a heading or, once it is long enough, before a paragraph whose checksum
-meets a condition. An edit therefore moves only the boundaries near it. This is known as
+A chunk ends before a heading. Once a chunk is long enough, it also ends before a paragraph whose
+checksum meets a condition. An edit therefore moves only the boundaries near it. This is known as
 content-defined chunking (Muthitacharoen et al., "A Low-bandwidth Network File System", 2001).
 
-The model reads 256 tokens, and a token has about four characters, so the size of a chunk is limited in
-characters. In a language without spaces, a character is one token or more, so it counts as three
+The model reads 256 tokens, and a token has about four characters, so the size of a chunk is limited
+in characters. In a language without spaces, a character is one token or more, so it counts as three
 characters.
 """
 

@@ -46,8 +46,9 @@ def open_catalog_snapshot(
 ) -> Iterator[sqlite3.Connection]:
     """Open the catalog in a read transaction, so that all queries see the same state.
 
-    Raises `IndexUnavailable` if the catalog cannot be read. `is_given_up` is called repeatedly
-    during each query; if it returns true, the query is cancelled, and `IndexUnavailable` is raised.
+    `is_given_up` is called repeatedly during each query. If it returns true, the query is
+    cancelled, and `IndexUnavailable` is raised. This error is also raised if the catalog cannot be
+    read.
     """
     path = reader.folder / "catalog.sqlite"
     try:
@@ -164,10 +165,13 @@ PREVIEW_CHARACTERS = 200
 class EntryFilter:
     """Conditions on entries. An entry is listed if it meets all of them.
 
-    The title or text must contain every word of `q` and every text of `phrases`, but no text of
-    `without`; case is ignored. `types` are entry types, source kinds or `conversation`. `since`
-    (inclusive) and `until` (exclusive) limit the time of creation in Unix seconds. Hidden entries are
-    listed only if `hidden` is true, and archived entries only if `archived` is true.
+    * `q`, `phrases`: the title or text contains every word of `q` and every phrase; case is
+      ignored.
+    * `without`: the title and text contain none of these texts; case is ignored.
+    * `types`: entry types, source kinds or `conversation`.
+    * `since` (inclusive) and `until` (exclusive): limits on the time of creation, in Unix seconds.
+    * `hidden`: whether hidden entries are listed, too.
+    * `archived`: whether archived entries are listed, too.
     """
 
     q: str = ""

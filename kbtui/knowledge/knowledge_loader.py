@@ -243,10 +243,12 @@ def load_knowledge(
 ) -> KnowledgeBase:
     """Load the topics of a workspace.
 
-    `cfg` has the values of `--cfg` in order: names, or assignments such as `kb.topic.ID.KEY+=VALUE`.
-    `knowledge` has the values of `-k`, each `TOPIC/GLOB`. `.jp.toml` files are read from the root down to
-    `cwd`. Mistakes in files become `KnowledgeBase.problems`; mistakes in arguments raise `UsageError` or
-    `ConfigError`.
+    `cfg` has the values of `--cfg` in order: names, or assignments such as
+    `kb.topic.ID.KEY+=VALUE`. `knowledge` has the values of `-k`, each `TOPIC/GLOB`. `.jp.toml`
+    files are read from the root down to `cwd`.
+
+    Mistakes in files are added to `KnowledgeBase.problems`. Mistakes in arguments raise
+    `UsageError` or `ConfigError`.
     """
     from kbtui.workspace import jp_config
 
@@ -301,8 +303,9 @@ def find_superseded_file_problems(workspace: Workspace, name: str) -> list[Knowl
 class KnowledgeBase:
     """The enabled and disabled topics of one workspace, and everything derived from them.
 
-    `problems` has the mistakes found. `files` has every configuration file that was read or would be
-    read if it existed. Each topic's directory is read once; call `load_knowledge` again to see changes.
+    `problems` has the mistakes found. `files` has every configuration file that was read, and every
+    file that would have been read if it existed. Each topic's directory is read once; call
+    `load_knowledge` again to see changes.
     """
 
     def __init__(

@@ -61,9 +61,10 @@ def is_inside_directory(path: str, folder: str) -> bool:
 
 
 def scan_topic_directory(root: str, base: str) -> TopicScan:
-    """Walk `base`, a real directory inside the real workspace `root`; raises `OSError`.
+    """Find the files below `base`, a real directory inside the real workspace `root`.
 
-    Links are followed if their target is inside the workspace and is not a directory above the link.
+    A link is followed if its target is inside the workspace, unless the target is a directory above
+    the link. Raises `OSError` if `base` cannot be read.
     """
     files_by_slug: dict[str, list[str]] = {}
     mistakes: list[tuple[str, str]] = []

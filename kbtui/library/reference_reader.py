@@ -48,9 +48,10 @@ class ReferenceReader(IndexAndEngineAccess):
         return parse_entered_reference(self.workspace, text)
 
     def resolve_reference(self, text: str) -> Ref:
-        """Parse a reference, and check that its target exists; raises `NothingFound`.
+        """Parse a reference, and check that its target exists.
 
-        For `chunk:ID`, the result is a reference to the passage's lines, turn or call.
+        For `chunk:ID`, the result is a reference to the passage's lines, turn or call. Raises
+        `NothingFound` if the target does not exist.
         """
         from kbtui.conversations import conversation_repository
 

@@ -1,7 +1,7 @@
 """The types of a search: `SearchRequest`, `SearchAnswer`, `Hit` and others, also as JSON.
 
-They are `NamedTuple`s, because every search imports this module, and importing `dataclasses` takes as
-long as a search (docs/performance.md).
+They are `NamedTuple`s instead of data classes, because every search imports this module. Importing
+`dataclasses` would take as long as a search (docs/performance.md).
 """
 
 from collections.abc import Sequence
@@ -224,10 +224,10 @@ class SearchRequest(NamedTuple):
 
 
 def parse_search_request(shape: "SearchRequestJson") -> SearchRequest:
-    """Parse a search request from JSON, in which dates are in ISO 8601 or as the user wrote them.
+    """Parse a search request from JSON.
 
-    Raises `ValueError` for an unknown field or a value of the wrong type, and `UsageError` for text that
-    is not a date.
+    A date is in ISO 8601 or as the user wrote it. Raises `ValueError` for an unknown field or a
+    value of the wrong type. Raises `UsageError` for text that is not a date.
     """
     values: dict[str, Any] = {}
     for name, value in shape.items():

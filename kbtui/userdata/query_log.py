@@ -107,7 +107,7 @@ def log_search_answer(
 ) -> Notice | None:
     """Log a search if the settings allow it; return a notice if the log is damaged. Never raises.
 
-    For the parameters from `origin` on, see `QueryLog.log_search`.
+    The parameters after `answer` have the same meaning as in `QueryLog.log_search`.
     """
     if settings.query_log and answer.query.strip() and not answer.mistakes:
         damage = QueryLog(workspace.data_dir / "queries.sqlite").log_search(

@@ -1,8 +1,12 @@
 """aider's format of conversations: one Markdown file for each repository, with all its sessions.
 
-The line `# aider chat started at …` begins a session. Lines that begin with `#### ` are requests, lines
-that begin with `> ` are aider's own messages, and all other lines are replies of the model. Requests and
-aider's own messages end with two spaces, unlike headings and quotations in a reply.
+* The line `# aider chat started at …` begins a session.
+* Lines that begin with `#### ` are requests.
+* Lines that begin with `> ` are aider's own messages.
+* All other lines are replies of the model.
+
+In a reply, headings and quotations can begin in the same way. But only the lines of requests and of
+aider's messages end with two spaces.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class JsonlRecord(NamedTuple):
     """A line of a file: its position, its bytes with the line end, and its value.
 
     If `problem` is not None, the line cannot be read, and `value` is None. `empty_lines` is the
-    number of empty lines right before it.
+    number of empty lines right before this line.
     """
 
     start: int
@@ -139,8 +139,9 @@ def _parse_jsonl_line(start: int, line: bytes, line_end: bytes, empty_lines: int
 def parse_json_with_bad_encoding(data: bytes) -> Any:
     """Parse JSON that may contain invalid UTF-8 and unpaired surrogates.
 
-    Agents in JavaScript may cut a text between the two surrogates of a character. U+FFFD replaces
-    whatever is damaged. A byte order mark is left out. Raises `ValueError` for invalid JSON.
+    U+FFFD replaces both. Unpaired surrogates occur because agents written in JavaScript may cut a
+    text between the two surrogates of a character. A byte order mark is left out. Raises
+    `ValueError` for invalid JSON.
     """
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
@@ -185,7 +186,7 @@ class JsonlConversationParser(ABC):
     def can_resume_reading_in_turn(self) -> bool:
         """Return whether another parser can resume at this position, in the middle of a turn.
 
-        This is impossible if a later record could change an earlier event without setting
+        The result must be false if a later record could change an earlier event without setting
         `needs_earlier_turns`.
         """
         return False
