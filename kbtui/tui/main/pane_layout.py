@@ -88,14 +88,11 @@ class PaneLayout:
         """Unfold a pane; if the terminal has room for only one pane, show this pane."""
         if name is None:
             return
-        screen = self._screen
-        for other in FOCUS_TARGETS:
-            screen.set_class(other == name, f"at-{other}")
-        screen.remove_class(f"no-{name}")
-        if name == "citations":
-            screen.add_class("citing")
-        elif name == "library":
-            screen.remove_class("citing")
+        classes = {f"at-{other}": other == name for other in FOCUS_TARGETS} | {f"no-{name}": False}
+        if name in ("citations", "library"):
+            classes["citing"] = name == "citations"
+        # All at once: each change of a class of the screen computes the styles of all its widgets.
+        self._screen.update_classes(classes)
 
     def focus_next_pane(self, step: int) -> None:
         """Focus the next (`step` 1) or previous (-1) pane."""
