@@ -15,6 +15,7 @@ JP = "jp-c17800000001"
 
 @pytest.fixture
 def root(home: Path, workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
     Builder(workspace_root).conversation(1, [[asked("Hello"), said("Hi")]], title="Greeting")
     records = [
         typed("Where is the \x1b[2Jneedle?"),

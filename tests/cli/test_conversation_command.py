@@ -55,6 +55,7 @@ TALK = [
 
 @pytest.fixture
 def root(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
     write(workspace_root, ID, TALK, "Needles\x1b[2J in hay")
     write(workspace_root, ID - 10, [element("turn_start", 0)], None)
     monkeypatch.chdir(workspace_root)

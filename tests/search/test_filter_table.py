@@ -40,7 +40,8 @@ AREA = FilterDefinition(
 
 
 @pytest.fixture
-def built(tmp_path: Path) -> Builder:
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
     builder = Builder(tmp_path / "ws")
     builder.topics(guide={}, notes={})
     builder.subject("guide/start.md", "# Start\n\nThe engine starts.\n")
