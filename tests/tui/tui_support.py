@@ -119,7 +119,7 @@ async def running(
     """Run the application on a workspace; yields when the lists were read.
 
     Nobody sees the headless screen between two steps of a test, so it is painted after each step
-    only, not sixty times a second; and all that Textual waits for takes half its time.
+    only, not sixty times a second; and Textual looks every 4 ms, not every 20, whether it is idle.
     """
     from kbtui.workspace import open_workspace_at_root
 
@@ -129,8 +129,8 @@ async def running(
     quick = ExitStack()
     quick.enter_context(mock.patch.object(Compositor, "render_update", return_value=None))
     quick.enter_context(mock.patch("textual.screen.UPDATE_PERIOD", 1 / 120))
-    quick.enter_context(mock.patch("textual._wait.SLEEP_GRANULARITY", 1 / 100))
-    quick.enter_context(mock.patch("textual._wait.SLEEP_IDLE", 1 / 2000))
+    quick.enter_context(mock.patch("textual._wait.SLEEP_GRANULARITY", 1 / 250))
+    quick.enter_context(mock.patch("textual._wait.SLEEP_IDLE", 1 / 2500))
     try:
         async with app.run_test(size=size) as pilot:
             tui = Tui(app, pilot)
