@@ -425,7 +425,7 @@ def answer_conversation_read(
 def resolve_requested_turn(ref: Ref, turn: int | None, last: int | None) -> int | None:
     """Return the number of the requested turn: the one in the reference, otherwise `turn`.
 
-    The number is None if `turn` is None, too. Raises `UsageError` if the reference names a turn,
+    The result is None if neither names a turn. Raises `UsageError` if the reference names a turn,
     and `turn` or `last` selects other turns.
     """
     if ref.turn is None:

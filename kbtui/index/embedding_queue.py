@@ -169,7 +169,7 @@ class EmbeddingQueue:
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
         changed. `get_passage_embedder` returns the model; its argument is the number of missing
-        vectors. It is not called if the cache has all of these vectors.
+        vectors. This function is called only if the cache lacks some of these vectors.
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EntriesWithoutVectorsWriter(self._catalog.path.parent)

@@ -133,9 +133,9 @@ class SubjectSlugsByVisibility:
     def list_matching_slugs(self, patterns: Iterable[str]) -> list[str]:
         """Return the slugs that match the patterns.
 
-        The order is that of the patterns; slugs that match the same pattern are sorted. A pattern
-        that equals a slug matches only this slug, even if it is hidden. Any other pattern is a
-        glob, which matches only visible slugs.
+        The slugs are in the order of the patterns; slugs that match the same pattern are sorted. A
+        pattern that equals a slug matches only this slug, even if it is hidden. Any other pattern
+        is a glob, which matches only visible slugs.
         """
         found: dict[str, None] = {}
         for pattern in patterns:

@@ -172,7 +172,7 @@ if TYPE_CHECKING:
 class SearchRequest(NamedTuple):
     """A query with its options. Equal requests have equal answers in every front end.
 
-    * `partial`: whether the user is still typing the query. If so, its last word matches as a
+    * `partial`: whether the user is still typing the query. If so, the last word matches as a
       prefix.
     * `since` (inclusive) and `until` (exclusive): limits on the times of hits.
     * `exclude`: the id of a conversation that is not searched.
@@ -448,7 +448,7 @@ class QueryTermScore(NamedTuple):
 class EmbeddedChunkText(NamedTuple):
     """The texts from which a chunk's vector is computed.
 
-    `text` is the chunk's own text, with the weight 1. `neighbours` are the texts of the chunks
+    `text` is the chunk's own text, whose weight is 1. `neighbours` are the texts of the chunks
     before and after it.
     """
 

@@ -72,7 +72,7 @@ class SourceRunRecord(NamedTuple):
     """The last run of a source.
 
     * `began` and `ended` are in Unix seconds.
-    * `error` is the first problem. If nothing ran, it is the reason.
+    * `error` is the first problem. If nothing ran, it says why.
     * `entries` is the number of documents of the source after the run.
     * `problems` has a line for each failed document, up to a limit.
     * `skipped` is the number of documents that the run left out without an error.

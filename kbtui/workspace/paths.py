@@ -182,7 +182,7 @@ def find_workspace_root(start: str) -> str:
 
     * the nearest directory at or above `start` that contains `.jp` or `.kbtui`
     * the root of the Git repository or worktree around `start`
-    * `start`, or if `start` is a file, the directory that contains it
+    * `start` itself; for a file, the directory that contains it
 
     If `start` is in a repository below the home directory, a `.kbtui` in the home directory is
     ignored, unless there is a `.jp` next to it.

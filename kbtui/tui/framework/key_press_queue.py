@@ -37,10 +37,10 @@ UNQUEUED_KEYS = {"ctrl+c", "ctrl+q"}
 
 
 class KeyHandled(Message):
-    """A follow-up message: it shows when the key that was sent before it has been handled.
+    """A message that follows a key, so that the app learns when the key has been handled.
 
-    It is sent to the widget that got the key, and from there to the app. Each key is followed by
-    several such messages, one after another. The key counts as handled when the last of them has
+    The message is sent to the widget that got the key, and from there to the app. Several such
+    messages follow each key, one after another. The key counts as handled when the last of them has
     reached the app. `rounds` is the number of messages that are left, including this one.
     """
 

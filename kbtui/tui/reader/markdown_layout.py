@@ -76,7 +76,8 @@ def split_markdown_into_sections(
     """Split a Markdown text at blank lines, so that only the visible sections need to be laid out.
 
     Blank lines inside fenced code and short lists do not split the text. A block that is too long
-    for one section is split into several. If it is fenced code, these sections have `code` set.
+    for one section is split into several. If the block is fenced code, `code` is true for each of
+    these sections.
     """
     if len(text) <= max_characters:
         if text.strip():
@@ -446,8 +447,8 @@ class _MarkdownRenderer:
 def _split_paragraph_at_breaks(spans: Spans) -> list[Spans]:
     """Split a paragraph at its hard line breaks, and at newlines that follow a short line.
 
-    A newline after a short line was probably meant by the author. A newline after a long line was
-    probably inserted by an editor that wraps lines, so the line continues.
+    The author probably meant a newline after a short line as a line break. A newline after a long
+    line was probably inserted by an editor that wraps lines, so the line continues.
     """
     parts: list[Spans] = [[]]
     written = 0
