@@ -179,7 +179,7 @@ def _format_index_behind(values: Any) -> str:
         case "error":
             state = values["detail"]
         case _:
-            state = "files are still being compared with it"
+            state = "kbtui is still comparing it with the files"
     return f"the index is not up to date: {state}"
 
 
