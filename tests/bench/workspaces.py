@@ -74,5 +74,9 @@ def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
+def decoded(text: str) -> str:
+    return base64.b64decode(text).decode()
+
+
 def _write(path: Path, value: object) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n")
