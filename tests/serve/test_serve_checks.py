@@ -73,6 +73,17 @@ UPGRADE = (
 
 
 @pytest.fixture
+def silent_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In place of a screen, each tab of `served` gets a process that stays until it is asked to quit."""
+    program = tmp_path / "stays"
+    # So many bytes has the request of `BrowserTabProcess.stop`.
+    program.write_text("#!/bin/sh\nhead -c 21 > /dev/null\n")
+    program.chmod(0o700)
+    # Before `TuiWebServer` is made: it reads the path then.
+    monkeypatch.setattr("kbtui.serve.web_server.sys.executable", str(program))
+
+
+@pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     builder = Builder(tmp_path / 'a <b>"$(touch pwned)')
     listening = socket.create_server(("127.0.0.1", 0))
@@ -225,10 +236,8 @@ async def test_a_tab_shows_the_screen_takes_keys_and_ends_with_its_process(
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '["eval", "1"]', '["stdin", 5]', "[" * 5000])
 async def test_a_message_that_no_page_sends_ends_the_tab(
-    served: Served, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    silent_program: None, served: Served, text: str
 ) -> None:
-    # Whatever the process would be, it must not hear of this.
-    monkeypatch.setattr("kbtui.serve.web_server.sys.executable", "/bin/cat")
     base = f"http://127.0.0.1:{served.port}"
     headers = {"Origin": base, "Cookie": served.cookie.removeprefix("Cookie: ")}
     async with (
@@ -242,13 +251,8 @@ async def test_a_message_that_no_page_sends_ends_the_tab(
 
 
 async def test_a_tab_too_many_says_why_and_gets_in_when_another_is_closed(
-    served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    silent_program: None, served: Served
 ) -> None:
-    # In place of a screen, a process that stays until it hears something, which is that it should end.
-    program = tmp_path / "stays"
-    program.write_text("#!/bin/sh\nhead -c 1 > /dev/null\n")
-    program.chmod(0o700)
-    monkeypatch.setattr("kbtui.serve.web_server.sys.executable", str(program))
     base = f"http://127.0.0.1:{served.port}"
     headers = {"Origin": base, "Cookie": served.cookie.removeprefix("Cookie: ")}
     async with ClientSession() as http, asyncio.timeout(60):
