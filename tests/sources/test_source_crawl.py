@@ -10,6 +10,8 @@ from web_support import FAST, Site, SourceWorkspace, page_with_links
 from kbtui.sources.http_fetcher import SourceRunLimits
 from kbtui.userdata.user_data_store import UserData
 
+pytestmark = pytest.mark.usefixtures("read_in_this_process")
+
 
 def test_a_page_becomes_a_subject_with_front_matter_and_its_main_text(
     project: SourceWorkspace, site: Site

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from web_support import Site, SourceWorkspace
 
+pytestmark = pytest.mark.usefixtures("read_in_this_process")
+
 PAGES = Path(__file__).with_name("pages")
 NAMES = sorted(path.stem for path in PAGES.glob("*.html"))
 

@@ -15,6 +15,8 @@ from kbtui.sources.http_fetcher import SourceRunLimits
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace.settings import get_settings_path
 
+pytestmark = pytest.mark.usefixtures("read_in_this_process")
+
 
 def skips(run: object) -> dict[str, str]:
     return {skip.what: skip.reason for skip in run.skips}  # type: ignore[attr-defined]
@@ -61,7 +63,7 @@ def test_the_command_prints_each_number_and_each_reason(
         **{path: page_with_links(path) for path in ("/edited", "/stays", "/changes", "/goes")},
     }
     project.crawl(site.url())
-    assert command(project, "run", "docs").returncode == 0
+    assert project.run().status == "ok"
     path = project.root / "docs/guide/docs/edited.md"
     path.write_text(path.read_text() + "\nMine.\n")
     del site.pages["/goes"]
