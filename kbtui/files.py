@@ -60,7 +60,7 @@ def write_staged_file(path: Path, data: bytes) -> Path:
 
 
 def publish_staged_file(staged: Path, path: Path) -> None:
-    """Rename a staged file to `path`; raises `FileExistsError` if `path` exists."""
+    """Rename a staged file to `path`. Raises `FileExistsError` if `path` exists already."""
     try:
         # Unlike a rename, a link never replaces a file that another program has just made.
         os.link(staged, path)

@@ -112,7 +112,7 @@ def _format_citation_line(citation: Citation) -> str:
 
 
 def _format_cited_targets(cited: list[Citation]) -> str:
-    """Return a Markdown list of all cited targets, each with the turns that used it."""
+    """Return a Markdown list of cited targets. Each line names the turns that used the target."""
     by_target: dict[str, list[Citation]] = {}
     for citation in cited:
         by_target.setdefault(citation.target, []).append(citation)
@@ -177,7 +177,7 @@ def citations_to_dict(
 ) -> dict[str, object]:
     """Return the object that `kbtui cites --json` prints.
 
-    `uses` are the citations that `ref` contains, and `used_by` the citations of `ref` by others.
+    `uses` are the citations in `ref`. `used_by` are the citations of `ref` elsewhere.
     """
     return {
         "ref": ref,
@@ -201,7 +201,10 @@ def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
 
 
 def _format_citation_date(cite: Citation) -> str:
-    """Return the local time of the citing call; if unknown, the time at which its JP conversation began."""
+    """Return the local time of the citing call.
+
+    If the time is unknown, return the time at which the JP conversation began, or "no date".
+    """
     time = cite.timestamp
     if time is None and cite.conversation.startswith(JP_ID_PREFIX):
         time = get_conversation_creation_time(cite.conversation)

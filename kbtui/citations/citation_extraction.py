@@ -354,7 +354,7 @@ def _find_learned_slugs(
 
 
 def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
-    """Yield the hits in an answer of `knowledge_search`, recognized by their header lines."""
+    """Yield the hits in an answer of `knowledge_search`. Each hit begins with a citation header."""
     headers = list(SEARCH_RESULT_HEADER.finditer(result))
     for number, header in enumerate(headers):
         entry, chunk, score, title = header.groups()
@@ -370,7 +370,7 @@ def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Itera
 
 
 def _remove_mcp_envelope(result: str) -> str:
-    """Return the text of a tool result, even if the agent stored the JSON of the MCP server around it."""
+    """Return the text of a tool result. Some agents store it inside the JSON of the MCP server."""
     start = result.find("[{", 0, _ENVELOPE_CHARACTERS)
     is_envelope = '"text"' in result and not result.startswith(("<", '{"total"'))
     if start < 0 or not is_envelope:
@@ -410,7 +410,7 @@ def _find_cited_conversation(name: Any, targets: CitationTargetLookup) -> Iterat
 
 
 def _find_cited_grep_hits(result: str, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
-    """Yield the conversations that have a match in `result`, a stored answer of `conversation_grep`."""
+    """Yield the conversations with a match in `result`, an answer of `conversation_grep`."""
     if result.lstrip().startswith("{"):
         try:
             hits = json.loads(result)["hits"]

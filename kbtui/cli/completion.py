@@ -134,7 +134,7 @@ def _list_enabled_topics(knowledge: KnowledgeBase) -> list[Topic]:
 
 
 def _list_slug_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the slugs of the topic `topic_name`, one directory level at a time."""
+    """List the slugs of the topic `topic_name` that continue `current`, up to the next `/`."""
     knowledge = _load_knowledge(path)
     topic = knowledge.resolve_topic(topic_name)
     return _list_completions_of_next_path_level(

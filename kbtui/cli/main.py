@@ -106,7 +106,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[[Namespace], int]]":
-    """Import the module of a command; return the command's parser and its `run_NAME_command`.
+    """Import the module of a command. Return the command's parser and its `run_NAME_command`.
 
     Raises `KeyError` for an unknown command.
     """

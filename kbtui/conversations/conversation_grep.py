@@ -53,7 +53,7 @@ class LiteralGrepPattern:
         self._regex = re.compile(expression, flags)
 
     def _make_match_finder(self, text: str) -> Callable[[int], int]:
-        """Return a function that takes an offset and returns the offset of the next match, or -1."""
+        """Return a function: given an offset, it returns the offset of the next match, or -1."""
         if not self.ignore_case:
             return partial(text.find, self.pattern)
         if self.pattern.isascii():
@@ -95,7 +95,10 @@ def _make_letter_regex(letter: str) -> str:
 
 
 def _find_required_letters(pattern: str) -> tuple[str, ...]:
-    """Return the case variants of a pattern's first non-ASCII letter; a matching text has one of them."""
+    """Return the case variants of a pattern's first non-ASCII letter.
+
+    A match contains one of them.
+    """
     letter = next(letter for letter in pattern if not letter.isascii())
     letters = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x20000))))
     return (letter, *set(re.findall(_make_letter_regex(letter), letters, re.IGNORECASE)))
@@ -120,7 +123,7 @@ def cut_line_around_match(line: str, match: int | None = None, length: int = LIN
 
 
 def _find_character_boundary(line: str, offset: int, step: int) -> int:
-    """Return `offset`, or the next position in the direction of `step` where a character starts."""
+    """Return the nearest character start, from `offset` forwards (`step` 1) or back (-1)."""
     from unicodedata import category
 
     for _ in range(32):
@@ -191,7 +194,7 @@ def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
 
 
 def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool:
-    """Return whether an event has a role in `scopes`; False for answers without free text, such as `true`."""
+    """Return whether `scopes` include an event. Answers are searched only if they are free text."""
     kind = event_kinds.EVENT_KINDS[event.kind]
     # JP does not search answers to questions. Here, those in free text are searched.
     is_json_answer = kind.is_response and event.data is not None and type(event.data) is not str
@@ -209,7 +212,10 @@ def search_conversation_title(title: str, query: GrepQuery) -> list[GrepLine]:
 
 
 def search_turns(turns: Iterable[Turn], query: GrepQuery) -> ConversationMatches:
-    """Search the turns of one conversation; count all matches and keep the first `query.limit`."""
+    """Search the turns of one conversation.
+
+    Count all matches, but keep only `query.limit` of them.
+    """
     found = ConversationMatches()
     for turn in turns:
         for event in turn.events:

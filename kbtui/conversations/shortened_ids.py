@@ -73,7 +73,7 @@ def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _get_minimum_beginning(reference: str) -> str:
-    """Return the part of a session's id with which every short form of the id begins."""
+    """Return the beginning of a session's id that all its short forms share."""
     prefix = get_agent_prefix_of_id(reference)
     return reference.partition("~")[0][: len(prefix) + SHORT_ID_CHARACTERS]
 

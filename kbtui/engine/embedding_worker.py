@@ -307,9 +307,9 @@ class EmbeddingWorker:
         self._thread.start()
 
     def stop_thread(self) -> None:
-        """Stop the thread after the current batch, without waiting for it to end.
+        """Stop the thread after the current batch. Does not wait for the thread to end.
 
-        An interrupted write leaves the table of vectors unchanged.
+        If a write is interrupted, the table of vectors is unchanged.
         """
         self._stop.set()
         self._wake.set()
@@ -328,7 +328,10 @@ class EmbeddingWorker:
         return self._open_folder.name if self._open_folder else None
 
     def request_model_loading(self) -> None:
-        """Ask the thread to load the model for a query, even if there is no passage to embed."""
+        """Ask the thread to load the model for a query.
+
+        It does so even if there is no passage to embed.
+        """
         failed_at = self._failed_at
         if failed_at is not None and time.monotonic() - failed_at > RETRY_SECONDS:
             self.retry_failed_model_loading()
@@ -337,7 +340,7 @@ class EmbeddingWorker:
             self._wake.set()
 
     def retry_failed_model_loading(self) -> None:
-        """If loading the model or opening the vectors has failed, make the thread try again."""
+        """Make the thread try again if it could not load the model or open the vectors."""
         if self._failed_at is None:
             return
         self.keywords_only_notice = MODEL_LOADING
@@ -545,7 +548,7 @@ class EmbeddingWorker:
 
 
 def make_vector_filter_of_request(request: SearchRequest) -> str:
-    """Return the filters of a request as a condition for `VectorStore.search_nearest_chunks`."""
+    """Return the filters of a search request as an SQL condition on the table of vectors."""
     from kbtui.index.vector_store import make_vector_filter_sql
 
     return make_vector_filter_sql(

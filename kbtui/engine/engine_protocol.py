@@ -132,7 +132,10 @@ if TYPE_CHECKING:
         polling: str | None
 
     class WaitTimeLimit(TypedDict, total=False):
-        """The argument of `refreshed` and `settle`. The answer comes after at most `wait` seconds."""
+        """The argument of `refreshed` and `settle`.
+
+        The engine waits at most `wait` seconds, then answers.
+        """
 
         wait: float
 

@@ -1,4 +1,4 @@
-"""Answers search requests, in the engine or, if there is none, in a client."""
+"""Answers search requests. Runs in the engine, or in a client if there is no engine."""
 
 from __future__ import annotations
 
@@ -106,7 +106,10 @@ class SearchService:
         semantic: EmbeddingWorker,
         is_checked: Callable[[], bool],
     ) -> None:
-        """Create the service. `is_checked` returns whether the index was checked for damage recently."""
+        """Create the service.
+
+        `is_checked` returns whether the index was recently checked for damage.
+        """
         self._workspace, self._settings, self._embedding_worker = workspace, settings, semantic
         self._is_checked = is_checked
         self._lock = threading.Lock()
@@ -196,7 +199,7 @@ class SearchService:
         question: SearchRequest,
         generation: str,
     ) -> SemanticRanking:
-        """Rank by meaning, after waiting up to `wait` seconds for the model."""
+        """Rank chunks by meaning. Waits at most `wait` seconds for the model."""
         if self._embedding_worker.keywords_only_notice is not None and wait:
             self._embedding_worker.model_ready.wait(wait)
         if self._embedding_worker.keywords_only_notice is not None:
@@ -215,7 +218,10 @@ class SearchService:
 
     @contextmanager
     def _open_index_reader(self) -> Iterator[IndexReader]:
-        """Yield a reader of the current index generation; it stays open between searches."""
+        """Yield a reader of the current index generation.
+
+        The reader stays open for later searches.
+        """
         from kbtui.index.index_reader import IndexReader
 
         with self._lock:
@@ -240,7 +246,7 @@ def _make_failed_reply(error: KbtuiError) -> EngineSearchReply:
 
 
 def _parse_search_request(request: EngineSearchRequest) -> SearchRequest:
-    """Parse a client's search request, and limit its depth; raises `ValueError` or `UsageError`."""
+    """Parse a client's search request and limit its depth. Raises `ValueError` or `UsageError`."""
     question = parse_search_request(request["question"])
     return question._replace(
         depth=max(1, min(MAX_DEPTH, question.depth)),

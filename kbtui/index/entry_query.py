@@ -227,7 +227,10 @@ class EntryRow:
 
 @dataclass
 class EntryPage:
-    """A page of entries, newest first. The totals count the matching entries of all pages."""
+    """A page of entries, newest first.
+
+    `total`, `by_status` and `by_type` count the matching entries of all pages.
+    """
 
     entries: list[EntryRow] = field(default_factory=list)
     total: int = 0
@@ -398,7 +401,7 @@ def _make_sql_in_clause(column: str, values: Sequence[str]) -> str:
 
 
 def _make_entry_filter_sql(wanted: EntryFilter) -> tuple[list[str], list[Any]]:
-    """Return the SQL conditions of a filter, and the values of their placeholders."""
+    """Return the SQL conditions for a filter, and the values for the placeholders in them."""
     conditions = [f"e.{flag} = 0" for flag in ("hidden", "archived") if not getattr(wanted, flag)]
     values: list[Any] = []
     for column, chosen in (
@@ -460,7 +463,10 @@ def _encode_page_cursor(created: float, entry_id: str, wanted: EntryFilter) -> s
 
 
 def _decode_page_cursor(cursor: str, wanted: EntryFilter) -> tuple[float, str]:
-    """Return the creation time and id of the last entry before the page; raises `UsageError`."""
+    """Return the creation time and id of the last entry on the previous page.
+
+    Raises `UsageError`.
+    """
     fault = "the cursor is for a list with other filters"
     try:
         padded = cursor + "=" * (-len(cursor) % 4)

@@ -94,7 +94,10 @@ class IndexReader:
                 ) from error
 
     def open_keyword_index(self, *, hidden: bool = False) -> Any:
-        """Return the tantivy index of visible entries, or of hidden subjects if `hidden`, at its last commit."""
+        """Return the tantivy index of the visible entries, in the state of its last commit.
+
+        If `hidden` is true, return the index of the hidden subjects instead.
+        """
         from kbtui.index.keyword_index import open_tantivy_index
 
         name = "hidden" if hidden else "lexical"

@@ -227,7 +227,7 @@ class KeywordIndexWriter:
         self.has_changes = False
 
     def count_stale_documents(self) -> int:
-        """Count the replaced documents that are still in BM25's statistics after the last commit."""
+        """Count the replaced documents that are still part of BM25's statistics."""
         try:
             segments = json.loads((self._folder / "meta.json").read_bytes())["segments"]
         except (OSError, ValueError, KeyError):

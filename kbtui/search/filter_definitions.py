@@ -93,7 +93,10 @@ class FilterDefinition:
         """Whether a date without a time stands for the end of the day, not for its start."""
 
     def applies_to_surface(self, surface: Surface) -> bool:
-        """Return whether the filter can be used on a surface, such as the search or the library filter."""
+        """Return whether the filter can be used on a surface.
+
+        A surface is, for example, the search.
+        """
         return bool(getattr(self, surface))
 
     @property
@@ -110,7 +113,10 @@ class FilterDefinition:
     def parse_date_value(
         self, value: str, now: datetime | None = None, zone: tzinfo | None = None
     ) -> datetime:
-        """Parse a value of this filter as a date or time; raises `FilterValueError` if that fails."""
+        """Parse a value of this filter as a date or a time.
+
+        Raises `FilterValueError` if it is neither.
+        """
         from kbtui.dates import DATE_HINT, can_begin_date_or_age, parse_date_or_age
 
         moment = parse_date_or_age(value, now, zone, to_end_of_day=self.includes_day)
@@ -120,9 +126,10 @@ class FilterDefinition:
         return moment
 
     def parse_agent_value(self, value: str) -> list[str]:
-        """Return the agents whose names begin with `value`, without those that the settings exclude.
+        """Return the agents whose names begin with `value`.
 
-        Raises `FilterValueError` if there is none.
+        Agents that the settings exclude are left out. Raises `FilterValueError` if no agent is
+        left.
         """
         from kbtui.conversations.conversation_repository import find_agent_names
         from kbtui.errors import NothingFound, UsageError
@@ -137,9 +144,9 @@ class FilterDefinition:
     def make_unknown_value_error(
         self, value: str, known: Sequence[str], other_names: Sequence[str] = ()
     ) -> FilterValueError:
-        """Return the error for a value that is not in `known`, with similar values as a hint.
+        """Return the error for an unknown value. Its hint names similar values from `known`.
 
-        `other_names` are also valid, but hints do not list them.
+        `other_names` are also valid, but the hint does not name them.
         """
         from difflib import get_close_matches
 

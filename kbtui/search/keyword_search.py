@@ -118,7 +118,7 @@ class QueryTermBuilder:
         self._schema, self._searcher, self._language = schema, searcher, language
 
     def build_word_terms(self, word: QueryWord) -> Iterable[QueryTerm]:
-        """Yield the terms of a word: stems, code forms, corrections and completions."""
+        """Yield a word's search terms: its stems, forms in code, corrections and completions."""
         for token in word.tokens:
             for field, others in (("body", token.others), ("context", ()), ("title", ())):
                 weight = FIELD_WEIGHTS[field] * token.weight
@@ -250,7 +250,7 @@ class KeywordSearch:
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
-        """Return a function that says whether `text` contains a given phrase. It compares stems of words."""
+        """Return a function that says whether a phrase is in `text`, by comparing stems."""
         stems, code = (
             self.language.stem_text(text),
             set(extract_code_words(normalize_unicode(text))),
@@ -285,7 +285,7 @@ class KeywordSearch:
 
 
 class _KeywordIndexQuery:
-    """The query for one of the two keyword indexes (visible entries, hidden entries)."""
+    """The query for one keyword index: that of visible entries, or that of hidden subjects."""
 
     def __init__(
         self,
@@ -407,7 +407,7 @@ class _KeywordIndexQuery:
         return {int(number): at for number, at in zip(found, addresses, strict=True)}
 
     def _make_chunk_number_query(self, numbers: Iterable[int]) -> Any:
-        """Return a query for the chunks with these numbers, without scores."""
+        """Return a query for the chunks with these numbers. The query does not compute scores."""
         # Make one query for each term: for a set of terms, tantivy reads all term dictionaries.
         terms = [Query.term_query(self._schema, "chunk", number, "basic") for number in numbers]
         return _make_scoreless_query(Query.boolean_query([(Occur.Should, term) for term in terms]))
@@ -415,7 +415,7 @@ class _KeywordIndexQuery:
     def _build_tantivy_query(
         self, wanted: list[Any], excluded: list[Any], filters: list[Any], *, archived: bool
     ) -> Any:
-        """Build the query; return None if the request has no words, phrases or filters."""
+        """Build the query. Return None if the request has no words, phrases or filters."""
         if not wanted and not filters:
             return None
         limits = [*excluded, *filters]

@@ -314,7 +314,7 @@ def explain_missing_entry(workspace: Workspace, ref: Ref) -> Notice:
 def list_reasons_for_exclusion(
     workspace: Workspace, reader: IndexReader, run: SearchRun, entry: CatalogEntry, chunk: Chunk
 ) -> list[Notice]:
-    """Return the reasons that exclude a chunk regardless of its rank."""
+    """Return the reasons why a chunk cannot be a hit, whatever its rank is."""
     if run.mistakes:
         return [Notice("query_invalid", {"detail": str(run.mistakes[0])})]
     found = list(_explain_failed_filters(run.request, entry, chunk))

@@ -63,7 +63,7 @@ def search_index(
 def run_search_and_build_answer(
     run: SearchRun, semantic: SemanticLeg | None = None
 ) -> SearchAnswer:
-    """Run a search, store the rankings of its legs in `run`, and return the answer."""
+    """Run a search and return its answer. The ranking of each leg is stored in `run`."""
     request = run.request
     mistakes = tuple(run.mistakes)
     answer = SearchAnswer(
@@ -211,8 +211,11 @@ class SearchRun:
 
 
 def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
-    """Return the best hits up to the limit, how many there would be without it, and how many chunks were
-    left out because their text no longer exists."""
+    """Return the best hits up to the limit, and two numbers.
+
+    The first number counts the hits that there would be without the limit. The second one counts
+    the chunks that were left out because their text no longer exists.
+    """
     request = run.request
     ranks = {
         name: {number: at for at, (number, _) in enumerate(ranked, 1)}
@@ -344,7 +347,7 @@ def fuse_rankings(
 
 
 def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
-    """Return the filters of a search, from its query and its options, in the syntax of queries."""
+    """Return the filters in a query and in the options of its search, in the syntax of queries."""
     found = []
     fields = {row.key: getattr(request, row.search, None) for row in list_surface_filters("search")}
     for key, value in fields.items():

@@ -104,7 +104,7 @@ def check_cron_expression(expression: str) -> None:
 
 
 def find_next_cron_time(expression: str, after: float) -> float | None:
-    """Return the next time after `after` when a cron expression matches, or None.
+    """Return the next time that matches a cron expression and is later than `after`, or None.
 
     Both times are in Unix seconds. The expression is in local time.
     """
@@ -300,7 +300,10 @@ def _hash_program_file(workspace: Workspace, word: str) -> str | None:
 
 
 def approve_source(workspace: Workspace, userdata: UserData, source: SourceDefinition) -> None:
-    """Record an approval outside the workspace, so that a cloned workspace contains no approvals."""
+    """Record that the user approves a source.
+
+    A clone of the workspace does not contain the record.
+    """
     userdata.save_source_approval(source.name, hash_source_for_approval(workspace, source))
 
 
@@ -333,7 +336,11 @@ def add_source(workspace: Workspace, name: str, block: Mapping[str, object]) -> 
 
 
 def edit_source(workspace: Workspace, name: str, changes: Mapping[str, object]) -> SourceDefinition:
-    """Set keys of a source; the value None removes a key. Raises `ConfigError` or `NothingFound`."""
+    """Set the keys in `changes`. A key with the value None is removed from the source.
+
+    Raises `ConfigError` if the changed source is invalid, and `NothingFound` if there is no such
+    source.
+    """
     block = {**load_source_definitions(workspace).find_source(name).block, **changes}
     source = parse_source_table(
         name, {key: value for key, value in block.items() if value is not None}
@@ -351,7 +358,8 @@ def remove_source(workspace: Workspace, name: str) -> None:
 def suggest_source_name(kind: str, what: str) -> str:
     """Suggest a name for a new source.
 
-    The name is made from `what`, which is the URL, path or command of the source, or else from `kind`.
+    The name is made from `what`, which is the URL, path or command of the source. If no part of
+    `what` can be used, the name is made from `kind`.
     """
     from contextlib import suppress
     from urllib.parse import urlsplit

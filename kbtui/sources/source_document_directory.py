@@ -71,7 +71,7 @@ class StoredDocument:
 
 
 class DocumentCounts(TypedDict):
-    """How many documents a run added, updated, removed and found unchanged."""
+    """How many documents a run has added, updated, removed and left unchanged."""
 
     added: int
     updated: int
@@ -284,7 +284,10 @@ class SourceRunContext:
         self.on_progress(SourceRunProgress(self.source.name, done, total, now))
 
     def store_document(self, document: FetchedDocument, facts: FetchedAddressFacts) -> None:
-        """Store a document, or record a failure if it cannot be written."""
+        """Store a document. A document without text is skipped.
+
+        If the document cannot be written, a failure is recorded.
+        """
         if not document.text.strip():
             self.record_skipped_document(document.url, "it has no text")
             return

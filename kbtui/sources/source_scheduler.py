@@ -96,7 +96,7 @@ class SourceScheduler:
             )
 
     def stop(self) -> None:
-        """Stop the current run. The engine repeats it after the engine's next start."""
+        """Stop the current run. When the engine starts again, the source runs again."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()

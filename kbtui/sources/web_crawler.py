@@ -173,7 +173,10 @@ class WebCrawler:
             self._enqueue_urls(links, depth + 1)
 
     async def _fetch_after_host_delay(self, url: str, robots: Protego) -> FetchedResponse:
-        """Fetch a URL after the host's delay; if the server asks for a pause, wait and try once more."""
+        """Fetch a URL after the host's delay.
+
+        If the server asks for a short pause, wait and fetch the URL once more.
+        """
         accept = (*READABLE, *_XML) if url == self._start else READABLE
         for again in (True, False):
             try:
@@ -193,7 +196,10 @@ class WebCrawler:
 
     @contextlib.asynccontextmanager
     async def _wait_for_host_delay(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
-        """Wait until the host's delay has passed since the last request to it, then allow one request."""
+        """Wait until a request to the host is allowed again. The caller sends it in `async with`.
+
+        The delay of the settings or of robots.txt must have passed since the last request.
+        """
         host = urlsplit(url).netloc
         delay = self._limits.delay
         if robots is not None:

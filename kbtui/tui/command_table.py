@@ -274,7 +274,7 @@ _KEY_NAMES |= {f"f{number}": f"f{number}" for number in range(1, 25)} | {"return
 
 
 class Keymap:
-    """The keys from the settings, and the problems with these settings."""
+    """The keys that the settings assign to commands, and the problems of these settings."""
 
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}
@@ -288,7 +288,7 @@ class Keymap:
 
 
 def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
-    """Read the table `keys` of the settings; mistakes become messages in `Keymap.problems`."""
+    """Read the table `keys` of the settings. A message for each mistake is in `Keymap.problems`."""
     from difflib import get_close_matches
 
     keymap = Keymap()
@@ -330,7 +330,7 @@ def _parse_key_names(value: Any) -> list[str]:
 
 
 def _parse_key_name(text: str) -> str:
-    """Return Textual's name for a key; raise `ValueError` if the key is unknown or reserved."""
+    """Return Textual's name for a key. Raises `ValueError` if the key is unknown or reserved."""
     name = text.strip()
     if name.startswith("^") and len(name) > 1:
         name = f"ctrl+{name[1:]}"
@@ -378,7 +378,10 @@ def _drop_conflicting_keys(keymap: Keymap) -> None:
 
 
 def _describe_shadowed_keys(keymap: Keymap) -> list[str]:
-    """Return a message for each command that loses its key to another one in some pane, due to the settings."""
+    """Return messages about commands whose key runs another command in some pane.
+
+    Only conflicts that the settings cause are reported.
+    """
     by_key = _map_keys_to_commands(keymap)
     problems = []
     for (scope, key), commands in by_key.items():

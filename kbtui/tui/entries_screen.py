@@ -255,7 +255,7 @@ READ_AHEAD_ROWS = 100
 
 @dataclass(slots=True, eq=False)
 class FoldablePassageBlock(FoldHeadingBlock):
-    """A passage that the user can unfold; while it is folded, only its beginning is shown."""
+    """A passage that the user can unfold. While it is folded, only its beginning is visible."""
 
     text: str = ""
 
@@ -327,7 +327,7 @@ def _make_entry_facts(row: EntryRow, source: str | None) -> list[tuple[str, Span
 
 
 def _read_source_name_and_problem(library: Library, row: EntryRow) -> tuple[str | None, str | None]:
-    """Return the source that fetched a subject, and a problem with its text; each can be None."""
+    """Return the name of a subject's source, and a problem with its text. Each may be None."""
     subject = library.load_knowledge().find_subject(row.topic or "", row.slug or "")
     if subject is None:
         return None, None
@@ -362,7 +362,7 @@ def _make_citation_blocks(library: Library, row: EntryRow, now: datetime) -> lis
 
 
 def _describe_passage_origin(chunk: EntryChunkJson) -> str:
-    """Return a text that names the lines or the turn of a passage; "" if neither is known."""
+    """Return a text with the lines or the turn of a passage, or "" if neither is known."""
     lines, turn = chunk["lines"], chunk["turn"]
     if lines is not None:
         first, last = lines
@@ -460,7 +460,7 @@ class EntriesScreen(ListDetailScreen):
     # reading the list
 
     def action_reload(self) -> None:
-        """Reload the list; with an unchanged filter, read at least as many rows as before."""
+        """Reload the list. If the filter is unchanged, at least as many rows are read as before."""
         before = self.loaded
         # Read one page more than before, so that the list still contains the selected row if there are new rows above.
         known = len(before.rows) if before is not None and before.wanted == self._wanted else 0
@@ -626,7 +626,10 @@ class EntriesScreen(ListDetailScreen):
             self.action_reload()
 
     def action_filter_by_next_value(self, name: str) -> None:
-        """Set the filter `name` (`type` or `is`) to its next value; after the last value, remove the filter."""
+        """Set the filter `name` (`type` or `is`) to its next value.
+
+        After the last value, remove the filter.
+        """
         text, values = self.filter.input.value, list[str](ENTRY_STATUSES)
         if name == "type":
             found = self.loaded.page.by_type if self.loaded else ()
@@ -682,7 +685,7 @@ class EntriesScreen(ListDetailScreen):
 
 
 def replace_filter_value(text: str, key: str, value: str | None) -> str:
-    """Return the filter text with the filter `key` set to `value`, or without it if `value` is None."""
+    """Return the filter text with the filter `key` set to `value`. None removes the filter."""
     for part in reversed(parse_query(text, surface="entries").filters):
         if part.key == key:
             text = text[: part.start] + text[part.end :]
@@ -693,7 +696,10 @@ def replace_filter_value(text: str, key: str, value: str | None) -> str:
 
 
 def get_last_filter_value(text: str, key: str) -> str | None:
-    """Return the last value of the filter `key` in a text, or None if the text has no such filter."""
+    """Return the last value of the filter `key` in a text.
+
+    None means that the text has no such filter.
+    """
     parts = parse_query(text, surface="entries").filters
     values = [part.values[-1] for part in parts if part.key == key]
     return values[-1] or None if values else None

@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 
 
 class LibraryFilterCondition(NamedTuple):
-    """A condition on conversations: at least one of `values` must match, or none if `excluded` is true."""
+    """A condition on conversations: at least one of `values` must match.
+
+    If `excluded` is true, none of them may match.
+    """
 
     filter: FilterDefinition
     values: tuple[Any, ...]
@@ -97,7 +100,7 @@ class LibraryFilter(NamedTuple):
     def matches_conversation(
         self, info: ConversationInfo, summary: ConversationToolsAndModels | None
     ) -> bool:
-        """Return whether a conversation matches the words and all conditions."""
+        """Return whether a conversation matches the words and all conditions of this filter."""
         return self.matches_title(info.name) and all(
             part.matches_conversation(info, summary) for part in self.parts
         )
@@ -168,7 +171,7 @@ WORKTREE_WIDTH = 12
 
 @dataclass
 class LibraryPaneState:
-    """The user's choices: which rows are unfolded, whether hidden subjects are shown, filter, and order."""
+    """What the user chose in the pane: unfolded rows, hidden subjects, filter and sort order."""
 
     unfolded: set[str] = field(default_factory=set)
     hidden: bool = False
@@ -214,7 +217,10 @@ def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> I
 
 
 def _make_problem_row(key: str, text: str, indent: str = "", whole: str = "") -> ListRow:
-    """Return the row of a problem; if the user opens the row, the reader shows `whole` instead of `text`."""
+    """Return the row of a problem.
+
+    If `whole` is not empty, the reader shows it instead of `text`.
+    """
     place = NavigationTarget(f"problem:{key}", text=whole or sanitize_to_one_line(text))
     spans: Spans = [(f"{indent}! ", "error"), (sanitize_to_one_line(text), "error")]
     return ListRow(f"problem:{key}", spans, data=place)
@@ -296,17 +302,20 @@ def list_parent_row_keys(topic: str, slug: str) -> list[str]:
 
 
 def make_folder_row_key(topic: str, path: str) -> str:
-    """Return the key of the row of a folder, given its path with or without a final `/`."""
+    """Return the key of a folder's row. `path` may end with `/`."""
     return f"folder:{topic}/{path.removesuffix('/')}"
 
 
 def _choose_entry_mark(states: dict[str, bool], default: str) -> tuple[str, str]:
-    """Return the symbol and style role of the last state that is true, or the symbol `default`."""
+    """Return the symbol and style role of the last true state.
+
+    If none is true, return `default`.
+    """
     return next((ENTRY_MARKS[name] for name in reversed(states) if states[name]), (default, ""))
 
 
 def _make_subject_row(subject: Subject, reason: str | None) -> ListRow:
-    """Return the row of a subject; `reason` says why the subject cannot be read, or is None."""
+    """Return the row of a subject. `reason` says why the subject cannot be read, or is None."""
     states = {
         "pre-loaded": subject.learned,
         "hidden": subject.hidden,
@@ -510,7 +519,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.set_interval(UPDATE_SECONDS, self.update_age_labels)
 
     def show_library_snapshot(self, contents: LibrarySnapshot) -> None:
-        """Show a snapshot of the library; keep the selected row and the unfolded rows."""
+        """Show a snapshot of the library. The selected row and the unfolded rows stay the same."""
         must_unfold = self.contents is None and not self._is_restored
         self.contents = contents
         if must_unfold:
@@ -570,7 +579,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.update_library_rows()
 
     def select_row_of_target(self, place: NavigationTarget) -> None:
-        """Select the row for a place in the reader, and unfold the rows that contain it."""
+        """Select the row of the place `place`, and unfold the rows that contain it."""
         wanted: set[str] = set()
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             wanted = set(list_parent_row_keys(place.ref.topic or "", place.ref.slug))
@@ -582,7 +591,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.list.select_row(place.key)
 
     def _list_parent_ids(self, conversation: str) -> list[str]:
-        """Return the ids of the conversations that contain a conversation as a part, innermost first."""
+        """Return the ids of the conversations that contain `conversation`, innermost first."""
         parents: list[str] = []
         while self.contents and (info := self.contents.find_conversation(conversation)):
             if info.parent is None or info.parent in (info.id, *parents):

@@ -85,7 +85,11 @@ def _load_theme_file(path: Path) -> Theme:
 
 
 def get_light_or_dark_counterpart(name: str, dark: bool) -> str:
-    """Return the light variant of a dark theme, or the dark variant of a light theme."""
+    """Return the light variant of a dark theme, or the dark variant of a light theme.
+
+    `dark` is whether the theme `name` is dark. For a theme of the user, kbtui's default theme is
+    returned.
+    """
     brightness, default = ("light", LIGHT) if dark else ("dark", DARK)
     other = f"{name.rpartition('-')[0]}-{brightness}"
     return other if name in _BUILTIN else default
@@ -154,7 +158,7 @@ def _compute_luminance(color: Color) -> float:
 
 
 def make_color_readable(color: Color, grounds: Sequence[Color]) -> Color:
-    """Return the colour, moved towards black or white until it is readable on all these backgrounds."""
+    """Return a colour, blended with black or white until it is readable on all `grounds`."""
 
     def get_least_contrast(one: Color) -> float:
         return min(compute_contrast_ratio(one, ground) for ground in grounds)

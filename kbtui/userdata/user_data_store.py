@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS fetched (source TEXT, url TEXT, facts TEXT NOT NULL, 
 
 
 class Bookmark(NamedTuple):
-    """A bookmark for the reference `ref`; times are in Unix seconds."""
+    """A bookmark for the reference `ref`. Times are in Unix seconds."""
 
     ref: str
     title: str
@@ -182,7 +182,10 @@ class UserData:
         return [Bookmark(*row) for row in rows]
 
     def save_front_end_state(self, name: str, state: Mapping[str, object]) -> None:
-        """Save the state of a front end under a name; raises `ValueError` if it is too large."""
+        """Save the state of a front end under a name.
+
+        Raises `ValueError` if the state is too large.
+        """
         text = json.dumps(state)
         if len(text) > SESSION_CHARACTERS:
             raise ValueError("the state is too large to save")
@@ -202,7 +205,7 @@ class UserData:
         )
 
     def get_source_approval_time(self, digest: str) -> float | None:
-        """Return when the user approved the block with this hash, or None if it is not approved."""
+        """Return when the user approved the block with this hash, in Unix seconds, or None."""
         rows = self._store.select_rows("SELECT at FROM approvals WHERE hash = ?", digest)
         return rows[0][0] if rows else None
 

@@ -117,7 +117,7 @@ def add_named_config_layers(workspace: Workspace, found: ConfigLayerList, name: 
 
 
 def find_extended_config_files(path: Path) -> list[Path]:
-    """Return the readable files that a configuration file extends directly or indirectly."""
+    """Return the readable files that a configuration file extends, also through other files."""
     found = ConfigLayerList()
     _load_config_layer(path, found)
     return [layer.path for layer in found.layers if layer.path != path]
@@ -129,7 +129,7 @@ def load_config_file(path: Path) -> dict[str, Any]:
 
 
 def read_config_file_text(path: Path) -> str:
-    """Return the text of a configuration file; raises `ConfigError` with its path."""
+    """Return the text of a configuration file. Raises `ConfigError` with the path of the file."""
     try:
         return read_regular_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -140,7 +140,7 @@ def read_config_file_text(path: Path) -> str:
 
 
 def parse_config_text(path: Path, text: str) -> dict[str, Any]:
-    """Parse the text of the file at `path`, whose extension names the format.
+    """Parse the text of the file at `path`. Its extension says which format the text has.
 
     Raises `ConfigError` with the path.
     """
@@ -198,7 +198,7 @@ def _list_layer_paths_without_extension(workspace: Workspace, cwd: Path | None) 
 
 
 def _find_config_layer_file(stem: Path, files: list[Path]) -> Path | None:
-    """Return the first existing file with this stem; append all tried paths to `files`."""
+    """Return the first existing file with this stem. All tried paths are appended to `files`."""
     names = [stem] if stem.suffix[1:] in EXTENSIONS else []
     names += [stem.with_name(f"{stem.name}.{extension}") for extension in EXTENSIONS]
     for path in names:
@@ -216,7 +216,7 @@ def _does_path_exist(path: Path) -> bool:
 
 
 def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ...] = ()) -> None:
-    """Add to `found` the layers of a file and of the files that it extends, in the order of merging."""
+    """Append to `found` the layers of a file and of all files that it extends, in merging order."""
     if not above:
         found.files_left = MAX_LAYERS
     found.files_left -= 1

@@ -46,7 +46,7 @@ AGENT_DIRECTORY_VARIABLES = (
 
 
 def get_user_home() -> str:
-    """Return the home directory; unlike `os.path.expanduser`, ignore an empty or relative HOME."""
+    """Return the home directory. Unlike `os.path.expanduser`, ignore an empty or relative HOME."""
     value = os.environ.get("HOME", "")
     if value.startswith("/"):
         return value.rstrip("/")
@@ -152,7 +152,7 @@ def _hash_paths(first: str, *paths: str) -> str:
 
 
 def convert_path_to_utf8(path: str | os.PathLike[str]) -> str:
-    """Return a path as UTF-8, for Rust and for processes that may have another locale."""
+    """Return a path as text in UTF-8. Rust needs this, and so do processes with another locale."""
     return os.fsencode(path).decode("utf-8", "surrogateescape")
 
 
@@ -197,7 +197,7 @@ def find_workspace_root(start: str) -> str:
 
 
 def find_git_root(directory: str) -> str | None:
-    """Return the root of the Git repository or worktree around a directory; None if there is none."""
+    """Return the root of the Git repository or worktree that contains a directory, or None."""
     return _find_directory_at_or_above(directory, is_git_root)
 
 
@@ -275,7 +275,7 @@ def make_private_directory(folder: Path) -> None:
 
 
 def format_path_relative_to_root(root: Path, path: Path) -> str:
-    """Return a path as messages show it: relative to the workspace `root` if it is inside."""
+    """Return a path for messages: relative to the workspace's `root` if the path is inside it."""
     normal = os.path.normpath(path)
     inside = str(root).rstrip("/") + "/"
     return normal[len(inside) :] if normal.startswith(inside) else normal

@@ -35,7 +35,10 @@ class Workspace:
 
     @property
     def jp_directory(self) -> Path:
-        """The directory `.jp`, where JP keeps its conversations and configuration; it may not exist."""
+        """The directory `.jp`, which may not exist.
+
+        JP keeps its conversations and configuration there.
+        """
         return self.root / paths.JP_DIRECTORY
 
     @property

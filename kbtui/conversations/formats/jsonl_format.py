@@ -177,7 +177,7 @@ class JsonlConversationParser(ABC):
 
     @abstractmethod
     def parse_record(self, record: dict[str, Any]) -> None:
-        """Parse the next record; a value of the wrong type may raise any error."""
+        """Parse the next record. If a value in it has the wrong type, any error may be raised."""
 
     def make_parser_state(self) -> Mapping[str, object] | None:
         """Return the state from which another parser can resume, as JSON."""
@@ -208,7 +208,7 @@ class JsonlConversationFormat(ConversationFormat):
         """Return a parser that resumes with `state`, or starts at the beginning if `state` is None."""
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a conversation. Never raises; errors are in `problems` of the result."""
+        """Load a conversation. Never raises: `problems` of the result contains the errors."""
         parser, problem = self._parse_conversation_file(info)
         return _make_conversation(info, parser, [problem] if problem else [])
 
@@ -337,7 +337,10 @@ class JsonlConversationFormat(ConversationFormat):
         return ConversationPart(conversation, start, mark, is_last)
 
     def _copy_or_hash_until_resume_point(self, file: int, mark: ReadingResumePoint) -> Any:
-        """Return the SHA-256 hash object of the bytes before `mark`, or None if these bytes have changed."""
+        """Return the SHA-256 hash object of the bytes before `mark`.
+
+        None means that they have changed.
+        """
         if (known := self._hashed) and known[:2] == (_get_file_state(file), mark.digest):
             return known[2].copy()
         return hash_file_until_resume_point(file, mark)
@@ -345,7 +348,10 @@ class JsonlConversationFormat(ConversationFormat):
     def _parse_conversation_file(
         self, info: ConversationInfo, size: int | None = None
     ) -> tuple[JsonlConversationParser, str | None]:
-        """Parse the records of the first `size` bytes; return the parser, and a problem if there is one."""
+        """Parse the first `size` bytes, or the whole file.
+
+        Return the parser, and a problem or None.
+        """
         parser = self.make_parser(TurnBuilder(record_noun="line"), None)
         if info.events_path is None:
             return parser, None

@@ -100,7 +100,10 @@ class OpencodeFormat(ConversationFormat):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
-        """Find all sessions of a workspace, or only the session with the id `only`."""
+        """Find the sessions of a workspace and the problems.
+
+        If `only` is an id, find only this session.
+        """
         projects = ProjectDirectories(workspace)
         own_id = None if only is None else decode_agents_own_id(self.id_prefix, only)
         found: dict[str, StoredSession] = {}
@@ -120,7 +123,10 @@ class OpencodeFormat(ConversationFormat):
     def _find_sessions_in_database(
         self, path: str, projects: ProjectDirectories, own_id: str | None
     ) -> list[StoredSession]:
-        """Return the sessions in the database at `path`; what is known of an unchanged database is not read again."""
+        """Return the sessions in the database at `path`.
+
+        Values that are known of an unchanged database are not read again.
+        """
         state = read_database_state(path)
         if state[0] is None:
             return []
@@ -154,7 +160,10 @@ class OpencodeFormat(ConversationFormat):
         moved: set[str],
         problems: list[UnusableConversationDirectory],
     ) -> Iterator[StoredSession]:
-        """Find the sessions in JSON files, except those that are also in a database (the ids in `moved`)."""
+        """Find the sessions in JSON files.
+
+        Sessions that are also in a database (`moved`) are left out.
+        """
         for path, session_id in _list_session_files(own_id):
             if session_id in moved:
                 continue
@@ -565,7 +574,10 @@ class OpencodeMessageParser:
                     turn.is_rewound = True
 
     def parse_message(self, stored: _StoredMessage) -> None:
-        """Parse one message; if it is damaged, report the damage, and keep the readable parts."""
+        """Parse one message.
+
+        If it is damaged, the damage is reported, and the readable parts are kept.
+        """
         builder = self.builder
         message = self._parse_object(stored.data, "message")
         if message is not None:

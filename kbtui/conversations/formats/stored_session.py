@@ -60,7 +60,10 @@ class StoredSession:
     size: int = 0
 
     def read_conversation_info(self) -> ConversationInfo:
-        """Read the metadata but no events. Never raises; an error is in `problem` of the result."""
+        """Read the metadata but no events.
+
+        Never raises: `problem` of the result contains the error.
+        """
         facts: ConversationFacts = {}
         problem = None
         try:
@@ -182,7 +185,7 @@ def stat_session_file(path: str) -> os.stat_result | None:
 
 
 def make_conversation_id(prefix: str, own_id: str) -> str:
-    """Make kbtui's id from an agent's own id; forbidden characters are written like `%20`."""
+    """Make kbtui's id from an agent's own id. Forbidden characters are escaped, as in `%20`."""
     return prefix + quote(own_id, safe="", errors="surrogateescape")
 
 
@@ -250,7 +253,7 @@ def find_last_time(lines: list[bytes]) -> datetime | None:
 
 
 def make_title_from_request(text: str) -> str | None:
-    """Return the first line of a request, cut to `TITLE_CHARACTERS`; None if there is no text."""
+    """Return the first line of a request, cut to `TITLE_CHARACTERS`, or None if it is empty."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if len(line) > TITLE_CHARACTERS:
         line = line[: _find_title_end(line)].rstrip() + "…"

@@ -52,9 +52,9 @@ def freeze_objects_if_entries_grew(count: int) -> None:
 
 
 def configure_garbage_collector() -> None:
-    """Exclude the objects of the first screen from garbage collection, and enable the collector.
+    """Enable garbage collection, which is disabled during startup.
 
-    The collector is disabled during startup.
+    The objects that exist now, such as those of the first screen, are left out of it.
     """
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, 10, FULL_THRESHOLD)

@@ -147,7 +147,7 @@ class DocumentNavigator:
             self.show_target_in_reader(current)
 
     def restore_last_opened_target(self, target: NavigationTarget) -> None:
-        """Show the last place of the saved session; if it no longer exists, show the home page."""
+        """Show the last place of the saved session. If it no longer exists, show the home page."""
         self._restoring = target
         self.show_target_in_reader(target)
 
@@ -176,7 +176,7 @@ class DocumentNavigator:
         )
 
     def _show_document_beginning(self, target: NavigationTarget, document: ReaderDocument) -> None:
-        """Show the beginning of a large document if it contains the position to show."""
+        """Show the beginning of a large document, unless the position to show is in the rest."""
         if has_loaded_start_block(document, target):
             self._show_document_in_reader(target, document)
         self._status.set_activity_text("open", f"reading the rest of {target.key} …")

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 class PaneRow(Horizontal):
-    """The container of the panes; it draws nothing itself, because the panes cover it."""
+    """The container of the panes. The panes cover it, so it draws nothing itself."""
 
     BLANK = True
 
@@ -306,14 +306,14 @@ class MainScreen(StyledScreen):
         self.panes.focus_widget("#document")
 
     def open_returned_reference(self, ref: Ref | None) -> None:
-        """Open the reference that another screen returned, if it returned one."""
+        """Open the reference that another screen has returned. Does nothing for None."""
         if ref is not None:
             self.open_target_in_reader(make_navigation_target(ref))
 
     def _update_screen_after_opening(
         self, document: ReaderDocument, target: NavigationTarget, is_reload: bool
     ) -> None:
-        """Update citations, key hints, session and library after the navigator has shown a document."""
+        """Update the citations, key hints, session and library after a document has been shown."""
         self.citations_pane.show_citations_of_document(document, target)
         self._update_key_hints()
         self.session.save_session_soon()
@@ -417,7 +417,7 @@ class MainScreen(StyledScreen):
         self.app.push_screen(DocumentOverlayScreen("Help", page))
 
     def action_open_command_palette(self) -> None:
-        """Open the palette, which finds a command, topic, subject or conversation by name."""
+        """Open the palette, which finds commands, topics, subjects and conversations by name."""
         from kbtui.tui import command_palette
 
         contents, hidden = self.library_pane.contents, self.library_pane.state.hidden

@@ -205,7 +205,10 @@ class PaneLayout:
             self.widen_pane(self.focused_pane_id, by)
 
     def widen_pane(self, name: str, by: int) -> bool:
-        """Widen a pane by `by` cells and narrow the reader; return False if this is impossible."""
+        """Widen a pane by `by` cells.
+
+        The reader gets narrower. Return False if this is impossible.
+        """
         if self._screen_width_class is None:
             return False
         if name == "reader":

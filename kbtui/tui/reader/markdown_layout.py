@@ -143,7 +143,7 @@ def _measure_fenced_code_length(text: str, start: int, fence: str) -> int:
 def _split_long_section(
     text: str, section: TextSection, max_characters: int
 ) -> Iterator[TextSection]:
-    """Split a section that is a single long block; leave out the lines that begin and end a code block."""
+    """Split a section that is one long block. The fences around a code block are left out."""
     start, end, first_line, language = section.start, section.end, section.first_line, ""
     if section.code and (opening := _FENCE_LINE.match(text, start)):
         language = (opening[2].split() or [""])[0]
@@ -166,7 +166,7 @@ MAX_HIGHLIGHTED_CHARACTERS = 60_000
 
 
 def highlight_source_code(text: str, language: str | None) -> list[Spans]:
-    """Sanitize a text and return its lines as spans, with syntax highlighting if Pygments knows the language."""
+    """Sanitize a text. Return its lines as spans, highlighted if Pygments knows the language."""
     text = sanitize(text).expandtabs(TAB_WIDTH)
     lexer = (
         _find_pygments_lexer(language)
@@ -223,7 +223,7 @@ _MIN_COLUMN_WIDTH = 6
 
 
 def fit_column_widths(wanted: list[int], width: int) -> list[int]:
-    """Shrink the widest columns until all columns fit into `width`; narrow columns keep their width."""
+    """Return the column widths, the widest of them reduced so that all columns fit `width`."""
     widths = list(wanted)
     for _ in range(sum(widths) + _COLUMN_GAP * (len(widths) - 1) - width):
         widest = max(range(len(widths)), key=widths.__getitem__)
@@ -329,7 +329,7 @@ class _MarkdownRenderer:
     def lay_out_markdown_nodes(
         self, nodes: list[SyntaxTreeNode], width: int, tight: bool = False
     ) -> StyledLines:
-        """Lay out blocks, with blank lines between them unless `tight` is true."""
+        """Lay out blocks. Blank lines separate them unless `tight` is true."""
         lines: StyledLines = []
         for node in nodes:
             made = self._lay_out_markdown_node(node, max(width, 8))

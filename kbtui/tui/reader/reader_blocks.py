@@ -210,7 +210,7 @@ class FoldHeadingBlock(HeadingBlock):
         return [StyledLine(align_spans_to_edges(left, right, width))]
 
     def _cut_beginning_of_path(self, words: Spans, width: int) -> Spans:
-        """Shorten `words`, which end with a path, to `width` cells by cutting the path's beginning."""
+        """Shorten `words` to `width` cells. They end with a path, whose beginning is cut off."""
         *before, (path, role) = self.left
         room = width - measure_cell_width(before)
         kept = truncate_text_start(path, room)
@@ -223,7 +223,7 @@ class FoldHeadingBlock(HeadingBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class FactTableBlock(ReaderBlock):
-    """A table of names and values; `name_role` is the style role of the names."""
+    """A table with a name and a value in each row. `name_role` is the style role of the names."""
 
     facts: list[tuple[str, Spans]]
     name_role: str = "dim"

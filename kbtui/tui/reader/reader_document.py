@@ -158,7 +158,10 @@ def count_text_lines(text: str) -> int:
 
 
 def format_size(number: int, gap: str = "") -> str:
-    """Format a number of characters or bytes as 640, 3.4k or 1.2M; `gap` is put before the unit."""
+    """Format a number of characters or bytes, such as 640, 3.4k or 1.2M.
+
+    `gap` is put before k or M.
+    """
     if number < 1000:
         return f"{number}{gap}"
     if number < 999_500:
@@ -184,7 +187,7 @@ def format_characters_and_tokens(number: int) -> str:
 
 
 def format_token_count(number: int) -> str:
-    """Estimate how many tokens `number` characters have, and format it, such as "≈ 300 tokens"."""
+    """Estimate how many tokens `number` characters are. Format the estimate like "≈ 300 tokens"."""
     return f"≈ {round(number / 4):,} tokens"
 
 

@@ -65,7 +65,10 @@ class ReaderHeader(LeftAndRightTextLine):
         self._short_forms: list[Spans] = []
 
     def set_header_texts(self, left: Spans, forms: list[Spans]) -> None:
-        """Set the left text, and the versions (`forms`) of the right text, from the longest to the shortest."""
+        """Set the left text and the versions of the right text.
+
+        `forms` begins with the longest version.
+        """
         self._short_forms = forms[1:]
         self.set_edge_texts(left, forms[0])
 
@@ -104,7 +107,10 @@ class DocumentFactsBar(WrappedParagraphs):
         return self._block.lay_out_whole_block(width) if self.display else []
 
     def render_line(self, y: int) -> Strip:
-        """Render a line; if not all lines fit, the last visible line says how many are missing."""
+        """Render a line.
+
+        If some lines do not fit, the last visible line says how many are hidden.
+        """
         width, height = self.content_size
         left = len(self._wrap_paragraphs(width)) - height
         if y == height - 1 and left > 0:
@@ -122,7 +128,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         """The cursor moved."""
 
     class FindEnded(Message):
-        """The search in the document has ended: keys that moved between matches move between turns again."""
+        """The user has left the find mode.
+
+        The keys that went from match to match go from turn to turn again.
+        """
 
     class StatusMessage(Message):
         """A message for the status line."""
@@ -179,14 +188,17 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._update_pane_title()
 
     def go_to_place_in_document(self, place: NavigationTarget) -> None:
-        """Go to the position that `place` names in the current document."""
+        """Show the position that `place` names in the current document, and highlight its words."""
         self.place = place
         self.end_find_mode()
         self.viewport.highlight_search_pattern(compile_search_pattern(place.words))
         self._find_and_go_to_start_position(self.viewport.document, place)
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document with its new version; keep the position, or follow new text if the user is at the end."""
+        """Replace the document by its new version, and keep the position.
+
+        If the user is at the end of the document, the view follows the new text.
+        """
         before = self.viewport.document
         if not before.is_partial:
             self._new_event_count += max(
@@ -322,7 +334,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     # folds and turns
 
     def action_toggle_fold_or_open_link(self) -> None:
-        """Open the link of the current line, or open or close the fold at the cursor."""
+        """Open the link of the current line. If the cursor is on a fold, open or close the fold."""
         viewport = self.viewport
         blocks = viewport.document.blocks
         if blocks and (link := blocks[viewport.cursor.block].link):
@@ -344,7 +356,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
-        """Go to the next turn (`step` 1) or the previous one (-1). During a find, go to a match instead."""
+        """Go to the next turn, or to the next match while the user searches the document.
+
+        If `step` is -1 instead of 1, go to the previous one.
+        """
         if self.is_finding:
             self.go_to_match_at_index(self.match_index + step)
         else:
@@ -529,7 +544,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def end_find_mode(self) -> None:
-        """Leave the find mode: hide the bar with the pattern, but keep the matches highlighted."""
+        """Leave the find mode: hide the find bar. The matches stay highlighted."""
         if self.is_finding:
             self.post_message(self.FindEnded())
         self.is_finding = False

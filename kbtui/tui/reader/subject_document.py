@@ -44,7 +44,7 @@ def make_subject_badges(subject: Subject) -> Spans:
 
 
 def build_subject_document(subject: Subject, text: str, view: str = "read") -> ReaderDocument:
-    """Build the document of a subject for the view `read` or `source`."""
+    """Build the document that shows a subject. The view is `read` or `source`."""
     if not text.strip():
         blocks: list[ReaderBlock] = [ParagraphBlock("empty", [("This file is empty.", "dim")])]
     elif view == "read" and subject.path.suffix.lower() in _MARKDOWN:

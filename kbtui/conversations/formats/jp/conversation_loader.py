@@ -139,7 +139,7 @@ def _make_conversation(
 
 
 def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig) -> list[str]:
-    """Add the conversation's base configuration to `config`, and return the problems with its file."""
+    """Apply the conversation's base configuration to `config`. Return the problems of its file."""
     if info.base_config_path is None:
         return []
     problems: list[str] = []
@@ -157,7 +157,8 @@ def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig)
 def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with `last_event_at`.
 
-    Reads only the end of the file if JP's usual formatting shows where the last element begins.
+    Reads only the end of the file if the file ends in the way in which JP formats it. Otherwise,
+    the whole file is parsed.
     """
     if info.events_path is None or info.last_event_at is not None:
         return info
@@ -171,7 +172,7 @@ def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
 
 
 def add_event_count(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with `events_count` and `last_event_at`; this parses the whole file."""
+    """Return `info` with `events_count` and `last_event_at`. The whole file is parsed."""
     if info.events_path is None:
         return info
     problems: list[str] = []
@@ -204,7 +205,7 @@ def _read_last_element(path: str) -> dict[str, Any] | None:
 
 
 def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationToolsAndModels:
-    """Return the tools and models used in a conversation, without decoding its texts. Never raises."""
+    """Return the tools and models used in a conversation. Texts are not decoded. Never raises."""
     config = MergedConversationConfig()
     # `load_conversation` reports the problems of the base configuration.
     _apply_base_config(info, config)
@@ -234,7 +235,7 @@ def read_conversation_tools_and_models(info: ConversationInfo) -> ConversationTo
 def _iterate_object_elements(
     info: ConversationInfo, problems: list[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the elements that are JSON objects; append the file's problems to `problems`."""
+    """Yield the elements that are JSON objects. Problems of the file are added to `problems`."""
     if info.events_path is None:
         return
     try:

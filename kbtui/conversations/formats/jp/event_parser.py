@@ -33,7 +33,7 @@ class MergedConversationConfig:
         self.attachments: list[str] = []
 
     def apply_config(self, config: Any) -> None:
-        """Apply a base configuration or a change to it; ignore values of the wrong type."""
+        """Apply a base configuration, or a change to it. Values of the wrong type are ignored."""
         if not isinstance(config, dict):
             return
         assistant = config.get("assistant")
@@ -58,7 +58,10 @@ class MergedConversationConfig:
 
 
 def _parse_model_name(value: Any) -> str | None:
-    """Return the name of a model: an alias unchanged, or `provider/name`."""
+    """Return the name of a model.
+
+    JP stores it as an alias, or as an object with provider and name.
+    """
     if isinstance(value, str):
         return value or None
     if isinstance(value, dict):
@@ -68,7 +71,10 @@ def _parse_model_name(value: Any) -> str | None:
 
 
 def _parse_attachment(item: Any) -> str | None:
-    """Return an attachment as a URL; JP writes attachments as URLs or as `{type, path, params}`."""
+    """Return an attachment as a URL.
+
+    JP stores it as a URL or as an object `{type, path, params}`.
+    """
     if isinstance(item, str):
         return item or None
     if not isinstance(item, dict) or not isinstance(kind := item.get("type"), str):
@@ -541,7 +547,7 @@ def _format_typed_block(block: dict[str, Any]) -> str:
 
 
 def _format_resource(resource: Any) -> str:
-    """Return a resource's name and media type, then its text or its other values."""
+    """Return a resource as text: its name and media type, and below them its content."""
     if type(resource) is str:
         return _format_content_placeholder("resource", resource)
     name = _find_first_string_value(resource, _NAME_KEYS) if type(resource) is dict else None

@@ -101,7 +101,7 @@ def read_file(path: str, largest: int) -> bytes:
 
 
 def read_file_head(path: str, length: int) -> bytes:
-    """Read up to `length` bytes from the start of a regular file; raises `WorkspaceError`."""
+    """Read the first bytes of a regular file, at most `length`. Raises `WorkspaceError`."""
     with open_regular_file(path) as (file, _):
         return os.read(file, length)
 
@@ -113,7 +113,7 @@ def read_file_tail(path: str, length: int) -> bytes:
 
 
 def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
-    """Update a digest with the bytes of an open file from offset `start` up to, but not including, `end`."""
+    """Add a range of an open file to the hash `digest`: from offset `start` to before `end`."""
     while start < end and (block := os.pread(file, min(BLOCK_BYTES, end - start), start)):
         digest.update(block)
         start += len(block)
@@ -176,7 +176,7 @@ def read_event_batches(path: str, problems: list[str]) -> Iterator[list[Any]]:
 
 
 def has_jp_array_ending(data: bytes) -> bool:
-    """Return whether the data ends with exactly the bytes that JP writes at the end of an array."""
+    """Return whether the data ends exactly as JP ends an array."""
     return data.endswith((_END, _END[:-1]))
 
 
@@ -235,7 +235,7 @@ def parse_json_array(
 def _recover_array_elements(
     data: bytes, problems: list[str], first: int, more: bool
 ) -> Iterator[Any]:
-    """Yield the elements of a damaged JSON array; yield `DAMAGED` for an element that cannot be parsed."""
+    """Yield the elements of a damaged JSON array. `DAMAGED` replaces each invalid element."""
     text = _decode_utf8(data, problems)
     if not text.strip("\0 \t\r\n"):
         problems.append("it is empty" if not text.strip() else "it contains only NUL characters")
@@ -289,7 +289,10 @@ def _recover_array_elements(
 
 
 def _decode_utf8(data: bytes, problems: list[str]) -> str:
-    """Decode a file; bytes that are not UTF-8 are replaced and counted in `problems`."""
+    """Decode a file.
+
+    Bytes that are not UTF-8 are replaced, and a problem says in how many places.
+    """
     text = data.decode("utf-8", "replace")
     replaced = text.count("\ufffd") - data.count("\ufffd".encode())
     if replaced:
