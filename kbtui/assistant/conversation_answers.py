@@ -73,7 +73,7 @@ _SUSPECT = re.compile("[\x00-\x08\x0b-\x1f&<>\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 
 
 class ConversationToolNotice(NamedTuple):
-    """A remark on an answer: a fact, a hint for assistants, and a hint for people."""
+    """A remark on an answer, with a hint for assistants and one for people."""
 
     fact: str
     tool_hint: str = ""
@@ -120,7 +120,7 @@ class ToolConversationNotFound(ToolCallRefused, NothingFound):
 class ConversationListPage:
     """A page of the list of conversations.
 
-    `total` is the number of matching conversations, and `omitted` is the number of those after this page.
+    `total` counts all matching conversations. `omitted` counts those after this page.
     """
 
     total: int
@@ -211,7 +211,7 @@ class ConversationGrepAnswer:
 
 @dataclass
 class ConversationReadAnswer:
-    """The answer of `conversation_read`: some or all of a conversation's `turns_total` turns."""
+    """The answer of `conversation_read`. It contains `turns` of a conversation that has `turns_total` turns."""
 
     id: str
     agent: str

@@ -155,7 +155,10 @@ def answer_conversation_list(
 
 
 def _check_or_count_events(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with the number of events; unless the conversation is long, also with its problems."""
+    """Return `info` with the number of events.
+
+    A conversation of at most `max_checked_bytes` is also checked for problems.
+    """
     limit = get_conversation_format(info).max_checked_bytes
     is_long = limit is not None and info.size > limit
     return add_event_count(info) if is_long else add_event_count_and_problems(info)
@@ -168,7 +171,7 @@ def _mask_secrets_if_requested(masked: bool, text: str) -> str:
 def _make_conversation_json(
     info: ConversationInfo, *, masked: bool, short: bool
 ) -> ConversationInfoJson:
-    """Return a conversation as JSON; if `short` is true, cut long texts and omit further labels."""
+    """Return a conversation as JSON. If `short` is true, cut long texts and leave out all but the first labels."""
     entry: ConversationInfoJson = {
         "id": info.ref,
         "agent": info.agent,
@@ -583,7 +586,7 @@ def _make_answer_too_long_error(
 def _list_conversation_notices(
     conversation: Conversation, *, masked: bool
 ) -> Iterator[ConversationToolNotice]:
-    """Yield the notices about damage, missing turns and unknown events of a conversation."""
+    """Yield notices about the damage, the missing turns and the unknown events of a conversation."""
     if problems := conversation.problems:
         count = len(problems) - 1
         more = f" (and {format_counted_noun(count, 'more problem')})" if count else ""
@@ -598,7 +601,7 @@ def _list_conversation_notices(
 
 
 def _count_fitting_turns(turns: list[TurnJson], room: int) -> int:
-    """Return how many of the last turns together fit into `room` characters of XML."""
+    """Return how many of the last turns fit together into `room` characters of XML."""
     for fitting, turn in enumerate(reversed(turns)):
         room -= len(format_xml_element("turn", turn, 4)) + 1
         if room < 0:
@@ -695,7 +698,7 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return the size to which longer texts must be cut, so that texts of these `sizes` fit into `total`."""
+    """Return a size. If longer texts are cut to this size, texts of these `sizes` fit together into `total`."""
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0

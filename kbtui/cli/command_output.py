@@ -35,7 +35,7 @@ def get_terminal_width() -> int:
 
 
 def print_result(text: str) -> None:
-    """Print a result: sanitized and with a final newline on a terminal, unchanged to a pipe."""
+    """Print a result. On a terminal, sanitize the text and end it with a newline; otherwise, do not change it."""
     if sys.stdout.isatty():
         from kbtui.text import sanitize
 
@@ -147,7 +147,10 @@ class ProgressLine:
         self.clear_line()
 
     def show_progress(self, text: str) -> None:
-        """Show a progress text, unless another was shown less than `REFRESH_SECONDS` ago."""
+        """Show a progress text on a terminal.
+
+        Nothing is shown in the first `SILENT_SECONDS`, or within `REFRESH_SECONDS` after the last text.
+        """
         now = time.monotonic()
         if now - self._began < SILENT_SECONDS or now - self._last < REFRESH_SECONDS * self._shown:
             return
@@ -207,7 +210,7 @@ class WaitingLine:
 
 
 def print_through_pager(text: str) -> None:
-    """Print text that is already sanitized; on a terminal, through the pager `$PAGER` or `less`."""
+    """Print text that is already sanitized. On a terminal, use the pager `$PAGER` or `less`."""
     command = _find_pager_command() if sys.stdout.isatty() and sys.stdin.isatty() else None
     if command is None or not _run_pager(command, text):
         sys.stdout.write(text)

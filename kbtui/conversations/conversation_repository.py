@@ -79,7 +79,7 @@ def list_conversation_formats() -> tuple[ConversationFormat, ...]:
 def _check_format_of_other_package(
     found: ConversationFormat, formats: Mapping[str, ConversationFormat]
 ) -> None:
-    """Raise `TypeError` or `ValueError` if a format cannot be used together with `formats`."""
+    """Raise `TypeError` or `ValueError` if a format is invalid or conflicts with one of `formats`."""
     if not isinstance(found, ConversationFormat):
         raise TypeError("it is not a ConversationFormat")
     if found.name in formats:
@@ -258,7 +258,7 @@ def _describe_excluded_agent(name: str) -> str:
 
 
 class ConversationNotFound(NothingFound):
-    """There is no conversation with this id; `nearest` is a similar id, None if there is none."""
+    """There is no conversation with this id. `nearest` is a similar id, or None."""
 
     def __init__(self, workspace: Workspace, id: str) -> None:  # noqa: A002
         self.nearest = _find_mistyped_id(id, list_conversation_signatures(workspace))
@@ -273,7 +273,10 @@ class ConversationNotFound(NothingFound):
 
 
 def _find_mistyped_id(typed: str, ids: Iterable[str]) -> str | None:
-    """Return the id whose beginning is similar to `typed`, or None; a prefix such as `codex-` must be equal."""
+    """Return the id whose beginning is similar to `typed`, or None.
+
+    Only ids with the same agent's prefix, such as `codex-`, are compared.
+    """
     from difflib import get_close_matches
 
     from kbtui.conversations.shortened_ids import SHORT_ID_CHARACTERS
@@ -327,7 +330,7 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
 
 
 def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
-    """Return `info` with the time of the last event; reads as little of the conversation as possible."""
+    """Return `info` with the time of the last event. As little of the conversation as possible is read."""
     return get_conversation_format(info).add_last_event_time(info)
 
 
@@ -368,7 +371,7 @@ def find_unusable_conversation_directories(
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Return the number of conversations in each trash directory, where agents move damaged ones."""
+    """Count the conversations in each trash directory. Agents move damaged conversations there."""
     counts: dict[str, int] = {}
     for one in list_enabled_conversation_formats():
         counts |= one.count_trashed_conversations(workspace)

@@ -24,7 +24,7 @@ class ModelPrice(NamedTuple):
     cache_write: float
 
     def compute_cost(self, usage: ConversationUsage) -> float | None:
-        """Return the cost of tokens, None if only their total is known."""
+        """Return the cost of tokens; None if only the total of the tokens is known."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
         cost = (

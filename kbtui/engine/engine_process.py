@@ -142,7 +142,7 @@ def _write_engine_lock_file(lock: Any, socket_path: Path) -> None:
 
 
 def _release_engine_lock(lock: Any, socket_path: Path | None, inode: int | None) -> None:
-    """Release the lock, and unlink the socket unless it already belongs to the next engine."""
+    """Release the lock. Also delete the socket, unless the next engine has already replaced it."""
     with contextlib.suppress(OSError):
         lock.seek(0)
         lock.truncate()

@@ -1,4 +1,4 @@
-"""Serves clients over the socket and owns the engine's workers."""
+"""The engine's server: owns the workers of the engine, and answers clients on a Unix socket."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ClientConnection:
             self._writer.write(frame)
 
     async def wait_until_frames_are_sent(self) -> None:
-        """Wait while the send buffer is full; raises `TimeoutError` after 30 seconds."""
+        """Wait while the send buffer is full. Raises `TimeoutError` if the wait takes more than 30 seconds."""
         await asyncio.wait_for(self._writer.drain(), 30.0)
 
     def close(self) -> None:
@@ -508,7 +508,7 @@ class EngineServer:
         return {"done": finished, "mended": mended, **self._describe_engine_readiness()}
 
     def _end_engine_if_obsolete(self) -> None:
-        """If the engine must end, end it and raise `ConnectionResetError`; the client asks the next engine."""
+        """End the engine if it must end, and raise `ConnectionResetError` so that the client asks the next engine."""
         if reason := self._find_reason_to_end_engine():
             self._should_end.set()
             raise ConnectionResetError(reason)
@@ -525,7 +525,7 @@ class EngineServer:
     async def _execute_search_operation(
         self, client: ClientConnection, request: EngineSearchRequest
     ) -> EngineSearchReply:
-        """Answer a search; decline it if the client's environment or settings file is not the engine's."""
+        """Answer a search. Decline it if the client and the engine have different environments or settings files."""
         self._end_engine_if_obsolete()
         if request.get("surroundings", self._environment) != self._environment:
             return {"declined": "surroundings"}

@@ -54,7 +54,7 @@ While an index is open, tantivy polls its files.
 
 
 def _is_error_fixed_by_rebuild(error: BaseException) -> bool:
-    """Return whether a rebuild of the index may fix an error, such as a panic of tantivy."""
+    """Return whether building a new index may help against an error, such as a panic of tantivy."""
     return isinstance(
         error, sqlite3.DatabaseError | KbtuiError | OSError | ValueError
     ) or is_rust_panic(error)
@@ -128,17 +128,17 @@ class IndexWorker:
         return done
 
     def request_retry_of_unreadable_files(self) -> threading.Event:
-        """Request a refresh that retries the files that could not be read."""
+        """Request a refresh that also reads the files again that could not be read; see `request_index_refresh`."""
         self._is_retry_requested = True
         return self.request_index_refresh()
 
     def request_index_rebuild(self) -> threading.Event:
-        """Request a new index generation, which replaces the current one when it is complete."""
+        """Request a new index generation, which replaces the current one when complete; see `request_index_refresh`."""
         self._is_rebuild_requested = True
         return self.request_index_refresh()
 
     def request_index_damage_check(self) -> threading.Event:
-        """Request a damage check and a refresh; a damaged index is rebuilt."""
+        """Request a damage check, a rebuild if the index is damaged, and a refresh; see `request_index_refresh`."""
         self._is_check_requested = True
         return self.request_index_refresh()
 
@@ -187,7 +187,7 @@ class IndexWorker:
                 done.set()
 
     def _wait_for_request_or_due_compacting(self) -> None:
-        """Wait until there is a request or compacting is due; close the index if the wait is long."""
+        """Wait for a request, or until compacting is due. The index is closed if the wait is long."""
         if self._index is not None and not self._wake.wait(self._close_after):
             self._close_index()
         due = self._compact_at
@@ -233,7 +233,7 @@ class IndexWorker:
         return False
 
     def _compact_index(self, index: WorkspaceIndexWriter, changes: IndexRefreshChanges) -> None:
-        """Compact a small index now; schedule the compacting of a large one."""
+        """Compact a small index now. The compacting of a large index is scheduled for later."""
         due = self._compact_at is not None and time.monotonic() >= self._compact_at
         try:
             left = index.remove_stale_documents(None if due else COMPACT_AT_ONCE_MAX)
@@ -248,7 +248,10 @@ class IndexWorker:
             self._compact_at = time.monotonic() + left * COMPACT_SECONDS / COMPACT_SHARE
 
     def _start_index_damage_check(self, folder: Path) -> None:
-        """Check a generation in a thread, unless this was done recently; if it is damaged, request a rebuild."""
+        """Check a generation for damage in a thread. If it is damaged, request a rebuild.
+
+        Nothing is done if this generation was checked less than `DAMAGE_CHECK_INTERVAL` ago.
+        """
         since = time.monotonic() - self._checked_at
         if folder == self._checked_folder and since < DAMAGE_CHECK_INTERVAL:
             return
@@ -267,7 +270,7 @@ class IndexWorker:
         threading.Thread(target=check_for_damage, name="check", daemon=True).start()
 
     def _check_index_damage_if_requested(self) -> None:
-        """Check the index for damage if a client requested it; request a rebuild if necessary."""
+        """If a client requested it, check the index for damage. If the index is damaged, request a rebuild."""
         if not self._is_check_requested:
             return
         self._is_check_requested, self.repaired_damage = False, None

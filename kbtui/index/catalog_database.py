@@ -118,7 +118,7 @@ def parse_catalog_chunk_row(row: tuple[Any, ...]) -> Chunk:
 
 
 def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
-    """Return a chunk's row as SQLite will read it back, to compute the row's CRC before writing it."""
+    """Return a chunk's row with the same values and types that SQLite returns when it reads the row."""
     first, last = chunk.lines or (None, None)
     when = chunk.timestamp
     return (
@@ -266,7 +266,10 @@ class CatalogDatabase:
     def _write_changed_chunks(
         self, entry_id: str, chunks: Sequence[Chunk], seq: int, start: int | None
     ) -> WrittenEntryChunks:
-        """Replace the chunks of an entry from ordinal `start` on; None means that the entry is new."""
+        """Write the chunks of an entry from ordinal `start` on, and remove the old ones that are not in `chunks`.
+
+        For a new entry, `start` is None.
+        """
         old: dict[str, tuple[Any, ...]] = {}
         if start is not None:
             query = "SELECT * FROM chunks WHERE entry_id = ? AND ordinal >= ? ORDER BY ordinal"

@@ -75,7 +75,7 @@ class ChunksWithoutVector:
         return len(self.numbers & self._of_hidden_entries)
 
     def remove_embedded_chunks(self, entry_id: str, numbers: set[int]) -> bool:
-        """Remove chunks that now have a vector; return whether all chunks of the entry have one."""
+        """Remove chunks that now have a vector from the queue; return whether the whole entry is embedded."""
         self.numbers -= numbers
         self.entries[entry_id] -= numbers
         if self.entries[entry_id]:
@@ -129,7 +129,7 @@ class EmbeddingQueue:
         stop: threading.Event | None = None,
         get_embedding_pause_reason: Callable[[], PauseReason | None] | None = None,
     ) -> None:
-        """Create a queue; `get_embedding_pause_reason` says why to pause, or returns None."""
+        """Create a queue. While `get_embedding_pause_reason` returns a reason, embedding is paused."""
         self._catalog, self._store, self._cache = catalog, store, cache
         self._on_progress = on_progress or (lambda progress: None)
         self._stop = stop or threading.Event()
@@ -143,7 +143,7 @@ class EmbeddingQueue:
         self._catalog, self._cache = catalog, cache
 
     def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
-        """Return those of `numbers` whose chunks have no vector yet. Any thread may call this."""
+        """Return the chunk numbers in `numbers` whose chunks have no vector yet. Any thread may call this method."""
         missing = self._missing.numbers
         return [number for number in numbers if number in missing]
 
@@ -263,7 +263,10 @@ class EmbeddingQueue:
     def _make_vector_rows(
         self, entry: CatalogEntry, chunks: list[Chunk], positions: list[int]
     ) -> list[tuple[VectorRow, Matrix]]:
-        """Embed the chunks at `positions`, and return their rows or, if it must stop, the first of them."""
+        """Embed the chunks at `positions`, and return their rows and vectors.
+
+        If embedding must stop, the result contains only the first of them.
+        """
         import numpy as np
 
         text_groups = [
@@ -290,7 +293,7 @@ class EmbeddingQueue:
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
-        """Return the vectors of texts, by hash; some are missing if embedding must stop."""
+        """Map the hash of each text to its vector. If embedding must stop, some texts are missing."""
         import numpy as np
 
         found = {

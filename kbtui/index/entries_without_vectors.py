@@ -43,9 +43,9 @@ class EntriesWithoutVectors:
 
 
 def read_entries_without_vectors(folder: Path) -> EntriesWithoutVectors:
-    """Read which entries of an index generation lack vectors.
+    """Read from a file which entries of an index generation lack vectors.
 
-    If the file with the list is missing or unreadable, no entry counts as embedded.
+    If the file is missing or unreadable, no entry counts as embedded.
     """
     path = folder / _FILE_NAME
     if path.exists():
@@ -65,7 +65,7 @@ def read_entries_without_vectors(folder: Path) -> EntriesWithoutVectors:
 
 
 def is_index_fully_embedded(folder: Path, model: str) -> bool:
-    """Whether every chunk of the generation has a vector of this model. Does not open LanceDB."""
+    """Return whether every chunk of the generation in `folder` has a vector of `model`. Does not load LanceDB."""
     from kbtui.index.catalog_database import CatalogDatabase
 
     pending = read_entries_without_vectors(folder)
@@ -100,7 +100,7 @@ class EntriesWithoutVectorsWriter:
         self._execute_in_transaction(("DELETE FROM missing WHERE entry_id = ?", rows))
 
     def mark_entry_embedding_failed(self, entry_id: str, error: str) -> None:
-        """Record why an entry could not be embedded; it stays in the list and is tried again later."""
+        """Record why an entry could not be embedded. The entry stays in the list, and is tried again later."""
         rows = [(entry_id, error)]
         self._execute_in_transaction(("INSERT OR REPLACE INTO missing VALUES (?, ?)", rows))
 

@@ -203,7 +203,7 @@ def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]
 
 
 def set_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
-    """Return `chunks` with `vector_hash` set in those to embed; those before index `first` stay unchanged."""
+    """Return `chunks`, with `vector_hash` set in those to embed. Chunks before index `first` are not changed."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
     hashed = chunks[:first]
@@ -289,8 +289,10 @@ def _load_conversation_part(
     mark: ReadingResumePoint | None,
     size: int | None,
 ) -> ConversationPart:
-    """Load about `size` bytes from `mark` on, or the whole conversation if `size` is None or parts
-    cannot be loaded; may raise any error."""
+    """Load about `size` bytes of a conversation, from `mark` on; may raise any error.
+
+    If `size` is None, or the conversation cannot be loaded in parts, load the whole conversation.
+    """
     from kbtui.conversations.models import ConversationPart
 
     part = form.load_conversation_part(info, mark, size) if size is not None else None
@@ -305,7 +307,7 @@ def _count_chunks_before_mark(
     chunks: list[Chunk],
     split: Callable[[Conversation], Iterable[Chunk]],
 ) -> int:
-    """Count the chunks of a part that are before the part's mark. The next part starts at this mark."""
+    """Count the chunks of a part that are before its mark, where the next part starts."""
     mark = part.mark
     if mark is None:
         return 0

@@ -108,9 +108,9 @@ _READ_BYTES = 1 << 20
 
 
 def find_index_damage(folder: Path, stop: threading.Event | None = None) -> str | None:
-    """Check a generation for damage, and return a phrase that describes it.
+    """Check a generation for damage; return a phrase that describes the damage, or None.
 
-    Returns None if there is no damage, or once `stop` is set.
+    When `stop` is set, the check of the catalog ends early and may miss damage.
     """
     from kbtui.index.catalog_database import CatalogDatabase
 
@@ -141,7 +141,7 @@ def find_index_damage_behind_error(error: BaseException, folder: Path) -> str | 
 
 
 def is_rust_panic(error: BaseException) -> bool:
-    """Whether an error is a panic of a Rust library; its class is not a subclass of `Exception`."""
+    """Whether an error is a panic of a Rust library. Such an error is not an `Exception`."""
     return type(error).__name__ == "PanicException"
 
 
@@ -162,7 +162,7 @@ def find_damaged_tantivy_file(folder: Path) -> str | None:
 
 
 def _find_damaged_segment_file(folder: Path) -> str | None:
-    """Return the name of the first damaged file, or None; raises `FileNotFoundError` for a missing one."""
+    """Return the name of the first damaged file, or None. Raises `FileNotFoundError` if a segment has no files."""
     try:
         segments = json.loads((folder / "meta.json").read_bytes())["segments"]
         names = {str(segment["segment_id"]).replace("-", "") for segment in segments}

@@ -69,7 +69,7 @@ class MergedTopicDeclarations:
         topic: str | None = None,
         hint: str | None = None,
     ) -> None:
-        """Record a mistake; if `topic` is given, mark that topic as broken."""
+        """Record a mistake in the configuration. If `topic` is given, mark this topic as broken."""
         place = format_path_relative_to_root(self.root, where) if where else None
         self.problems.append(
             KnowledgeProblem(message, where=place, key=key, topic=topic, hint=hint)
@@ -200,7 +200,7 @@ def build_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]:
 
 
 def _find_topic_directory_problem(subjects: str | None) -> tuple[str, str | None] | None:
-    """Return why the value of a topic's key `subjects` is not valid, and a hint; None if it is valid."""
+    """Return why the value of a topic's key `subjects` is not valid, with a hint; None if it is valid."""
     path_hint = "write a path such as docs/project"
     if not subjects:
         hint = 'add the line `subjects = "DIRECTORY"`, relative to the workspace'
@@ -333,7 +333,7 @@ class KnowledgeBase:
         return f"declare one in {self.workspace.format_config_path(TOPICS_FILE)} as [kb.topic.ID]"
 
     def list_subjects(self, topic: str) -> list[Subject]:
-        """Return a topic's subjects sorted by slug, with hidden and disabled ones; raises `NothingFound`."""
+        """Return a topic's subjects, sorted by slug, including hidden and disabled ones; raises `NothingFound`."""
         return list(self.iterate_subjects(topic))
 
     def iterate_subjects(self, topic: str) -> Iterator[Subject]:
@@ -354,7 +354,7 @@ class KnowledgeBase:
         return subject if subject.inode else None
 
     def list_subject_slugs(self, topic: str, patterns: Iterable[str] | None = None) -> list[str]:
-        """Return the slugs that match `patterns`, or by default those that `learn` lists.
+        """Return the slugs that match `patterns`. By default, return those that `learn` lists.
 
         Raises `NothingFound`.
         """

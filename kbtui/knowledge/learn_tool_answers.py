@@ -91,7 +91,7 @@ class SubjectLineRange(NamedTuple):
 
 
 def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
-    """Return the enabled topic with this id, else the first with this title; raises `NothingFound`."""
+    """Find an enabled topic by its id or, if no id matches, by its title; raises `NothingFound`."""
     valid = [topic for topic in topics if topic.enable]
     by_id = [topic for topic in valid if topic.id == name]
     by_title = [
@@ -109,7 +109,10 @@ def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
 
 
 def suggest_similar_topics(name: str, topics: list[str]) -> str:
-    """Return a hint that names the topics most similar to `name` or, if none is similar, the first topics."""
+    """Return a hint that names the topics most similar to `name`.
+
+    If no topic is similar, the hint names the first topics.
+    """
     from difflib import get_close_matches
 
     if not topics:
@@ -195,7 +198,7 @@ def _format_subject_blocks(
     subject: Callable[[str], Subject],
     caller: LearnToolCaller,
 ) -> tuple[list[str], list[SubjectLineRange], int]:
-    """Return the texts of subjects in tags, the subjects that do not fit, and the number of unreadable ones."""
+    """Return the texts of subjects in tags, the subjects that do not fit, and how many subjects are unreadable."""
     room = None if caller.max_chars is None else caller.max_chars - MAX_NAMES_CHARACTERS
     blocks: list[str] = []
     failed = 0
@@ -234,7 +237,7 @@ def _parse_exact_pattern(
 def _format_subject_range(
     subject: Subject, part: SubjectLineRange, caller: LearnToolCaller, room: int | None
 ) -> str:
-    """Return a subject, or some of its lines, in at most `room` characters; a note says where it was cut."""
+    """Return a subject or some of its lines in at most `room` characters. If the text is cut, a note says where."""
     text = read_subject_text(subject)
     starts = [0, *(newline.end() for newline in re.finditer(r"\n(?!\Z)", text)), len(text)]
     count = len(starts) - 1
@@ -285,7 +288,7 @@ def escape_quotes(name: str) -> str:
 
 
 def shorten_argument(argument: str) -> str:
-    """Return an argument for an error message, shortened if it is very long."""
+    """Return an argument for an error message; cut it after `MAX_ARGUMENT_CHARACTERS`."""
     is_long = len(argument) > MAX_ARGUMENT_CHARACTERS
     return argument[:MAX_ARGUMENT_CHARACTERS] + "…" if is_long else argument
 
@@ -305,7 +308,7 @@ def _format_no_match_error(
 
 
 def _format_slug_list(slugs: list[str], caller: LearnToolCaller) -> str:
-    """Return the slugs, one per line; if they do not fit, the last line counts the rest."""
+    """Return the slugs, one per line. If not all slugs fit, the last line says how many are left out."""
     lines = _list_fitting_names(slugs, caller.max_chars and caller.max_chars // 2)
     if left := slugs[len(lines) :]:
         lines.append(
@@ -329,7 +332,7 @@ def _format_omitted_subjects(parts: list[str], caller: LearnToolCaller) -> str:
 
 
 def _list_fitting_names(names: list[str], room: int | None) -> list[str]:
-    """Return as many names as fit into `room` characters, each as a line of a list."""
+    """Return the first names that fit into `room` characters, each as a line of a list."""
     sizes = accumulate(len(name) + 3 for name in names)
     count = sum(room is None or size <= room for size in sizes)
     return [f"- {name}" for name in names[:count]]

@@ -66,7 +66,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class KnowledgeProblem:
-    """A mistake in the subject or configuration file that `where` names; `key` is the key in the file."""
+    """A mistake in a subject or in the configuration. `where` is a reference or a path, `key` a key in the file."""
 
     message: str
     where: str | None = None

@@ -134,7 +134,7 @@ def edit_draft_in_editor(
 
 
 def _is_draft_untouched(path: Path, before: bytes) -> bool:
-    """Return whether the file at `path` is unchanged, empty or missing."""
+    """Return whether the file at `path` still contains `before`, is empty, or is missing."""
     try:
         return path.read_bytes() in {before, b""}
     except FileNotFoundError:
@@ -144,7 +144,7 @@ def _is_draft_untouched(path: Path, before: bytes) -> bool:
 
 
 def _add_draft_path_to_error(error: Exception, path: Path) -> KbtuiError:
-    """Return the error with a hint that says where the user's text is."""
+    """Return the error with a hint that contains the path of the draft, where the user's text is."""
     cause = error if isinstance(error, KbtuiError) else KbtuiError(str(error))
     hint = "; ".join(filter(None, [cause.hint, f"your text is in {path}"]))
     return KbtuiError(cause.message, where=cause.where, hint=hint)

@@ -136,7 +136,7 @@ _RESERVED_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNO
 
 
 def make_safe_file_name(text: str) -> str:
-    """Make a file name without extension from any text; it is never empty, hidden or reserved."""
+    """Make a file name without extension from any text. The name is never empty, hidden or reserved."""
     plain = unicodedata.normalize("NFC", text).casefold()
     name = re.sub(r"[^\w.]+|_{2,}", "-", plain)
     name = re.sub(r"-{2,}", "-", re.sub(r"\.{2,}", ".", name)).strip("-._")

@@ -1,4 +1,4 @@
-"""The `<knowledge>` section of a system prompt, its size, and JP's own prompt fragments."""
+"""Builds the `<knowledge>` section of a system prompt, and reads JP's own prompt fragments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def estimate_token_count(text: str) -> int:
-    """Estimate a text's tokens as a quarter of its UTF-8 bytes; the error is up to a third."""
+    """Estimate how many tokens a text has: a quarter of its UTF-8 bytes. The error is up to a third."""
     return (len(text.encode("utf-8", "surrogatepass")) + 3) // 4
 
 
@@ -63,7 +63,7 @@ exposing too much irrelevant knowledge upfront)"""
 def format_knowledge_prompt_section(
     topics: list[SubjectSlugsByVisibility], subject: Callable[[str, str], Subject]
 ) -> str | None:
-    """Return the `<knowledge>` section or, if it is empty, None.
+    """Return the `<knowledge>` section; None if it would be empty.
 
     `subject` returns the subject for a topic and a slug.
     """

@@ -40,7 +40,7 @@ class KnowledgeHit:
 
 
 class KnowledgeClient:
-    """The search interface for agents, which returns a plain list of passages."""
+    """An asynchronous search client for agents; a search returns a plain list of passages."""
 
     def __init__(self, memory: MemoryClient) -> None:
         self._memory = memory

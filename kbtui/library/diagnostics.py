@@ -430,7 +430,7 @@ def _diagnose_conversations(library: Library) -> Iterator[FindingWithoutArea]:
 def _diagnose_texts_of_conversations(
     library: Library, infos: list[ConversationInfo]
 ) -> Iterator[FindingWithoutArea]:
-    """Report conversations that cannot be read completely; after `READING_SECONDS`, rely on the index."""
+    """Report conversations that cannot be read completely. After `READING_SECONDS`, use the errors in the index."""
     from kbtui.conversations.conversation_repository import load_conversation
 
     errors = _get_recorded_indexing_errors(library, infos)
@@ -466,7 +466,10 @@ def _diagnose_texts_of_conversations(
 def _get_recorded_indexing_errors(
     library: Library, infos: list[ConversationInfo]
 ) -> dict[str, str | None]:
-    """Return the indexing error, or None, by conversation id; conversations changed since then are left out."""
+    """Map conversation ids to their indexing errors; None if indexing succeeded.
+
+    Conversations that have changed since they were indexed are left out.
+    """
     from kbtui.index.index_reader import IndexReader
 
     signatures = {info.id: info.signature for info in infos}

@@ -29,7 +29,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def load_knowledge(
         self, cfg: Iterable[str] = (), knowledge: Iterable[str] = ()
     ) -> KnowledgeBase:
-        """Load the topics and subjects as the options `--cfg` and `--knowledge` configure them."""
+        """Load the topics and subjects, with the values of the options `--cfg` and `--knowledge` applied."""
         from kbtui.knowledge import load_knowledge
 
         # Apply names first, because assignments override them.
@@ -236,7 +236,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def _list_citation_names_of_target(
         self, target: Ref | str
     ) -> tuple[list[str], str | None, bool]:
-        """Return the names of a target in citations, its chunk id or None, and whether it is missing."""
+        """Return how citations name a target, the target's chunk id or None, and whether the target is missing."""
         root = self.workspace.root
         if isinstance(target, str):
             names = [target, os.path.join(root, target)]  # noqa: PTH118
@@ -295,7 +295,10 @@ class ReferenceReader(IndexAndEngineAccess):
         return self.extract_citations(replace(conversation, turns=[turn]))
 
     def _parse_reference_or_path(self, text: str) -> Ref | str:
-        """Parse a reference. If it is invalid or names nothing that exists, use the text as a path if possible."""
+        """Parse a reference or the path of a file.
+
+        A text that is not a reference, or names a missing topic or subject, is used as a path if possible.
+        """
         ref = None
         try:
             ref = self.parse_entered_reference(text)
@@ -312,7 +315,11 @@ class ReferenceReader(IndexAndEngineAccess):
             return ref
 
     def _find_cited_file(self, text: str) -> Ref | str | None:
-        """Return the subject at a path, or the path if it is a file or a turn has read it, else None."""
+        """Return what a path means as the target of citations, or None.
+
+        If the path belongs to a subject, return the subject. Otherwise, return the path if the file
+        exists in the workspace, or if a turn has read it.
+        """
         from pathlib import Path
 
         root = self.workspace.root
@@ -340,7 +347,7 @@ def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
 
 
 def _read_subject_title(subject: Subject) -> str:
-    """Return the title of a subject, from its text or, if the text has none, from its slug."""
+    """Return the title in a subject's text; if there is none, return the last part of its slug."""
     from kbtui.knowledge import read_subject_text
     from kbtui.knowledge.front_matter import split_front_matter
 

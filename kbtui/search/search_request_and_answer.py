@@ -485,7 +485,8 @@ class RankExplanation(NamedTuple):
     def as_json(self) -> "RankExplanationJson":
         """Return all fields as JSON.
 
-        `kept_out` contains the notices as texts, and `reasons` the codes and values of the same notices.
+        `reasons` has the notices of the field `kept_out` as codes with values. The key `kept_out` has
+        the same notices as texts.
         """
         shape = self._asdict() | {
             "lexical": self.lexical.as_json(),

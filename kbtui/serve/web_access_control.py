@@ -63,7 +63,7 @@ class AllowedHostHeaders:
 def find_request_refusal_reason(
     headers: CIMultiDictProxy[str], hosts: AllowedHostHeaders, kind: str
 ) -> str | None:
-    """Return why to refuse a request for a "page", "file" or "socket"; None to accept it."""
+    """Return the reason to refuse a request for a "page", "file" or "socket"; None if the request is allowed."""
     named = headers.getall("Host", [])
     if len(named) != 1 or named[0].lower() not in hosts:
         return "unknown host name"

@@ -67,7 +67,7 @@ def is_allowed_private_host(host: str, hosts: Collection[str]) -> bool:
 
 
 def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a URL that is not HTTP(S), has a password, or has a private host."""
+    """Raise `ConfigError` for a URL that is not HTTP(S), contains a user name or password, or has a private host."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -81,7 +81,7 @@ def check_url_is_allowed(url: str, allow_hosts: Collection[str]) -> None:
 
 
 def check_host_is_allowed(host: str, allow_hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a private address or a local name, without resolving names."""
+    """Raise `ConfigError` for a private address or a local name. Names are not resolved."""
     if is_allowed_private_host(host, allow_hosts):
         return
     address, name = parse_ip_literal(host), normalize_host_name(host)
@@ -121,7 +121,7 @@ def normalize_url(url: str) -> str | None:
 def parse_host_and_port(url: str) -> tuple[str, int | str]:
     """Return the host and port of a URL.
 
-    Ports 80 and 443 get the same value, so that the http and https URLs of a site have equal results.
+    Ports 80 and 443 both become "web", so that the http and https URLs of a site have equal results.
     """
     parts = urlsplit(url)
     port = parts.port or _PORTS.get(parts.scheme, 0)

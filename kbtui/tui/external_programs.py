@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def open_web_address_in_browser(app: App[None], url: str) -> bool:
-    """Open a web address in the user's browser; return False if no browser could be started."""
+    """Open a web address in the user's browser; return whether a browser could be started."""
     if not url.startswith(("https://", "http://")) or any(map(str.isspace, url)):
         return False
     if app.is_web:
@@ -66,7 +66,7 @@ def copy_text_to_clipboards(app: App[None], text: str) -> str | None:
 
 
 def find_clipboard_command() -> list[str] | None:
-    """Return the command that copies to this machine's clipboard; None if there is none, or in an ssh session."""
+    """Return the command that copies to this machine's clipboard; None if none is installed, or in an SSH session."""
     if os.environ.get("SSH_CONNECTION"):
         return None
     wayland, x11 = os.environ.get("WAYLAND_DISPLAY"), os.environ.get("DISPLAY")

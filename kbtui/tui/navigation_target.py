@@ -1,4 +1,4 @@
-"""Navigation targets: places, each a document that the reader can open and a position in it."""
+"""Navigation targets: a document that the reader can open, and a position in the document."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class SecondaryScreen(StyledScreen):
         on_done: Callable[[T], Any],
         worker: LatestOnlyWorker | None = None,
     ) -> None:
-        """Run `work` in a thread, then call `on_done` with its result; if `work` fails, show the error."""
+        """Run `work` in a thread, then call `on_done` with its result. If `work` raises an error, show the error."""
         (worker or self.worker).submit_call(work, on_done, self.show_error)
 
     @abstractmethod
@@ -130,7 +130,7 @@ class SecondaryScreen(StyledScreen):
 
     @property
     def met_command_needs(self) -> dict[str, bool]:
-        """Map each condition that this screen's commands need (`TuiCommand.needs`) to whether it is met now."""
+        """Say for each condition of this screen's commands (`TuiCommand.needs`) whether it is met now."""
         return {}
 
     def get_key_label(self, name: str) -> str:

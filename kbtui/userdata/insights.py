@@ -340,11 +340,11 @@ def collect_insights(
     )
 
 
-def draw_bar_of_blocks(value: int, most: int, width: int = BAR_CELLS) -> str:
-    """Draw a bar in eighths of a cell; a bar for the value `most` fills `width` cells."""
-    if value <= 0 or most <= 0:
+def draw_bar_of_blocks(value: int, largest: int, width: int = BAR_CELLS) -> str:
+    """Draw a bar in eighths of a cell. A bar for the value `largest` fills `width` cells."""
+    if value <= 0 or largest <= 0:
         return ""
-    eighths = max(1, round(value * width * 8 / most))
+    eighths = max(1, round(value * width * 8 / largest))
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 

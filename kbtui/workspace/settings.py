@@ -193,7 +193,7 @@ def get_chosen_agents(settings: Settings) -> list[str] | None:
 
 
 def locate_chosen_agents() -> str:
-    """Return where the settings file chooses the agents, as `path:line`; raises `ConfigError`."""
+    """Return where the settings file sets `agents`, as `path:line`; raises `ConfigError`."""
     from kbtui.workspace.jp_config import read_config_file_text
 
     path = get_settings_path()

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     class ClaudeCodeState(TypedDict, total=False):
         """The state, as JSON, with which a `ClaudeCodeParser` resumes in the middle of a file.
 
-        It describes the last records and messages before this position.
+        It describes the last records and messages before the position where reading resumes.
         """
 
         model: str | None
@@ -230,7 +230,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         name: str,
         parent: str | None,
     ) -> None:
-        """Add a session of the workspace to `found`, or to `without` if it names no working directory."""
+        """Add a session of the workspace to `found`, or to `without` if no record names its working directory."""
         status = stat_session_file(path)
         if status is None:
             return
@@ -351,7 +351,7 @@ def make_project_directory_name(directory: str) -> str:
 def _list_project_directories(
     projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
 ) -> list[str]:
-    """Return the folders that, judging by their names, can contain sessions of a project."""
+    """Return the folders in which, by their names, Claude Code stores sessions of a project."""
     root = f"{get_claude_directory()}/projects"
     names = [make_project_directory_name(one.path) for one in projects.directories]
     return [
@@ -596,7 +596,10 @@ class ClaudeCodeParser(JsonlConversationParser):
         }
 
     def can_resume_reading_in_turn(self) -> bool:
-        """Return true: no later record changes an event, except a result, which completes its call."""
+        """Return true, because no later record changes an earlier event.
+
+        The only exception is a result, which completes its call.
+        """
         return True
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
@@ -736,7 +739,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             self.builder.add_event("notice", _format_notice(text), time)
 
     def _add_usage(self, message: dict[str, Any], model: str | None) -> None:
-        """Add the tokens of a message that earlier records of the same message have not reported."""
+        """Add the tokens of a message, except those that its earlier records have already reported."""
         counts, message_id = message.get("usage"), message.get("id")
         if type(counts) is not dict or type(message_id) is not str:
             return

@@ -71,7 +71,7 @@ class StoredConversation(Protocol):
         """A digest of the paths, inodes, sizes and modification times of all files."""
 
     def read_conversation_info(self) -> ConversationInfo:
-        """Read the metadata but no events. Never raises; an error is in `problem` of the result."""
+        """Read the metadata of a conversation but no events. Never raises; an error is in `problem` of the result."""
 
 
 class ConversationFormat(ABC):
@@ -116,7 +116,7 @@ class ConversationFormat(ABC):
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
         """Return the directories in which the agent stores conversations.
 
-        The directories of other projects are included if the format can find them.
+        The directories of other projects are included if kbtui can find them.
         """
         return self.list_watched_directories(workspace)
 
@@ -125,7 +125,7 @@ class ConversationFormat(ABC):
         return None
 
     def count_trashed_conversations(self, workspace: Workspace) -> dict[str, int]:
-        """Count the conversations in each trash directory; the agent moves damaged conversations there."""
+        """Count the conversations in each trash directory. The agent moves damaged conversations there."""
         return {}
 
     def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
@@ -139,11 +139,11 @@ class ConversationFormat(ABC):
         return replace(conversation.info, problem=problem)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a long conversation; None if it must be loaded whole."""
+        """Load the first turns of a long conversation; None if only the whole can be loaded."""
         return None
 
     def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
-        """Return whether a conversation is long enough for `load_conversation_part`."""
+        """Return whether `load_conversation_part` can load this conversation in parts."""
         return False
 
     def load_conversation_part(
@@ -184,12 +184,12 @@ class ConversationFormat(ABC):
         return []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the tokens that a conversation used; None if its files do not say. Never raises."""
+        """Return the tokens that a conversation used; None if its files contain no token counts. Never raises."""
         from kbtui.conversations.models import add_up_usage
 
         turns = self.decode_turns(info).turns
         return add_up_usage(usage for turn in turns for usage in turn.usage.values())
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
-        """Return the command that continues a conversation in its agent, None if there is none."""
+        """Return the command that continues a conversation in its agent; None if there is none."""
         return None

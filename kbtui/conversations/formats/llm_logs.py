@@ -246,7 +246,7 @@ def _read_conversation_facts(path: str, row: _ConversationRow) -> ConversationFa
 def _iterate_responses(
     database: sqlite3.Connection, own_id: str
 ) -> Iterator[tuple[sqlite3.Row, bool]]:
-    """Yield each response of a conversation, and whether it is in the tables that llm 0.32 introduced."""
+    """Yield each response of a conversation, and whether it is in the new tables of llm 0.32."""
     for table, key, wanted in (
         ("responses", "conversation_id", _RESPONSE_COLUMNS),
         ("turns", "thread_id", _TURN_COLUMNS),
@@ -283,7 +283,7 @@ class _LlmConversationReader:
             builder.count += 1
 
     def _has_table_columns(self, table: str, *names: str) -> bool:
-        """Return whether this database has a table with all these columns."""
+        """Return whether a table of the database has all columns `names`; false if it is missing."""
         if table not in self._columns:
             self._columns[table] = list_columns(self._database, table)
         return self._columns[table].issuperset(names)
@@ -437,7 +437,7 @@ class _LlmConversationReader:
         return parts
 
     def _read_request_message(self, message: sqlite3.Row, time: datetime | None) -> list[str]:
-        """Return the lines of a message's request, and add its tool results to the turn."""
+        """Return the lines of the request in a message, and add the message's tool results to the turn."""
         lines = []
         for part in self._list_parts(message["hash"]):
             kind = part["type"]
@@ -485,7 +485,7 @@ class _LlmConversationReader:
         )
 
     def _join_text_and_fragments(self, part: dict[str, Any]) -> str:
-        """Return the text of a part; each fragment is replaced by a line that describes it."""
+        """Return the text of a part, in which each fragment is replaced by a line that describes the fragment."""
         pieces = part.get("text_ref")
         if type(pieces) is not list:
             text = part.get("text")

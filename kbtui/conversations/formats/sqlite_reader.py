@@ -65,7 +65,7 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def _check_and_make_read_only_uri(path: str) -> str:
-    """Return the URI that opens a database without creating a file beside it."""
+    """Check a database, and return a URI that opens it without creating a file beside it."""
     status = os.stat(path)  # noqa: PTH116
     if not stat.S_ISREG(status.st_mode):
         raise WorkspaceError("it is not a file", where=path)

@@ -68,7 +68,7 @@ def slice_spans(spans: Sequence[Span], start: int, end: int) -> Spans:
 
 
 def slice_span_ranges(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[Spans]:
-    """Yield the spans of each range in `bounds`; the ranges must be in ascending order."""
+    """Yield the part of `spans` in each range (start, end) of characters. The ranges must be in ascending order."""
     number, position = 0, 0
     for start, end in bounds:
         kept: Spans = []
@@ -146,7 +146,10 @@ _WORD = re.compile(r"\s*(?P<word>\S+)")
 def _find_wrapped_line_bounds(
     text: str, width: int, first: int, hang: int
 ) -> list[tuple[int, int]]:
-    """Return the start and end of each wrapped line; `first` and `hang` are the indents of the first and other lines."""
+    """Return the start and end of each wrapped line.
+
+    The first line is indented by `first` cells, the others by `hang` cells.
+    """
     lines: list[tuple[int, int]] = []
     start = end = 0
     room = width - first
@@ -223,7 +226,7 @@ def wrap_code_line(
 def _scroll_code_line(
     spans: Sequence[Span], text: str, width: int, code_offset: int, source: int
 ) -> StyledLine:
-    """Return the `width` cells of a line that start at cell `code_offset`; `‹` and `›` mark hidden text."""
+    """Return the `width` cells of a line that start at cell `code_offset`. `‹` and `›` mark hidden text."""
     total = measure_cell_width(spans)
     if total <= width and not code_offset:
         return StyledLine(list(spans), source)
@@ -246,7 +249,7 @@ def _scroll_code_line(
 
 @dataclass(slots=True)
 class MatchHighlight:
-    """The pattern to highlight in a block; `current` is the index of the current match, or -1."""
+    """The pattern to highlight in a block. `current` is the index of the current match, or -1 if there is none."""
 
     pattern: re.Pattern[str]
     current: int = -1

@@ -86,7 +86,10 @@ class TuiCommand(NamedTuple):
 def define_command(
     name: str, keys: str, label: str, explained: str, hint: int = 0, **more: Any
 ) -> TuiCommand:
-    """Return a command without a scope; `more` are other fields. The default of `action` is `name`."""
+    """Return a command without a scope.
+
+    `more` are further fields of `TuiCommand`. If `action` is not among them, it is `name`.
+    """
     action = more.pop("action", name)
     return TuiCommand(name, keys, action, label, explained, hint=hint, **more)
 

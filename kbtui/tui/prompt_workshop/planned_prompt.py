@@ -1,4 +1,4 @@
-"""The prompt as it would be with the user's unwritten changes, and the sizes of its texts."""
+"""The prompt with the user's changes that are not written yet, and the sizes of its texts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PromptSize(NamedTuple):
         return f"{sign + format_size(self.characters):>5} ≈ {format_size(self.tokens):<5}"
 
     def format_prompt_size_with_units(self) -> str:
-        """Format the size as `1,204 characters ≈ 301 tokens`; "about" marks an estimate."""
+        """Format the size as `1,204 characters ≈ 301 tokens`. An estimated size begins with "about"."""
         about = "about " if self.is_estimate else ""
         return f"{about}{self.characters:,} characters ≈ {self.tokens:,} tokens"
 
@@ -164,7 +164,7 @@ class FolderSizeSums:
         """The running sums of the subjects' sizes: one list for each field of `PromptSize`."""
 
     def sum_sizes_in_folder(self, prefix: str) -> tuple[int, PromptSize]:
-        """Return the number and the size of the subjects whose slugs start with a prefix."""
+        """Return how many subjects have slugs that start with a prefix, and their total size."""
         first, last = find_slug_prefix_range(self._slugs, prefix)
         characters, tokens, estimates = (sums[last] - sums[first] for sums in self._sums)
         return last - first, PromptSize(characters, tokens, estimates > 0)
@@ -178,7 +178,7 @@ def find_slug_prefix_range(slugs: list[str], prefix: str) -> tuple[int, int]:
 def make_folder_size_sums(
     knowledge: KnowledgeBase, costs: SubjectSizes
 ) -> dict[str, FolderSizeSums]:
-    """Map each topic to an object that adds up the sizes of its visible subjects by folder."""
+    """Map each topic to an object that adds up the sizes of its visible subjects, by folder."""
     visible = {topic: knowledge.get_topic_slugs(topic).visible for topic in knowledge.topics}
     return {
         topic: FolderSizeSums(slugs, (costs.get_subject_size(topic, slug) for slug in slugs))
@@ -201,7 +201,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
 
     @property
     def unwritten_marks(self) -> tuple[PreloadOrDisableMark, ...]:
-        """The marks as a tuple, for `KnowledgeBase.copy_with_preload_marks`."""
+        """The marks that are not written to `kb.toml` yet."""
         return tuple(self.values())
 
     def find_marked_state(self, written: KnowledgeBase, topic: str, slug: str | None) -> MarkState:

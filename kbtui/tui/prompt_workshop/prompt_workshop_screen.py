@@ -103,9 +103,9 @@ def make_workshop_preview(
     view: str,
     result: PatternMatchResult | None,
 ) -> WorkshopPreview:
-    """Return the preview of the selected row or of the tried pattern; if it cannot be built, a preview of the error.
+    """Return the preview of the selected row, or of the pattern that the user is trying.
 
-    Called in a background thread.
+    If the preview cannot be built, the returned preview shows the error. Called in a background thread.
     """
     try:
         return _make_tree_node_preview(planned_prompt, node, view, result)
@@ -171,7 +171,7 @@ def _make_text_preview(key: str, title: str, text: str) -> WorkshopPreview:
 def _find_prompt_line_of_node(
     knowledge: KnowledgeBase, text: str, node: SubjectTreeNode
 ) -> int | None:
-    """Return the line number of a topic or subject in the prompt, else of the subject's topic, else None."""
+    """Return the line number of a topic or subject in the prompt; for a missing subject, that of its topic."""
     if node.kind not in ("topic", "subject") or node.topic not in knowledge.topics:
         return None
     name = escape_quotes(knowledge.topics[node.topic].name)
@@ -337,7 +337,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._reload_knowledge_files()
 
     def _reload_knowledge_files(self, written: tuple[PreloadOrDisableMark, ...] = ()) -> None:
-        """Read the files again; remove the marks in `written`, because `kb.toml` now contains them."""
+        """Read the files again, and remove the marks in `written`, which `kb.toml` now contains."""
         marks = tuple(mark for mark in self.marks.unwritten_marks if mark not in written)
 
         def show_reloaded_prompt(planned_prompt: PlannedPrompt) -> None:
@@ -518,7 +518,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._preview_timer = self.set_timer(delay, self._build_selected_row_preview)
 
     def _build_selected_row_preview(self) -> None:
-        """Build the preview of the selected row or, if the user has typed a pattern, of the pattern."""
+        """Build the preview of the selected row, or of the pattern if the user has typed one."""
         planned_prompt, node, view = self.planned_prompt, self.list.selected_tree_node, self.view
         if planned_prompt is None or self._shown_change is not None:
             return
@@ -563,7 +563,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self.action_open_row_or_write()
 
     def action_move_in_list(self, where: str, *pages: float) -> None:
-        """Run the list's action named `where`; the pattern input keeps the focus."""
+        """Move in the list: call its method `action_` + `where`. The pattern input keeps the focus."""
         getattr(self.list, f"action_{where}")(*pages)
 
     def action_toggle_preview_kind(self) -> None:
@@ -572,7 +572,11 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_selected_row_details()
 
     def action_open_row_or_write(self) -> None:
-        """Write the change under review; else fold or unfold the selected topic or folder; else focus the preview."""
+        """Write the change under review.
+
+        If no change is under review, fold or unfold the selected topic or folder. If the selected row
+        cannot be folded, focus the preview.
+        """
         if self._shown_change is not None:
             self.action_review_or_write_marks()
         elif key := self.list.selected_tree_node.foldable_row_key:
@@ -587,7 +591,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._rebuild_tree_rows()
 
     def action_fold_row(self) -> None:
-        """Fold the selected topic or folder; if the selected row is not unfolded, select its parent row."""
+        """Fold the selected topic or folder. If the selected row is not unfolded, select its parent row."""
         node = self.list.selected_tree_node
         if node.foldable_row_key in self.options.opened:
             self.options.opened.remove(node.foldable_row_key)
@@ -642,7 +646,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     # writing
 
     def action_review_or_write_marks(self) -> None:
-        """Show how the marks would change `kb.toml`; if this change is already shown, write it."""
+        """Show how the marks would change `kb.toml`. If this change is already shown, write it."""
         change, marks = self._shown_change, self.marks.unwritten_marks
         if change is not None:
             self._shown_change = None
@@ -727,7 +731,8 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_back(self) -> None:
         """Close the question, review, pattern or filter that is open.
 
-        If none is open, move the focus from the preview to the list, or else leave the screen.
+        If none of them is open and the preview has the focus, move the focus to the list. If the list
+        has the focus, leave the screen.
         """
         if self._is_asking_to_leave:
             self.show_message()

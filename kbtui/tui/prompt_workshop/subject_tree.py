@@ -77,7 +77,7 @@ class SubjectTreeOptions:
 
 
 def make_subject_tree_rows(prompt: PlannedPrompt, options: SubjectTreeOptions) -> list[ListRow]:
-    """Return all rows of the tree; the text of a row is made when the row is drawn."""
+    """Return all rows of the tree. The text of a row is made only when the row is drawn."""
     written = prompt.written
     rows = [
         _make_tree_row(WHOLE_PROMPT_KEY, WHOLE_PROMPT_NODE),
@@ -165,7 +165,7 @@ class SubjectTreeList(RowList):
         return row.data if row is not None else WHOLE_PROMPT_NODE
 
     def set_planned_prompt(self, planned_prompt: PlannedPrompt) -> None:
-        """Draw the rows again, with the pre-loaded subjects and the sizes of `planned_prompt`."""
+        """Draw the rows again, with the pre-loaded subjects and sizes of this prompt."""
         self.planned_prompt = planned_prompt
         knowledge = planned_prompt.knowledge
         self._learned = {

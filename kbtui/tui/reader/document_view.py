@@ -50,7 +50,7 @@ class LinePosition(NamedTuple):
 
 
 def _count_letters_before_lines(lines: Iterable[StyledLine]) -> list[int]:
-    """Return how many letters and digits precede each line; the last number is the total of all lines."""
+    """Return how many letters and digits precede each line. The last number is the total of all lines."""
     texts = (line.full_text or line.plain for line in lines)
     return list(accumulate((sum(map(str.isalnum, text)) for text in texts), initial=0))
 
@@ -147,11 +147,11 @@ class DocumentViewport:
         return self._get_line_counts_before_blocks()[-1]
 
     def count_lines_before_position(self, position: LinePosition) -> int:
-        """Return the number of lines before a position, partly estimated."""
+        """Return the number of lines before a position. Lines that are not laid out yet are estimated."""
         return self._get_line_counts_before_blocks()[position.block] + position.line
 
     def find_position_at_line(self, line: int) -> LinePosition:
-        """Return the position of line number `line` of the document, or of its last line if it has fewer lines."""
+        """Return the position of line number `line`; if the document is shorter, the position of its last line."""
         tops = self._get_line_counts_before_blocks()
         if not tops[-1]:
             return LinePosition()
@@ -201,7 +201,7 @@ class DocumentViewport:
         return LinePosition(block, line)
 
     def find_nearest_visible_position(self, position: LinePosition) -> LinePosition:
-        """Return `position` if it is visible; if a fold hides it or it does not exist, the nearest one before it."""
+        """Return `position`; if a fold hides it or it does not exist, return the nearest visible one before it."""
         block = min(position.block, len(self.document.blocks) - 1)
         found = self._find_next_visible_block(block, -1)
         if found is None:
@@ -243,7 +243,7 @@ class DocumentViewport:
         self.update_visible_lines()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document with its new version; keep the position, or follow new text if the user is at the end."""
+        """Replace the document with its new version. Keep the position, but stay at the end if the user is there."""
         following = self.should_follow_new_text
         top, cursor = self.make_scroll_anchor(self.top), self.make_scroll_anchor()
         self.document = document
@@ -288,7 +288,7 @@ class DocumentViewport:
 
     @contextmanager
     def _keep_cursor_row_during_new_layout(self) -> Iterator[None]:
-        """Lay the document out again after a `with` block; the cursor keeps its line and its row on the screen."""
+        """Lay the document out again after a `with` block. The cursor keeps its line and its row on the screen."""
         row = next((row for row, (at, _) in enumerate(self.rows) if at == self.cursor), 0)
         cursor = self.make_scroll_anchor()
         yield
@@ -299,7 +299,7 @@ class DocumentViewport:
         self.keep_cursor_visible()
 
     def set_horizontal_code_offset(self, code_offset: int | None) -> None:
-        """Scroll wide code to cell `code_offset`; None wraps the code. Stay at the current line."""
+        """Show wide code from cell `code_offset` on; None wraps it. The cursor keeps its line and its row."""
         with self._keep_cursor_row_during_new_layout():
             self.code_offset = code_offset
 
@@ -339,13 +339,13 @@ class DocumentViewport:
         self.keep_cursor_visible(self.height // 4)
 
     def scroll_by_lines(self, lines: int) -> None:
-        """Scroll down by `lines`, or up if negative; move the cursor only if it would become invisible."""
+        """Scroll down by `lines`, or up if negative. The cursor moves only if it would become invisible."""
         self.top = self.find_position_lines_below(self.top, lines)
         self.update_visible_lines()
         self.keep_cursor_visible()
 
     def scroll_to_document_line(self, line: int) -> None:
-        """Scroll to line number `line` of the document; the numbers of lines are partly estimated."""
+        """Scroll to line number `line`. The line numbers of the document are partly estimated."""
         self.top = self.find_position_at_line(line)
         self.update_visible_lines()
         self.keep_cursor_visible()
@@ -379,7 +379,7 @@ class DocumentViewport:
         self.update_visible_lines()
 
     def go_to_source_line(self, line: int) -> None:
-        """Go to a line of the source text; if it is not shown, go to the nearest shown line before it."""
+        """Go to a line of the source text. If the line is not shown, go to the nearest shown line before it."""
         if line > self.document.lines_total:
             self.go_to_last_line()
             return
@@ -419,7 +419,11 @@ class DocumentViewport:
         return is_kind_open != (key in self._toggled_folds)
 
     def find_fold_at_cursor(self) -> str | None:
-        """Return the key of the fold whose heading is the current line, else of the fold that contains the line."""
+        """Return the key of the fold at the cursor.
+
+        If the current line is the heading of a fold, this is the fold. Otherwise, it is the fold that
+        contains the line; None if there is none.
+        """
         if not self.document.blocks:
             return None
         block = self.document.blocks[self.cursor.block]
@@ -445,7 +449,7 @@ class DocumentViewport:
             self._open_fold_kinds ^= {kind}
 
     def _move_cursor_to_fold_heading(self, fold: str) -> None:
-        """Move the cursor to the heading of a fold if the cursor is in the fold, which is about to close."""
+        """If the cursor is in a fold that is about to close, move the cursor to the fold's heading."""
         head = self.document.find_block_index(fold)
         if head is not None and fold in self.document.list_folds_of_block(self.cursor.block):
             self.cursor = LinePosition(head, self.document.blocks[head].above)
@@ -533,7 +537,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document with its new version; keep the position, or follow new text if the user is at the end."""
+        """Replace the document with its new version. Keep the position, but stay at the end if the user is there."""
         self.viewport.show_reloaded_document(document)
         self.redraw_after_viewport_change()
 
@@ -545,7 +549,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self.viewport.resize(max(8, region.width - 1), region.height)
 
     def redraw_after_viewport_change(self) -> None:
-        """Update the scroll bar, repaint, and post `CursorMoved`; called after each change of the viewport."""
+        """Update the scroll bar, repaint, and post `CursorMoved`. Call this after each change of the viewport."""
         port = self.viewport
         self._is_syncing = True
         self.set_content_size(Size(port.width, port.total_line_count))
@@ -633,7 +637,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         self.redraw_after_viewport_change()
 
     def action_scroll_pages(self, pages: float) -> None:
-        """Scroll down by `pages`, or up if `pages` is negative. A page is the height minus one line."""
+        """Scroll down by `pages`, or up if negative. A page is the height of the view minus one line."""
         height = self.viewport.height
         lines = max(1, height // 2 if abs(pages) < 1 else height - 1)
         self.viewport.scroll_and_move_cursor(lines if pages > 0 else -lines)
@@ -658,7 +662,7 @@ class DocumentView(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
         event.stop().prevent_default()
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked line; if it is the heading of a fold, open or close the fold."""
+        """Move the cursor to the clicked line. If the line is the heading of a fold, open or close the fold."""
         if not 0 <= event.y < len(self.viewport.rows):
             return
         self.viewport.cursor = self.viewport.rows[event.y][0]
