@@ -13,7 +13,7 @@ from kbtui.engine import engine_protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SemanticRanking, parse_search_request
-from kbtui.workspace.paths import get_time_zone_variable
+from kbtui.workspace.paths import is_time_zone_of_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -248,8 +248,9 @@ def _make_failed_reply(error: KbtuiError) -> EngineSearchReply:
 def _parse_search_request(request: EngineSearchRequest) -> SearchRequest:
     """Parse a client's search request and limit its depth. Raises `ValueError` or `UsageError`."""
     question = parse_search_request(request["question"])
+    is_local = question.zone is not None and is_time_zone_of_process(question.zone)
     return question._replace(
         depth=max(1, min(MAX_DEPTH, question.depth)),
         per_entry=max(1, min(MAX_DEPTH, question.per_entry)),
-        zone=None if question.zone in {None, get_time_zone_variable()} else question.zone,
+        zone=None if is_local else question.zone,
     )

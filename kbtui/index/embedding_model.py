@@ -22,7 +22,7 @@ from kbtui.errors import KbtuiError
 from kbtui.files import write_file_atomically
 from kbtui.notices import MODEL_CAUSES
 from kbtui.text import replace_surrogates
-from kbtui.workspace.paths import get_cache_home, make_private_directory
+from kbtui.workspace.paths import expand_user, get_cache_home, make_private_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
     if setting == "off":
         raise EmbeddingModelUnavailable(MODEL_CAUSES["model_off"])
     if setting:
-        path = Path(setting).expanduser()
+        path = Path(expand_user(setting))
         if path.is_dir():
             setting = str(path.resolve())
         elif path.is_absolute() or setting.startswith((".", "~")):

@@ -25,6 +25,7 @@ from kbtui.sources.document_text_extraction import (
 )
 from kbtui.sources.http_fetcher import explain_too_large_document
 from kbtui.sources.source_document_directory import FetchedDocument
+from kbtui.workspace.paths import expand_user
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,7 @@ async def import_source_files(
     run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
 ) -> None:
     """Import the source's `file`, a path relative to the workspace's `root`; raises `KbtuiError`."""
-    base = root / Path(run.source.file or "").expanduser()
+    base = root / Path(expand_user(run.source.file or ""))
     if not base.exists():
         raise KbtuiError("the file does not exist", where=str(base))
     if not base.is_file() and not base.is_dir():

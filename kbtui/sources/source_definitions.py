@@ -20,7 +20,7 @@ from kbtui.knowledge.toml_config_editor import (
     edit_toml_tables,
     read_toml_text,
 )
-from kbtui.workspace.paths import SOURCES_FILE
+from kbtui.workspace.paths import SOURCES_FILE, find_local_time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,13 +106,15 @@ def check_cron_expression(expression: str) -> None:
 def find_next_cron_time(expression: str, after: float) -> float | None:
     """Return the next time that matches a cron expression and is later than `after`, or None.
 
-    Both times are in Unix seconds. The expression is in local time.
+    Both times are in Unix seconds. The expression is in local time, or in the time of TZ in the current
+    surroundings.
     """
     from cronsim import CronSim
 
-    for moment in CronSim(expression, datetime.fromtimestamp(after)):
+    zone = find_local_time_zone()
+    for moment in CronSim(expression, datetime.fromtimestamp(after, zone).replace(tzinfo=None)):
         # When daylight saving time ends, an hour repeats: a later local time can be an earlier moment.
-        if (seconds := moment.timestamp()) > after:
+        if (seconds := moment.replace(tzinfo=zone).timestamp()) > after:
             return seconds
     return None
 

@@ -14,6 +14,7 @@ from kbtui.sources.source_definitions import (
     load_source_definitions,
 )
 from kbtui.userdata.user_data_store import UserData
+from kbtui.workspace.surroundings import make_child_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,6 +93,7 @@ class SourceScheduler:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 cwd="/",
+                env=make_child_environment(),
                 umask=self._umask,
             )
 

@@ -23,7 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
     from asyncio.trsock import TransportSocket
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from datetime import tzinfo
     from pathlib import Path
 
 MAX_SOCKET_BYTES = 103
@@ -44,10 +45,48 @@ AGENT_DIRECTORY_VARIABLES = (
 )
 """The environment variables that say where other agents keep their conversations."""
 
+SURROUNDING_VARIABLES = (
+    *AGENT_DIRECTORY_VARIABLES,
+    "JP_GLOBAL_CONFIG_DIR",
+    "JP_USER_DATA_DIR",
+    "KBTUI_ENGINE_IDLE",
+    "KBTUI_MODEL",
+    "TZ",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+)
+"""The environment variables that `read_variable` reads: they decide what kbtui reads and answers."""
+
+
+def _get_process_variables() -> Mapping[str, str]:
+    return os.environ
+
+
+_get_variables = _get_process_variables
+
+
+def choose_variable_source(get_variables: Callable[[], Mapping[str, str]]) -> None:
+    """Let `read_variable` call `get_variables` instead of reading the environment of this process.
+
+    Only `kbtui.workspace.surroundings` calls this. `kbtui search` does not import that module.
+    """
+    global _get_variables
+    _get_variables = get_variables
+
+
+def read_variable(name: str, default: str = "") -> str:
+    """Return the value of an environment variable in the current surroundings.
+
+    These are the environment of this process, unless the caller runs within `Surroundings.use`.
+    """
+    return _get_variables().get(name, default)
+
 
 def get_user_home() -> str:
     """Return the home directory. Unlike `os.path.expanduser`, ignore an empty or relative HOME."""
-    value = os.environ.get("HOME", "")
+    value = read_variable("HOME")
     if value.startswith("/"):
         return value.rstrip("/")
     import pwd
@@ -58,9 +97,16 @@ def get_user_home() -> str:
         return ""
 
 
+def expand_user(path: str) -> str:
+    """Return a path with `~` at its beginning replaced by the home directory."""
+    if path == "~" or path.startswith("~/"):
+        return f"{get_user_home()}{path[1:]}" or "/"
+    return os.path.expanduser(path)  # noqa: PTH111  (the home of another user: `~name`)
+
+
 def get_xdg_directory(variable: str, default: str) -> str:
     """Return an XDG base directory; as the specification demands, ignore a relative value."""
-    value = os.environ.get(variable, "")
+    value = read_variable(variable)
     return value if value.startswith("/") else f"{get_user_home()}/{default}"
 
 
@@ -86,14 +132,12 @@ def get_state_home() -> str:
 
 def get_jp_data_home() -> str:
     """Return JP's user data directory."""
-    return os.environ.get("JP_USER_DATA_DIR") or _find_jp_directory("XDG_DATA_HOME", ".local/share")
+    return read_variable("JP_USER_DATA_DIR") or _find_jp_directory("XDG_DATA_HOME", ".local/share")
 
 
 def get_jp_config_home() -> str:
     """Return JP's user-global configuration directory."""
-    return os.environ.get("JP_GLOBAL_CONFIG_DIR") or _find_jp_directory(
-        "XDG_CONFIG_HOME", ".config"
-    )
+    return read_variable("JP_GLOBAL_CONFIG_DIR") or _find_jp_directory("XDG_CONFIG_HOME", ".config")
 
 
 def _find_jp_directory(variable: str, default: str) -> str:
@@ -240,7 +284,29 @@ def is_config_readable(root: str) -> bool:
 
 def get_time_zone_variable() -> str:
     """Return the value of the environment variable TZ, or `local` if it is not set."""
-    return os.environ.get("TZ", "local")
+    return read_variable("TZ", "local")
+
+
+def is_time_zone_of_process(name: str) -> bool:
+    """Return whether a value of `get_time_zone_variable` means the local time of this process."""
+    return name == os.environ.get("TZ", "local")
+
+
+def find_local_time_zone() -> tzinfo | None:
+    """Return the time zone of TZ in the current surroundings, for functions of `datetime`.
+
+    Returns None if this is the local time of this process, if TZ is not set, or if its value is not
+    the name of a time zone. `datetime` then uses the local time of this process.
+    """
+    name = get_time_zone_variable()
+    if name == "local" or is_time_zone_of_process(name):
+        return None
+    from kbtui.dates import parse_time_zone
+
+    try:
+        return parse_time_zone(name)
+    except ValueError:
+        return None
 
 
 def make_search_environment_fingerprint() -> str:
@@ -252,7 +318,7 @@ def make_search_environment_fingerprint() -> str:
         state = f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
     except OSError:
         state = "none"
-    zone, model = os.environ.get("TZ", ""), os.environ.get("KBTUI_MODEL", "")
+    zone, model = read_variable("TZ"), read_variable("KBTUI_MODEL")
     agents = read_agent_directory_variables().values()
     parts = (get_cache_home(), get_data_home(), settings, state, zone, model)
     return "\n".join([*map(convert_path_to_utf8, parts), *agents])
@@ -260,9 +326,7 @@ def make_search_environment_fingerprint() -> str:
 
 def read_agent_directory_variables() -> dict[str, str]:
     """Return the values of the variables that say where other agents keep their conversations."""
-    return {
-        name: convert_path_to_utf8(os.environ.get(name, "")) for name in AGENT_DIRECTORY_VARIABLES
-    }
+    return {name: convert_path_to_utf8(read_variable(name)) for name in AGENT_DIRECTORY_VARIABLES}
 
 
 def make_private_directory(folder: Path) -> None:

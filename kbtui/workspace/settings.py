@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kbtui.errors import ConfigError, suggest_similar_key
-from kbtui.workspace.paths import get_config_home
+from kbtui.workspace.paths import get_config_home, read_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,7 +175,7 @@ def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
     found = []
     for key in SETTING_KEYS:
         value, origin = key.default, "default"
-        if given := key.variable and os.environ.get(key.variable):
+        if given := key.variable and read_variable(key.variable):
             value, origin = _parse_environment_variable(key, given), key.variable
         elif key.name in values:
             origin = _locate_setting_line(path, text, key.name)

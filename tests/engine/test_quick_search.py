@@ -132,7 +132,7 @@ def list_modules_of_search(at: Builder, *words: str) -> set[str]:
 @pytest.mark.parametrize("words", [(), ("--since", "2026-01-01"), ("--explain",), ("--json",)])
 def test_it_imports_little_while_an_engine_runs(served: Builder, words: tuple[str, ...]) -> None:
     held = list_modules_of_search(served, *words)
-    assert not held & {"dataclasses", "pathlib", "sqlite3", "tantivy", "typing"}
+    assert not held & {"contextvars", "dataclasses", "pathlib", "sqlite3", "tantivy", "typing"}
 
 
 def test_it_imports_no_parsers_without_an_engine(

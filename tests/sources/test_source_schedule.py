@@ -3,6 +3,7 @@
 import os
 import time
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from web_support import SourceWorkspace
@@ -11,6 +12,7 @@ from kbtui.sources.source_definitions import find_next_cron_time
 from kbtui.sources.source_runner import lock_source
 from kbtui.sources.source_scheduler import SourceScheduler, find_source_due_time, list_due_sources
 from kbtui.userdata.user_data_store import SourceRunRecord, UserData
+from kbtui.workspace.surroundings import Surroundings
 
 HOUR, DAY = 3600.0, 86_400.0
 
@@ -153,6 +155,18 @@ def test_a_scheduled_run_writes_with_the_umask_of_the_user(hourly: SourceWorkspa
         os.umask(before)
     written = hourly.root / "docs/guide/docs/x.md"
     assert written.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_scheduled_run_reads_the_home_of_the_client(
+    project: SourceWorkspace, tmp_path: Path
+) -> None:
+    (tmp_path / "of-the-client.md").write_text("# X\n\ntext\n")
+    project.add(kind="file_upload", file="~/of-the-client.md", cron="0 * * * *")
+    with Surroundings(os.environ | {"HOME": str(tmp_path)}).use():
+        schedule = SourceScheduler(project.builder.workspace, print)
+        schedule.check_and_start_due_sources(find_first_time(project))
+        wait_for_end(schedule)
+    assert list(project.documents()) == ["of-the-client.md"]
 
 
 def test_a_run_that_notes_nothing_is_not_started_again_and_again(hourly: SourceWorkspace) -> None:

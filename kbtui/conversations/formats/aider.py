@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from io import BufferedReader, FileIO
 from pathlib import Path
@@ -33,6 +33,7 @@ from kbtui.conversations.formats.turn_builder import TurnBuilder
 from kbtui.conversations.models import Conversation, ConversationInfo, ConversationUsage
 from kbtui.conversations.project_directories import ProjectDirectories, ProjectDirectory
 from kbtui.errors import WorkspaceError
+from kbtui.workspace.paths import expand_user, find_local_time_zone, read_variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,6 +78,7 @@ class AiderFormat(ConversationFormat):
         found: list[StoredSession] = []
         problems: list[UnusableConversationDirectory] = []
         counts: dict[str, int] = {}
+        zone = find_local_time_zone()
         for path, project in _list_history_files(workspace):
             if not os.path.lexists(path):
                 continue
@@ -91,7 +93,7 @@ class AiderFormat(ConversationFormat):
             before: datetime | None = None
             for session in history.sessions:
                 # aider appends, so a session whose date is invalid began after the one before it.
-                created = before = _parse_local_time(session.started) or before
+                created = before = _parse_local_time(session.started, zone) or before
                 counts[session.started] = count = counts.get(session.started, 0) + 1
                 suffix = f"-{count}" if count > 1 else ""
                 conversation_id = f"{self.id_prefix}{session.started}{suffix}"
@@ -192,11 +194,11 @@ class _HistoryFileSessions(NamedTuple):
 def _list_history_files(workspace: Workspace) -> Iterator[tuple[str, ProjectDirectory]]:
     """Yield the path of each possible history file, and the project's directory to which it belongs."""
     projects = ProjectDirectories(workspace)
-    chosen = os.environ.get("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
+    chosen = read_variable("AIDER_CHAT_HISTORY_FILE") or HISTORY_FILE
     seen: set[str] = set()
     # aider writes to the root of a repository; these sessions belong to the project in the root.
     for project in projects.directories:
-        path = os.path.normpath(os.path.join(project.path, os.path.expanduser(chosen)))  # noqa: PTH111, PTH118
+        path = os.path.normpath(os.path.join(project.path, expand_user(chosen)))  # noqa: PTH118
         is_elsewhere = not path.startswith(f"{project.path.rstrip('/')}/")
         # The sessions in a file that several projects share do not say to which project they belong.
         if path in seen or (is_elsewhere and not projects.find_directory_of(path)):
@@ -311,10 +313,11 @@ def _make_stored_session(
     )
 
 
-def _parse_local_time(started: str) -> datetime | None:
-    """Return the time in UTC; aider writes local time without a zone."""
+def _parse_local_time(started: str, zone: tzinfo | None) -> datetime | None:
+    """Return the time in UTC; aider writes the time in the user's `zone`, and does not name the zone."""
     try:
-        return datetime.strptime(started, "%Y-%m-%dT%H-%M-%S").astimezone(UTC)
+        local = datetime.strptime(started, "%Y-%m-%dT%H-%M-%S").replace(tzinfo=zone)
+        return local.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -340,7 +340,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
 
 def get_claude_directory() -> str:
     """Return the directory in which Claude Code keeps its data."""
-    return os.environ.get("CLAUDE_CONFIG_DIR") or f"{paths.get_user_home()}/.claude"
+    return paths.read_variable("CLAUDE_CONFIG_DIR") or f"{paths.get_user_home()}/.claude"
 
 
 def make_project_directory_name(directory: str) -> str:

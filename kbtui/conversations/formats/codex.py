@@ -54,7 +54,7 @@ from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.text import format_json
-from kbtui.workspace.paths import get_user_home
+from kbtui.workspace.paths import get_user_home, read_variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -166,7 +166,8 @@ class CodexFormat(JsonlConversationFormat):
 
     def __init__(self) -> None:
         self._heads = SessionHeadCache(_read_session_head, _is_complete_head)
-        self._names: tuple[tuple[str, int, int, int], dict[str, str]] | None = None
+        self._names: dict[str, tuple[tuple[int, int, int], dict[str, str]]] = {}
+        """The path of an index of sessions -> the state of the file, and the names in it."""
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -273,9 +274,10 @@ class CodexFormat(JsonlConversationFormat):
         status = stat_session_file(path)
         if status is None:
             return {}
-        key = (path, status.st_ino, status.st_size, status.st_mtime_ns)
-        if self._names is not None and self._names[0] == key:
-            return self._names[1]
+        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        known = self._names.get(path)
+        if known is not None and known[0] == state:
+            return known[1]
         names: dict[str, str] = {}
         try:
             with open_regular_file(path) as (file, _):
@@ -286,7 +288,7 @@ class CodexFormat(JsonlConversationFormat):
                         names[uuid] = name.strip()
         except WorkspaceError:
             return {}
-        self._names = (key, names)
+        self._names[path] = (state, names)
         return names
 
 
@@ -306,7 +308,7 @@ _ROOTS = (("sessions", False), ("archived_sessions", True))
 
 def find_codex_directory() -> str:
     """Return the directory of Codex: `$CODEX_HOME`, else `~/.codex`."""
-    return os.environ.get("CODEX_HOME") or f"{get_user_home()}/.codex"
+    return read_variable("CODEX_HOME") or f"{get_user_home()}/.codex"
 
 
 def _read_codex_session_facts(

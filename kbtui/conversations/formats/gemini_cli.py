@@ -58,7 +58,7 @@ from kbtui.conversations.project_directories import ProjectDirectories
 from kbtui.dates import parse_timestamp
 from kbtui.errors import WorkspaceError
 from kbtui.text import format_json, format_json_unless_text
-from kbtui.workspace.paths import get_user_home
+from kbtui.workspace.paths import get_user_home, read_variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -244,7 +244,7 @@ class _GeminiMessage:
 
 def find_gemini_directory() -> str:
     """Return the directory of Gemini CLI: `.gemini` in `$GEMINI_CLI_HOME` or the user's home."""
-    home = os.environ.get("GEMINI_CLI_HOME") or get_user_home()
+    home = read_variable("GEMINI_CLI_HOME") or get_user_home()
     return f"{home}/.gemini"
 
 

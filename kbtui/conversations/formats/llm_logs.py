@@ -102,7 +102,8 @@ class LlmFormat(ConversationFormat):
     id_prefix = "llm-"
 
     def __init__(self) -> None:
-        self._listing: tuple[str, DatabaseState, dict[str, StoredSession]] | None = None
+        self._listings: dict[str, tuple[DatabaseState, dict[str, StoredSession]]] = {}
+        """The path of a database -> the database's state, and its conversations by id."""
 
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
@@ -112,15 +113,16 @@ class LlmFormat(ConversationFormat):
         state = read_database_state(path)
         if state[0] is None:
             return [], []
-        if self._listing is None or self._listing[:2] != (path, state):
+        listing = self._listings.get(path)
+        if listing is None or listing[0] != state:
             try:
                 rows = _read_conversation_rows(path)
             except WorkspaceError as error:
                 return [], [UnusableConversationDirectory(Path(path), error.message, True)]
             modified = datetime.fromtimestamp(state[0][2] / 1e9, UTC)
             found = {one.id: one for one in self._make_stored_sessions(path, rows, modified)}
-            self._listing = (path, state, found)
-        sessions = self._listing[2]
+            self._listings[path] = listing = (state, found)
+        sessions = listing[1]
         if only is not None:
             return [sessions[only]] if only in sessions else [], []
         return list(sessions.values()), []
@@ -184,7 +186,7 @@ class _ConversationRow(NamedTuple):
 
 def get_database_path() -> str:
     """Return the path of llm's database, which may not exist."""
-    directory = os.environ.get("LLM_USER_PATH")
+    directory = paths.read_variable("LLM_USER_PATH")
     if not directory and sys.platform == "darwin":
         directory = f"{paths.get_user_home()}/Library/Application Support/io.datasette.llm"
     elif not directory:

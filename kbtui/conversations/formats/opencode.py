@@ -307,7 +307,7 @@ def _get_data_directory() -> str:
 def _list_databases() -> list[str]:
     """Return the paths of the databases; the first one may not exist."""
     directory = _get_data_directory()
-    if chosen := os.environ.get("OPENCODE_DB"):
+    if chosen := paths.read_variable("OPENCODE_DB"):
         return [] if chosen == ":memory:" else [os.path.join(directory, chosen)]  # noqa: PTH118
     # Each unreleased version has its own database, named after its channel.
     others = [

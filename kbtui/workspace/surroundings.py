@@ -1,0 +1,56 @@
+"""The environment variables for which kbtui works: those of this process, or those of a client.
+
+An engine serves clients with different environments, so that for example HOME differs. Threads and
+tasks that work for a client run within `Surroundings.use`. There, `paths.read_variable` and
+everything that depends on it use the client's variables.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from kbtui.workspace import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_current: ContextVar[Surroundings | None] = ContextVar("surroundings", default=None)
+
+
+class Surroundings:
+    """The values of the variables in `paths.SURROUNDING_VARIABLES` that are set in an environment."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.variables = {
+            name: environment[name] for name in paths.SURROUNDING_VARIABLES if name in environment
+        }
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Let this thread or task read these variables instead of those of the process.
+
+        Tasks and calls of `asyncio.to_thread` that begin within this context read them, too. Threads
+        and executors do not.
+        """
+        paths.choose_variable_source(_get_current_variables)
+        before = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(before)
+
+
+def make_child_environment() -> dict[str, str]:
+    """Return the environment for a new process that works in the current surroundings."""
+    if (current := _current.get()) is None:
+        return dict(os.environ)
+    own = os.environ.keys() - set(paths.SURROUNDING_VARIABLES)
+    return {name: os.environ[name] for name in own} | current.variables
+
+
+def _get_current_variables() -> Mapping[str, str]:
+    current = _current.get()
+    return os.environ if current is None else current.variables
