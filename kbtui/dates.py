@@ -58,7 +58,7 @@ def parse_date_or_age(
 
 
 def can_begin_date_or_age(text: str) -> bool:
-    """Return whether a text can become a date, a time or an age if the user continues to type."""
+    """Return whether a text may be the beginning of a date, a time or an age."""
     text = text.strip().lower()
     words = ("today", "yesterday", *_DAYS)
     return not text or text[0].isdigit() or any(word.startswith(text) for word in words)
@@ -97,7 +97,7 @@ def format_timestamp(time: datetime | None) -> str | None:
 
 
 def format_unix_time_as_iso(seconds: float | None) -> str | None:
-    """Format Unix seconds as ISO 8601 in UTC; return None for None or a number out of range."""
+    """Format Unix seconds as ISO 8601 in UTC. Return None if the number is None or out of range."""
     if seconds is None:
         return None
     try:
@@ -140,7 +140,10 @@ def format_relative_day(day: date, today: date) -> str:
 
 
 def format_age_or_day(when: datetime, present: datetime) -> str:
-    """Format a time as an age (`5 min`) if it is today, else as a day, in other years as `May 2024`."""
+    """Format a time as an age (`5 min`) if it is today, otherwise as a day.
+
+    A day of another year is shown as month and year: `May 2024`.
+    """
     local = when.astimezone(present.tzinfo)
     if local.date() != present.date():
         label = format_relative_day(local.date(), present.date())

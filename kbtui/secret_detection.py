@@ -372,7 +372,7 @@ def _find_substring_offsets(text: str, words: Iterable[str]) -> list[int]:
 
 
 def _is_word_start(text: str, at: int) -> bool:
-    """Return whether a word starts at an offset. In `\\nkey`, the word starts after the escape."""
+    """Return whether a word starts at an offset. In the text `\\nkey`, a word starts after the escape `\\n`."""
     if not at or not (text[at].isalnum() and (text[at - 1].isalnum() or text[at - 1] == "_")):
         return True
     return _ESCAPE.search(text, max(0, at - 12), at) is not None

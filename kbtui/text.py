@@ -57,7 +57,10 @@ _current_policy: Policy = "strip"
 
 
 def set_sanitize_policy(policy: str) -> None:
-    """Set the policy of `sanitize` and `sanitize_to_one_line` for this process; raises `ValueError`."""
+    """Set the policy of `sanitize` and `sanitize_to_one_line` for this process.
+
+    Raises `ValueError` if the policy is unknown.
+    """
     global _current_policy
     if policy not in {"strip", "visualize", "off"}:
         raise ValueError(f"unknown policy {policy!r}")
@@ -94,14 +97,17 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
 
 
 def strip_escape_sequences(text: str) -> str:
-    """Remove escape sequences from a text, so that the `31m` of a colour is not indexed."""
+    """Remove escape sequences from a text. Otherwise, the `31m` of a colour would be indexed as a word."""
     if "\x1b" not in text and (text.isascii() or not re.search(_INTRODUCERS, text)):
         return text
     return re.sub(_SEQUENCES, "", text)
 
 
 def strip_escape_sequences_before_cutting(text: str) -> str:
-    """Remove escape sequences before a text is cut, because `sanitize` would not recognize a cut sequence."""
+    """If the policy is "strip", remove the escape sequences of a text that will be cut.
+
+    `sanitize` would not recognize a sequence that was cut in two.
+    """
     return strip_escape_sequences(text) if _current_policy == "strip" else text
 
 
@@ -215,12 +221,12 @@ def format_json(value: object) -> str:
 
 
 def format_json_unless_text(value: object) -> str:
-    """Return a string unchanged, and any other JSON value as `format_json` formats it."""
+    """Return a string unchanged. Format any other JSON value with `format_json`."""
     return value if isinstance(value, str) else format_json(value)
 
 
 def format_json_value_on_one_line(value: object) -> str:
-    """Return a string unchanged, and any other JSON value as JSON on one line."""
+    """Return a string unchanged. Format any other JSON value as JSON on one line."""
     from json import dumps
 
     return value if isinstance(value, str) else dumps(value, ensure_ascii=False)

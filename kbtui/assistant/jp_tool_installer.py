@@ -157,7 +157,7 @@ def plan_tool_installation(
 
 
 def plan_tool_removal(workspace: Workspace) -> list[PlannedFileChange]:
-    """Return the changes of `tools uninstall`, which removes only files that nobody has edited."""
+    """Return the changes that `tools uninstall` makes. Files that somebody has edited are not removed."""
     changes = []
     for path in _list_possibly_installed_files(workspace):
         state, data = _read_file_and_ownership(workspace, path)
@@ -224,7 +224,14 @@ def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFile
 def _read_file_and_ownership(
     workspace: Workspace, path: str
 ) -> tuple[Literal["absent", "ours", "edited", "taken"], bytes]:
-    """Return whether the file exists, who wrote it, and its content."""
+    """Return the state of a file, and its content.
+
+    The states:
+    - "absent": The file does not exist.
+    - "ours": kbtui wrote the file.
+    - "edited": kbtui wrote the file, and somebody has changed it.
+    - "taken": Somebody else wrote the file.
+    """
     target = workspace.root / path
     try:
         status = target.lstat()

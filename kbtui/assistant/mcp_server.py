@@ -206,12 +206,16 @@ def _exit_when_output_closes(output: int, library: Library) -> None:
 
 
 def _exit_without_waiting(library: Library, code: int) -> NoReturn:
-    """Exit without waiting for calls; a normal exit would stop their threads in native code."""
+    """Exit without waiting for calls that are still running.
+
+    Closes the library first, but waits for that at most `CLOSE_SECONDS`.
+    """
     closing = threading.Thread(target=library.close, daemon=True)
     closing.start()
     closing.join(CLOSE_SECONDS)
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.flush()
+    # A normal exit would stop the threads of the calls in native code.
     os._exit(code)
 
 

@@ -409,7 +409,7 @@ class ConversationFormatter:
     now: datetime
 
     def style_text(self, text: str, *styles: str) -> str:
-        """Return a text with styles from `_STYLES`, or unchanged if colours are off."""
+        """Return a text in the given styles from `_STYLES`. If colours are off, return it unchanged."""
         codes = ";".join(str(_STYLES[style]) for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colours and text else text
 

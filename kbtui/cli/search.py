@@ -235,7 +235,7 @@ def format_search_messages(answer: SearchAnswerMessage, query: str) -> list[str]
 
 
 def format_search_hit(hit: HitJson, ref: str, *, plain: bool) -> str:
-    """Format a hit: reference `ref` and title, then the text around its first match."""
+    """Format a hit: the reference `ref` and the title, then the text around the first match."""
     text, matches = sanitize_text_and_move_ranges(
         hit["text"], [(first, last) for first, last in hit["matches"]]
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         problem: str | None
 
     class OpenTurnState(TypedDict):
-        """The state from which a `TurnBuilder` can continue a turn, as JSON."""
+        """The state of an unfinished turn, as JSON. A `TurnBuilder` that gets it continues the turn."""
 
         started_at: str | None
         model: str | None
@@ -90,13 +90,13 @@ class ConversationInfo:
         return self.last_event_at or self.created_at
 
     def get_sort_time(self, sort: str) -> datetime:
-        """Return the time by which the order `sort`, one of `TIME_SORTS`, sorts the conversation."""
+        """Return the conversation's time for the order `sort`, which is one of `TIME_SORTS`."""
         if sort == "updated":
             return self.updated_at or self.created_at
         return self.last_activity_at if sort == "activity" else self.created_at
 
     def make_time_sort_key(self, sort: str = "activity") -> tuple[datetime, datetime, str]:
-        """Return the key of the order `sort`; the latest conversation has the greatest key."""
+        """Return a key for sorting by the order `sort`. Later conversations have greater keys."""
         return self.get_sort_time(sort), self.created_at, self.id
 
     @property
@@ -330,7 +330,7 @@ class Conversation:
         return "; ".join(named) or None
 
     def describe_unknown_content(self) -> list[str]:
-        """Return phrases with the numbers of unknown events and of resources, if there are any."""
+        """Return phrases such as "2 resources": one for unknown events, one for resources, if there are any."""
         extras = []
         if unknown := self.unknown_events:
             kinds = Counter(event.name for event in unknown)

@@ -79,7 +79,7 @@ class InotifyTreeWatcher:
         )
 
     def fileno(self) -> int:
-        """Return the file descriptor, which is readable while there are events."""
+        """Return the inotify file descriptor. It can be read while there are events."""
         return self._descriptor
 
     def close(self) -> None:
@@ -263,7 +263,7 @@ class FileWatcher:
             os.eventfd_write(self._alarm, 1)
 
     def _find_directories_to_watch(self) -> list[Path]:
-        """Return the directories to watch, and the targets of links, but none that is inside another."""
+        """Return the directories to watch, including the targets of links. None is inside another one."""
         root = self._workspace.root
         # Watch both `.jp` and `.kbtui`: if a `.jp` appears, kbtui reads the configuration from it.
         wanted = [self._workspace.jp_directory, self._workspace.kbtui_directory]
@@ -341,7 +341,10 @@ class FileWatcher:
         return states
 
     def _watch_with_inotify(self, roots: list[Path]) -> Generator[set[str]]:
-        """Yield changed paths, and an empty set every few seconds, until `_should_restart` is set."""
+        """Yield the paths that have changed, until `_should_restart` is set.
+
+        If nothing has changed for a few seconds, an empty set is yielded.
+        """
         assert self._alarm is not None
         is_wanted = _WatchedPathFilter(roots, self._workspace.cache_dir)
         with closing(InotifyTreeWatcher(self._should_watch_directory)) as trees:

@@ -62,9 +62,9 @@ class TextPartWithLineNumbers(NamedTuple):
 def split_text_into_chunks(
     text: str, max_size: int = MAX_CHUNK_SIZE
 ) -> list[TextPartWithLineNumbers]:
-    """Split a text into chunks; only white space is dropped.
+    """Split a text into chunks. Only white space is dropped.
 
-    No chunk is larger than `max_size`, as `count_weighted_characters` counts.
+    The size of a chunk, measured by `count_weighted_characters`, is at most `max_size`.
     """
     lines = list(map(str.rstrip, text.split("\n")))
     if all(lines) and not any(sign in text for sign in _BLOCK_SIGNS):
@@ -158,7 +158,7 @@ def _split_large_block(
 
 
 def _split_long_line(line: str, max_size: int) -> Iterator[str]:
-    """Split a long line, if possible at the ends of sentences or words, and yield the parts."""
+    """Yield the parts of a long line. It is split, where possible, between sentences or words."""
     at = 0
     while (
         count_weighted_characters(line[at : at + max_size]) > max_size or len(line) - at > max_size

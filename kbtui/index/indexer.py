@@ -107,7 +107,7 @@ class IndexGenerationWriter:
         self.catalog.close()
 
     def are_index_files_in_place(self) -> bool:
-        """Return whether the index files exist and no other generation has replaced this one."""
+        """Return whether this generation's files exist and no other generation has replaced it."""
         names = ("lexical/meta.json", "hidden/meta.json", "catalog.sqlite")
         return self._is_current_or_unpublished() and all(
             (self.folder / name).exists() for name in names
@@ -497,7 +497,7 @@ def _iterate_indexed_subjects(knowledge: KnowledgeBase) -> Iterator[Subject]:
 
 
 def _get_file_size_and_time(path: Path) -> list[object]:
-    """Return the path, size and modification time (ns) of a file; a missing file has None twice."""
+    """Return a list: path, size, modification time (ns). The last two are None for a missing file."""
     try:
         status = path.stat()
     except OSError:

@@ -107,7 +107,11 @@ def get_code_word_forms(word: str) -> CodeWordForms:
 
 
 def _iterate_compound_word_forms(whole: str) -> Iterator[str]:
-    """Yield a compound with and without `_` and `-`, the ends of a path, and shorter forms of a version."""
+    """Yield the forms by which a compound can be found.
+
+    These are the compound with and without `_` and `-`, the ends of a path, and the first numbers
+    of a version.
+    """
     lower = whole.lower()
     if match := _VERSION.fullmatch(lower):
         numbers = match[1].split(".")

@@ -64,11 +64,12 @@ def split_front_matter(text: str) -> FrontMatterAndBody:
 
 
 def _parse_yaml_without_aliases(source: str) -> Any:
-    """Parse YAML; raises `ValueError` if it is invalid, too long or has an alias (it may expand to gigabytes)."""
+    """Parse YAML. Raises `ValueError` if the text is invalid, too long or contains an alias."""
     import yaml
 
     class AliasFreeLoader(yaml.SafeLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
+            # An alias could expand to gigabytes.
             if self.check_event(yaml.AliasEvent):
                 raise ValueError("it has an alias, which is not supported")
             return super().compose_node(parent, index)

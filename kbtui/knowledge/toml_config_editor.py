@@ -73,7 +73,10 @@ def edit_toml_tables(
 def _find_lost_comments(
     old: str, new: str, edits: Mapping[str, Mapping[str, object] | None]
 ) -> Counter[str]:
-    """Count the comments that an edit loses; count none if it removes a table or a key."""
+    """Return the comments that an edit would lose, and how many times each.
+
+    An edit that removes a table or a key may lose comments, so none are returned for it.
+    """
     if any(values is None or None in values.values() for values in edits.values()):
         return Counter()
     return _count_toml_comments(old) - _count_toml_comments(new)
@@ -134,7 +137,7 @@ def _insert_toml_key(table: Any, key: str, value: Any) -> None:
 
 
 def _edit_toml_array(array: Any, wanted: list[str]) -> None:
-    """Change an array to contain the wanted strings; keep a removed item's comment on a line of its own."""
+    """Change an array to contain the wanted strings. A removed string's comment gets a line of its own."""
     before = _count_toml_comments(array.as_string())
     for position in range(len(array) - 1, -1, -1):
         if array[position] not in wanted:
@@ -178,7 +181,7 @@ def _count_toml_comments(text: str) -> Counter[str]:
 
 @dataclass(frozen=True)
 class TomlFileChange:
-    """A change to a TOML file: the text before and after; None means that the file does not exist."""
+    """A change to a TOML file: its text before and after the change. None means that there is no file."""
 
     path: Path
     old: str | None

@@ -124,7 +124,7 @@ class IndexAndEngineAccess:
 
     @property
     def is_index_unfinished(self) -> bool:
-        """Whether this client is still building a temporary index, so that answers are incomplete."""
+        """Whether this client's temporary index is not complete yet, so that searches may miss hits."""
         private = self._private
         return private is not None and not private.is_complete
 
@@ -143,7 +143,10 @@ class IndexAndEngineAccess:
                 one.close()
 
     def connect_engine(self, *, start: bool = True) -> EngineClient:
-        """Open a new connection to the engine; raises `EngineUnavailable`."""
+        """Open a new connection to the engine. With `start`, start an engine if none is running.
+
+        Raises `EngineUnavailable`.
+        """
         from kbtui.engine.engine_launcher import (
             connect_or_start_engine,
             list_differing_directory_variables,
@@ -189,7 +192,7 @@ class IndexAndEngineAccess:
         raise AssertionError("unreachable: the second try returns or raises")
 
     def _open_engine_connection(self) -> EngineClient:
-        """Connect to the engine; if it failed to answer recently, raise that error again at once."""
+        """Connect to the engine. If it recently failed to answer, raise that error again at once."""
         from kbtui.engine.engine_client import UnresponsiveEngine
 
         with self._lock:
@@ -222,7 +225,10 @@ class IndexAndEngineAccess:
         return reader
 
     def handle_missing_engine(self, error: EngineUnavailable, wait: float) -> None:
-        """Record that there is no engine; wait at most `wait` seconds for this client's temporary index."""
+        """Record that the engine cannot be reached.
+
+        If this client has a temporary index, update it, and wait for that at most `wait` seconds.
+        """
         self.index_behind_notice = Notice(
             "index_behind", make_engine_unavailable_notice_values(error)
         )
@@ -264,7 +270,7 @@ class PrivateIndex:
     """A temporary index without vectors, which a thread of this client builds and updates."""
 
     def __init__(self, workspace: Workspace, settings: Settings, error: EngineUnavailable) -> None:
-        """Start building the index; `error` is the reason why there is no shared index."""
+        """Start building the index. `error` is the reason why the engine's index cannot be used."""
         import tempfile
 
         try:

@@ -162,7 +162,7 @@ class Library(ReferenceReader):
             self.index_behind_notice = search_service.make_index_behind_notice(state)
 
     def retry_failed_files_and_passages(self, wait: float = 30.0) -> None:
-        """Have the engine retry unreadable files and passages that it failed to embed."""
+        """Have the engine try again to read failed files and to embed failed passages."""
         self.request_engine_refresh(wait, retry=True)
 
     def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
@@ -254,7 +254,7 @@ class Library(ReferenceReader):
     def _run_search_request(
         self, request: SearchRequest, wait: float, origin: str | None, caller: str | None
     ) -> SearchAnswer:
-        """Have the engine search; if there is none, search in this process."""
+        """Search with the engine. If the engine gives no answer, search in this process."""
         began = time.perf_counter()
         answered, is_logged = self._search_with_engine(request, wait, origin, caller)
         if answered is None:
@@ -314,7 +314,7 @@ class Library(ReferenceReader):
     def _search_in_process(
         self, request: SearchRequest, explain: Callable[[], Notice | None] = lambda: None
     ) -> SearchAnswer:
-        """Search by keywords in this process; `explain` returns why there is no semantic leg."""
+        """Search by keywords in this process. `explain` returns a notice: why there is no semantic leg."""
         from kbtui.engine.search_service import answer_search_request, make_empty_semantic_leg
 
         def answer_from_index(reader: IndexReader) -> SearchAnswer:

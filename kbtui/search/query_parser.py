@@ -221,7 +221,7 @@ def apply_query_filters(
 
 
 def _list_resolved_filters() -> list[FilterDefinition]:
-    """Return the filters whose values are converted to indexed terms, such as a topic's title to its id."""
+    """Return the filters whose values are converted to indexed terms: a topic's title to its id, for example."""
     known = map_filters_by_key("search")
     return [known[key] for key in ("topic", "role", "type", "agent")]
 

@@ -217,7 +217,7 @@ def _convert_element_to_markdown(element: Any) -> str:
 
 
 def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
-    """Replace code blocks with placeholders, because converters would change the code; return the blocks."""
+    """Replace code blocks by placeholders, so that converters do not change the code. Return the blocks."""
     for table in list(tree.iter("table")):
         _unwrap_code_table(table)
     codes: list[str] = []
@@ -239,7 +239,7 @@ def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
 
 
 def _unwrap_code_table(table: Any) -> None:
-    """Unwrap a table that only places code next to line numbers or other code."""
+    """Replace a table by its content if it only places code next to line numbers or other code."""
     from lxml import etree
 
     cells = [

@@ -57,7 +57,11 @@ class _SkippedFile(Exception):
 async def import_source_files(
     run: SourceRunContext, root: Path, extractor: TextExtractorProcess, limits: SourceRunLimits
 ) -> None:
-    """Import the source's `file`, a path relative to the workspace's `root`; raises `KbtuiError`."""
+    """Import the source's `file`, which names a file or a directory.
+
+    A relative path is relative to `root`, the workspace. Raises `KbtuiError` if the file does not
+    exist.
+    """
     base = root / Path(expand_user(run.source.file or ""))
     if not base.exists():
         raise KbtuiError("the file does not exist", where=str(base))
@@ -77,7 +81,11 @@ async def import_source_files(
 
 
 def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
-    """Return the path with which the documents' URLs begin; it never contains the user's home directory."""
+    """Return the path with which the documents' URLs begin.
+
+    A relative `file` is returned unchanged. An absolute path inside the workspace becomes relative
+    to `root`. Of any other path, only the last part is returned.
+    """
     if not file.startswith(("/", "~")):
         return file
     real, top = base.resolve(), root.resolve()
@@ -144,7 +152,7 @@ async def _import_source_file(
 
 
 def _detect_file_content_type(path: Path) -> str:
-    """Return the content type `CODE` for any text file; raises `_SkippedFile` for other files."""
+    """Return `CODE`, the content type of every text file. Raises `_SkippedFile` for any other file."""
     kind = guess_type(path.name)[0] or ""
     if kind.partition("/")[0] in ("image", "audio", "font"):
         raise _SkippedFile(f"content type {kind} is not supported")

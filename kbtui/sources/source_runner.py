@@ -163,7 +163,10 @@ def _make_source_run_record(context: SourceRunContext, began: float) -> SourceRu
 def read_source_document_directory(
     workspace: Workspace, source: SourceDefinition
 ) -> SourceDocumentDirectory:
-    """Return a source's documents; raises `KbtuiError` if its topic is unknown or outside the workspace."""
+    """Return the directory that contains a source's documents.
+
+    Raises `KbtuiError` if the source's topic is unknown or outside the workspace.
+    """
     from kbtui.knowledge import load_knowledge
     from kbtui.knowledge.subject_files import create_topic_directory
 

@@ -143,7 +143,10 @@ class KbtuiApp(App[None]):
         return self.theme_variables
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's line filters; if the theme has no ANSI colours, omit the filter for these colours."""
+        """Return Textual's line filters.
+
+        The filter that converts ANSI colours is left out if the theme has none.
+        """
         filters = super().get_line_filters()
         if self.theme not in self._has_theme_ansi_colors:
             values = self.get_css_variables().values()
@@ -162,7 +165,7 @@ class KbtuiApp(App[None]):
         return screen
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle an event, or queue it if it is a key and the previous key is still being handled."""
+        """Handle an event. A key that must wait for the previous key is queued instead."""
         if isinstance(event, InputEvent):
             self._idle_collector.record_user_activity()
             own_keys = ",".join(self.keys.values()).split(",")

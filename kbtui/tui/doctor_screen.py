@@ -74,7 +74,7 @@ def _count_wrong_findings_and_notes(findings: list[DiagnosticFinding]) -> tuple[
 
 
 class DoctorScreen(SecondaryScreen):
-    """A screen that shows findings while checks run; its result is the reference to open, or None."""
+    """A screen that shows findings while checks run. Its result is a reference to open, or None."""
 
     HEADING = "Doctor"
     SCOPE = "doctor"
@@ -105,7 +105,7 @@ class DoctorScreen(SecondaryScreen):
         threading.Thread(target=self._run_diagnostic_checks, args=(self._run,), daemon=True).start()
 
     def _run_diagnostic_checks(self, run: int) -> None:
-        """Run the checks, and show the findings in growing batches. Called in a background thread."""
+        """Run the checks. From time to time, show the findings so far. Called in a background thread."""
         findings: list[DiagnosticFinding] = []
         area, next_count = AREAS[0], 1
 

@@ -109,7 +109,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("results")]
 
     class HitOpened(Message):
-        """The user opened a hit or, if `preview` is true, only selected it."""
+        """The user opened a hit. If `preview` is true, the user only selected it."""
 
         def __init__(self, hit: Hit, preview: bool) -> None:
             super().__init__()

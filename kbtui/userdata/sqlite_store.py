@@ -22,7 +22,7 @@ BUSY_SECONDS = 5.0
 
 
 class SqliteStore:
-    """One SQLite file. Without `sync`, a write does not wait for the disk."""
+    """A store in one SQLite file. If `sync` is false, a write does not wait for the disk."""
 
     def __init__(
         self, path: Path, tables: str, *, hint: str, sync: bool, upgrades: Sequence[str] = ()
@@ -33,9 +33,9 @@ class SqliteStore:
 
     @contextmanager
     def open_write_transaction(self, wait: float = BUSY_SECONDS) -> Iterator[sqlite3.Connection]:
-        """Open a transaction, and commit it unless the `with` block raises.
+        """Open a transaction. Commit it after the `with` block, or roll it back if the block raises.
 
-        Waits up to `wait` seconds while another process writes.
+        While another process writes, waits at most `wait` seconds.
         """
         with self.wrap_sqlite_errors():
             make_private_directory(self.path.parent)

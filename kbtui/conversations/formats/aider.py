@@ -107,7 +107,7 @@ class AiderFormat(ConversationFormat):
         return found, problems
 
     def _find_sessions_of_file(self, path: str) -> _HistoryFileSessions:
-        """Find the sessions of a file; if the file has only grown, read only its new end."""
+        """Find the sessions of a file. If text was only appended since the last call, read only that text."""
         with open_regular_file(path) as (file, _):
             state = os.fstat(file)
             known = self._histories.get(path)
@@ -180,9 +180,10 @@ class _AiderSession(NamedTuple):
 
 
 class _HistoryFileSessions(NamedTuple):
-    """The state and the sessions of a history file.
+    """The sessions of a history file, and facts that show whether the file has changed since.
 
-    `tail` contains the last bytes of the file. They show whether later text was only appended.
+    `tail` has the last bytes of the file. If they are still at the same place, text was only
+    appended.
     """
 
     state: tuple[int, int, int]

@@ -411,7 +411,7 @@ def _find_working_directory(file: int, end: int) -> str | None:
 
 
 def _find_parent_session_id(meta: dict[str, Any]) -> tuple[str | None, bool]:
-    """Return the id of a session's parent (or None), and whether the session exists only to summarize."""
+    """Return the parent's id (None if there is none), and whether the session exists only to summarize."""
     source = meta.get("source")
     parent = meta.get("parent_thread_id")
     kind = None
@@ -517,7 +517,7 @@ class CodexParser(JsonlConversationParser):
         return _make_usage(self._used) if self._used else None
 
     def parse_record(self, record: dict[str, Any]) -> None:
-        """Parse the next record; a value of the wrong type may raise any error."""
+        """Parse the next record. If a value has the wrong type, an error of any class may be raised."""
         kind, payload = _unwrap_record(record)
         time = parse_timestamp(record.get("timestamp"))
         if kind == "event_msg":
@@ -605,7 +605,7 @@ class CodexParser(JsonlConversationParser):
         )
 
     def _rewind_turns(self, count: int) -> None:
-        """Mark the last `count` turns as rewound, without counting turns that are already rewound."""
+        """Mark the last `count` turns as rewound. Turns that are already rewound are not counted."""
         seen = [turn for turn in self.builder.turns if not turn.is_rewound]
         if count > len(seen) and self.builder.turns_before:
             self.needs_earlier_turns = True
@@ -723,7 +723,10 @@ class CodexParser(JsonlConversationParser):
         self._unclear = [one._replace(event=None) for one in self._unclear]
 
     def _attribute_unattributed_messages(self) -> None:
-        """Change messages of unknown author into requests, unless the file has separate events for requests."""
+        """Turn messages of unknown author into requests.
+
+        Nothing changes if the file has separate events for requests.
+        """
         unclear = self._unclear
         if unclear and not self._has_user_events:
             self._remove_unattributed_messages()
@@ -751,7 +754,7 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
-        """Return whether a record of the other kind had the same text; if not, remember the text.
+        """Return whether this text has already been read from a record of the other kind.
 
         `source` is the kind of the current record: "event" or "item".
         """

@@ -162,7 +162,7 @@ class GeminiCliFormat(ConversationFormat):
         only: str | None,
         unusable: list[UnusableConversationDirectory],
     ) -> dict[str, StoredSession]:
-        """Return the sessions by their ids; add the files that cannot be used to `unusable`."""
+        """Return the sessions by their ids. Files that cannot be used are added to `unusable`."""
         found: dict[str, StoredSession] = {}
         for path, project, directory, parent in files:
             status = stat_session_file(path)
@@ -293,7 +293,7 @@ def _read_project_root(directory: str) -> str | None:
 
 
 def _read_project_registry(path: str) -> dict[str, str]:
-    """Return a mapping from the names of the directories of projects to the paths of the projects."""
+    """Read the registry of projects. Return the path of each project by the name of its directory."""
     try:
         value = orjson.loads(read_file(path, REGISTRY_BYTES_MAX))
         projects = value["projects"]
@@ -365,7 +365,7 @@ def _find_first_request(replay: _ReplayedSession) -> str:
 
 
 class _ReplayedSession:
-    """The state of a session after the records that have been applied so far."""
+    """The messages and metadata of a session after the records that have been applied so far."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
@@ -415,7 +415,7 @@ class _ReplayedSession:
             message.is_rewound = message.is_rewound or found
 
     def _replace_messages(self, records: list[Any], time: Any) -> None:
-        """Replace the history, but keep the content of known messages: `records` may shorten outputs."""
+        """Make `records` the history. Known messages keep their content; `records` may have shortened it."""
         positions = {id(one): at for at, one in enumerate(self.messages)}
         seen = [
             one
@@ -450,7 +450,7 @@ class _ReplayedSession:
 
 
 def _find_compression_summary(record: dict[str, Any]) -> str | None:
-    """Return the text of a user's message if it is a summary of the history, otherwise None."""
+    """Return the summary of the history that a record contains as a message of the user, or None."""
     if record.get("type") != "user":
         return None
     try:
@@ -471,7 +471,7 @@ def _replay_file(info: ConversationInfo) -> _ReplayedSession:
 
 
 def _replay_readable_records(path: str) -> _ReplayedSession:
-    """Read everything in a file that can be read; raises `WorkspaceError`."""
+    """Read the readable parts of a session file. Raises `WorkspaceError` if the file cannot be opened."""
     replay = _ReplayedSession()
     if path.endswith(".jsonl"):
         with open_regular_file(path) as (file, _):
@@ -585,7 +585,7 @@ class GeminiMessageParser:
         """The ids of the messages whose tokens are counted. A file can contain the same message twice."""
 
     def parse_message(self, message: _GeminiMessage) -> None:
-        """Parse the next message; a value of the wrong type may raise any error."""
+        """Parse the next message. If a value has the wrong type, an error of any class may be raised."""
         record = message.record
         kind = record.get("type")
         time = parse_timestamp(record.get("timestamp"))
@@ -713,7 +713,7 @@ def _read_message_parts(content: Any) -> _MessageContent:
 
 
 def _split_typed_and_sent_request(record: dict[str, Any]) -> tuple[str, str | None]:
-    """Return the text that the user wrote, and the text that the model got, or None if both are equal."""
+    """Return the text that the user wrote, and the text that the model received (None if both are equal)."""
     sent = _read_message_parts(record.get("content")).text
     shown = _read_message_parts(record.get("displayContent")).text
     return (shown, sent) if shown and shown != sent else (sent, None)

@@ -98,7 +98,7 @@ class TurnBuilder(ProblemCollector):
 
     @property
     def turn_count(self) -> int:
-        """The number of turns so far, including the `turns_before` that this builder did not build."""
+        """The number of turns so far: `turns_before`, and the turns that this builder has built."""
         return self.turns_before + len(self.turns)
 
     @property
@@ -270,7 +270,7 @@ class TurnBuilder(ProblemCollector):
     def make_conversation(
         self, info: ConversationInfo, problems: list[str], **fields: Any
     ) -> Conversation:
-        """Return a conversation with everything added so far; `problems` precede the builder's own."""
+        """Return a conversation with everything added so far. Its problems begin with `problems`."""
         problems = [*problems, *self.problems]
         if self.more_problems:
             noun = "problem" if self.more_problems == 1 else "problems"
@@ -295,7 +295,7 @@ class TurnBuilder(ProblemCollector):
         return self.make_conversation(info, problems, **fields)
 
     def add_record_problem(self, problem: str) -> None:
-        """Add a problem of the current record to the conversation; its text contains the record's number."""
+        """Add a problem to the conversation. The number of the current record is put before the text."""
         self.add_problem(f"{self._record_noun} {self.count + 1}: {problem}")
 
 

@@ -216,7 +216,10 @@ class ChoiceField(StyledWidget, can_focus=True):
             self.screen.update_shown_fields()
 
     def on_key(self, event: events.Key) -> None:
-        """Select the next choice that starts with the typed letters or, if none does, with the last letter."""
+        """Select the next choice that starts with all letters typed so far.
+
+        If there is none, select the next choice that starts with the letter typed last.
+        """
         letter = (event.character or "").casefold()
         if not letter.isprintable() or letter in {"", " "}:
             return

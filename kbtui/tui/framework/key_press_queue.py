@@ -65,7 +65,7 @@ class KeyPressQueue:
         self._timeout: asyncio.TimerHandle | None = None
 
     def queue_key_if_busy(self, event: events.Event) -> bool:
-        """Queue a key or paste that must wait; return whether the event was queued."""
+        """Queue a key or pasted text that must wait. Return whether the event was queued."""
         if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
             return False
         if isinstance(event, events.Key) and event.key in UNQUEUED_KEYS:

@@ -182,12 +182,12 @@ class RowList(StyledWidget, ScrollViewWithoutRelayout, can_focus=True):
             self._scroll_to_list_line(top)
 
     def _find_row_at_line(self, line: int) -> tuple[int, int]:
-        """Return the index of the row that contains this line of the list, and the line within the row."""
+        """Return the index of the row that contains line `line`, and the offset of the line in the row."""
         index = bisect_right(self._tops, line) - 1
         return index, line - self._tops[index]
 
     def _list_visible_lines(self) -> list[tuple[ListRow, int, bool] | None]:
-        """Return (row, line in the row, is selected) for each visible line, None for lines below the rows."""
+        """Return (row, offset in the row, is selected) for each visible line; None for a line below the rows."""
         lines: list[tuple[ListRow, int, bool] | None] = []
         first = round(self.scroll_y)
         for line in range(first, first + self.scrollable_content_region.height):

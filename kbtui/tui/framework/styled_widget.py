@@ -183,7 +183,7 @@ class StyledWidget(Widget, inherit_bindings=False):
 
     @property
     def base_style(self) -> Style:
-        """The widget's own style, to which the styles of roles are added."""
+        """The widget's own style. The styles of roles are added to it."""
         return self.visual_style.rich_style
 
     def render_spans(self, spans: Sequence[Span], width: int, base: str = "") -> Strip:
@@ -221,7 +221,7 @@ class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint the given regions; if the view is hidden, repaint all of it when it is shown again."""
+        """Repaint the given regions. A hidden view is repainted as a whole when it is shown again."""
         # A hidden view has no size, so Textual would ignore the regions and later show the old lines.
         return super().refresh(*(regions if self.region else ()), **options)
 

@@ -350,7 +350,7 @@ class SearchController:
         self._main.navigator.open_text_if_reference(text, self._open_best_hit)
 
     def _open_best_hit(self) -> None:
-        """Open the selected hit; if the search is still running, open the first hit that it finds."""
+        """Open the selected hit. If the search is still running, open the first hit that it finds."""
         if self._answered_query == self.query:
             self._open_selected_hit()
         elif self._has_failed:
@@ -364,7 +364,7 @@ class SearchController:
         self._pane.action_open_selected_row()
 
     def open_or_preview_hit(self, hit: Hit, preview: bool) -> None:
-        """Open a hit, or preview it after a short delay if the reader is next to the results."""
+        """Open a hit. With `preview`, only preview it after a short delay."""
         target = make_hit_target(hit)
         if self._preview_timer:
             self._preview_timer.stop()

@@ -206,7 +206,10 @@ class SelectedItemActions:
             )
 
     def _open_document_link(self, link: DocumentLink | None) -> None:
-        """Open the subject that a link refers to, or ask whether to open a web page, image or PDF in another program."""
+        """Open the subject that a link refers to.
+
+        If it refers to a web page, image or PDF, ask whether to open that in another program.
+        """
         from kbtui.tui.reader.links_and_copyable_texts import (
             resolve_file_link,
             resolve_subject_link,

@@ -113,7 +113,7 @@ _WORD = re.compile(r"""(?:[^\s"']|"[^"]*"|'[^']*')+|["']""")
 
 
 def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
-    """Split the input at spaces outside quotes; `shlex.split` does not return positions."""
+    """Yield the words of the input with their positions. Spaces inside quotes do not separate words."""
     for match in _WORD.finditer(text):
         if match[0] in "\"'":
             hint = "close the quote or remove it"
@@ -125,7 +125,10 @@ def _split_pattern_words(text: str) -> Iterator[PatternInputWord]:
 def _split_topic_from_patterns(
     words: list[PatternInputWord], knowledge: KnowledgeBase, selected: str | None
 ) -> tuple[str, list[PatternInputWord]]:
-    """Return the topic that the patterns name, by default `selected`, and the patterns without its name."""
+    """Return the topic that the patterns name, and the patterns without the topic's name.
+
+    If they name no topic, the topic is `selected`.
+    """
     name: str | None = None
     patterns = []
     for word in words:
@@ -277,7 +280,10 @@ class SubjectPatternBar(Vertical):
 
 
 def _format_problem_with_caret(problem: PatternProblem, column: int, width: int) -> Spans:
-    """Return a line with a `^` in `column`, and the problem to its right if it fits, else to its left."""
+    """Return a line with a `^` in `column` and the text of a problem.
+
+    The text is to the right of the `^` if it fits there, otherwise to the left.
+    """
     text = sanitize_to_one_line(problem.message + (f"; {problem.hint}" if problem.hint else ""))
     role = "error" if problem.is_error else "warning"
     size = measure_text_width(text)

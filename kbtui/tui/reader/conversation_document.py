@@ -349,7 +349,10 @@ _PATCH_START = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 
 
 class _ConversationDocumentBuilder:
-    """Builds the blocks of a conversation; `requests` and `errors` are block indices of requests and failed calls."""
+    """Builds the blocks of a conversation.
+
+    `requests` has the indices of the blocks that are requests, `errors` those of failed calls.
+    """
 
     def __init__(
         self, conversation: Conversation, present: datetime, titles: Mapping[str, str]

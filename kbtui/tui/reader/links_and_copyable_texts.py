@@ -163,7 +163,10 @@ def list_copyable_texts(viewport: DocumentViewport, reference: str | None) -> li
 
 
 def _find_source_text_at_line(block: ReaderBlock, source_line: int) -> str:
-    """Return the source of the paragraph, list, table or code block that contains line `source_line`."""
+    """Return the Markdown of the paragraph, list, table or code block that contains line `source_line`.
+
+    If there is none, return the whole text of `block`.
+    """
     whole = block.get_searchable_text().strip("\n")
     if not isinstance(block, TextBlock) or not source_line or not block.first_line:
         return whole

@@ -174,7 +174,10 @@ class JpStoredConversation:
 
 
 def _read_metadata(copy: ConversationCopy) -> tuple[dict[str, Any], list[str]]:
-    """Return the metadata of a copy and a phrase for each problem; unreadable metadata is empty."""
+    """Return the metadata of a copy, and a phrase for each problem.
+
+    If the metadata cannot be read, it is empty.
+    """
     from kbtui.conversations.formats.jp.json_reader import parse_json_object, read_file
 
     problems: list[str] = []
@@ -269,7 +272,7 @@ def list_conversation_directories(workspace: Workspace) -> list[Path]:
 
 
 def count_trashed_conversations(workspace: Workspace) -> dict[str, int]:
-    """Return the number of conversations in each trash directory, where JP moves damaged ones."""
+    """Return the number of damaged conversations in each trash directory of JP that is not empty."""
     counts = {}
     for root, _ in _list_conversation_roots(workspace):
         with suppress(OSError), os.scandir(f"{root}/{_TRASH}") as entries:
@@ -311,7 +314,10 @@ def _list_subdirectories(
 def _is_directory(
     entry: os.DirEntry[str], unlisted: list[UnusableConversationDirectory] | None = None
 ) -> bool:
-    """Return whether `entry` is a directory or a link to one; if this fails, add it to `unlisted`."""
+    """Return whether `entry` is a directory or a link to one.
+
+    An entry that cannot be read is added to `unlisted`.
+    """
     try:
         return entry.is_dir()
     except OSError as error:
