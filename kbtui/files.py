@@ -16,7 +16,7 @@ FILE_SIZE_LIMIT = 500_000
 
 
 def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_LIMIT) -> bytes:
-    """Read a file; raises `OSError` if it is not a regular file, or has more than `max_bytes` bytes."""
+    """Read a file. Raises `OSError` if it is not regular or has more than `max_bytes` bytes."""
     # O_NONBLOCK: opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as file:
@@ -29,7 +29,10 @@ def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_L
 
 
 def write_file_atomically(path: Path, data: bytes, *, is_new: bool = False) -> None:
-    """Write a file atomically; with `is_new`, the file must not exist yet. Raises `OSError`."""
+    """Write a file atomically. Raises `OSError`.
+
+    If `is_new` is true, `path` must not exist yet.
+    """
     staged = write_staged_file(path, data)
     try:
         if is_new:
@@ -42,7 +45,7 @@ def write_file_atomically(path: Path, data: bytes, *, is_new: bool = False) -> N
 
 
 def write_staged_file(path: Path, data: bytes) -> Path:
-    """Write `data` to a hidden file next to `path`, for the caller to rename. Raises `OSError`."""
+    """Write `data` to a hidden file next to `path`. The caller renames it. Raises `OSError`."""
     staged = path.with_name(f".{path.name[:50]}.{os.urandom(4).hex()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -77,7 +80,7 @@ def publish_staged_file(staged: Path, path: Path) -> None:
 class FileReplacement(NamedTuple):
     """A file to write or remove.
 
-    `old` and `new` are its content before and after the change, or None while it does not exist.
+    `old` is its content before the change, and `new` after it. None means that there is no file.
     """
 
     path: Path
@@ -86,7 +89,7 @@ class FileReplacement(NamedTuple):
 
 
 def replace_files_atomically(changes: Sequence[FileReplacement]) -> None:
-    """Write and remove files: either all of them or none. Raises `WorkspaceError`."""
+    """Write and remove several files: all or none. Raises `WorkspaceError`."""
     path = Path()
     with ExitStack() as undo:
         try:
@@ -140,7 +143,7 @@ _DOTTED_KEY = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*)+""
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML; raises `ValueError` with the reason, or `RecursionError`."""
+    """Parse TOML. Raises `ValueError` with the reason, or `RecursionError` for deep nesting."""
     import tomllib
 
     if any(found[0].count(".") >= KEY_PARTS_LIMIT for found in _DOTTED_KEY.finditer(text)):

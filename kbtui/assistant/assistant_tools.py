@@ -37,7 +37,7 @@ SCOPES = list(event_kinds.map_names_to_grep_scopes())
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """The definition of a tool; `parameters` maps the name of each parameter to its JSON Schema."""
+    """The definition of a tool. `parameters` maps each parameter's name to its JSON Schema."""
 
     name: str
     summary: str
@@ -270,7 +270,7 @@ _PYTHON_TYPES: dict[str, tuple[type, str]] = {
 
 
 def _find_argument_mistake(schema: ParameterSchema, value: Any) -> str | None:
-    """Return a description of the mistake in a value; None if the value fits the JSON Schema."""
+    """Return what is wrong with a value, or None if the value fits the JSON Schema."""
     names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     kinds = [_PYTHON_TYPES[name] for name in names if name in _PYTHON_TYPES]
     shown = _format_argument_value(value)
@@ -291,7 +291,7 @@ def _find_argument_mistake(schema: ParameterSchema, value: Any) -> str | None:
 
 
 def _format_argument_value(value: Any) -> str:
-    """Format a value for an error message as JSON on one line, cut to 80 characters."""
+    """Format a value as JSON for an error message: on one line, cut to 80 characters."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
@@ -318,7 +318,7 @@ def should_mask_secrets(settings: Settings, protocol: Literal["mcp", "jp"]) -> b
 
 
 def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
-    """Mask the secrets in a hit, even those that begin or end outside the passage."""
+    """Mask the secrets in a hit. A secret may begin or end outside the passage."""
     from kbtui.text import strip_escape_sequences
 
     try:
@@ -335,7 +335,7 @@ def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
 
 
 def _read_hit_source_texts(library: Library, hit: Hit) -> list[str]:
-    """Return the text of the subject that contains a hit, or the texts of the events in its turn."""
+    """Return the text of a hit's subject, or the texts of the events of a hit's turn."""
     if hit.kind == "subject":
         return [library.read_subject_text(library.find_subject(hit.target._replace(lines=None)))]
     from kbtui.conversations.models import format_event_text
@@ -359,7 +359,7 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class ToolReply:
-    """The reply to a call: a text for the assistant, and whether it is an error message."""
+    """The reply to a tool call: a text for the assistant. `is_error` marks an error message."""
 
     text: str
     is_error: bool = False
@@ -421,7 +421,10 @@ class ToolCall(NamedTuple):
 
 
 def _format_error_for_assistant(error: KbtuiError, tool: ToolDefinition) -> str:
-    """Format an error for an assistant: without paths, and with hints for the user marked as such."""
+    """Format an error for an assistant, without paths.
+
+    A hint for the user begins with "tell the user".
+    """
     from kbtui.conversations.conversation_repository import ConversationNotFound
 
     is_argument = error.where in tool.parameters
@@ -476,7 +479,7 @@ def _answer_search_call(call: ToolCall) -> ToolReply:
 
 
 def format_search_answer(answer: SearchAnswer) -> str:
-    """Format an answer: first notices and sources, then each passage below its citation header."""
+    """Format an answer: notices, then sources, then each passage below its citation header."""
     from kbtui.text import (
         cut_to_width,
         format_counted_noun,
@@ -530,7 +533,10 @@ _QUERY_NOTICES = frozenset({
 
 
 def _format_search_notices_for_assistant(answer: SearchAnswer) -> str | None:
-    """Format an answer's notices without naming or counting hidden subjects, and without paths."""
+    """Format an answer's notices.
+
+    Hidden subjects are not named or counted, and paths are left out.
+    """
     parts: list[tuple[int, str]] = []
     for notice in answer.notices:
         if notice.code == "keywords_only":

@@ -148,7 +148,7 @@ def _format_code_span(text: str) -> str:
 
 
 def format_code_fence(text: str, language: str) -> str:
-    """Put a text into a Markdown code fence that the text cannot close."""
+    """Put a text into a Markdown code fence. The fence is longer than any in the text."""
     ticks = make_backtick_fence(text)
     return f"{ticks}{language}\n{text}\n{ticks}"
 
@@ -192,7 +192,7 @@ def format_citations_json(ref: str, uses: Sequence[Citation], used_by: Sequence[
 
 
 def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
-    """Describe a citing turn on one line: reference, date, conversation, method and tool."""
+    """Describe a citing turn in one line: its reference, date, conversation, method and tool."""
     how = f"({cite.how}, {sanitize_to_one_line(cite.tool)}{', rewound' if cite.rewound else ''})"
     source = short_refs.get(cite.source, cite.source)
     return (

@@ -145,7 +145,7 @@ class CitationTargetLookup:
 
     @cached_property
     def subjects_by_path(self) -> dict[str, Subject]:
-        """All subjects by the path of their file, absolute and relative to the workspace.
+        """All subjects by the path of their file. Each path is given absolutely and from the root.
 
         If two topics share a directory, its files belong to the first one.
         """
@@ -158,9 +158,9 @@ class CitationTargetLookup:
         return found
 
     def make_path_relative_to_workspace(self, path: str) -> str:
-        """Return a path relative to the workspace, or to the worktree that contains it.
+        """Return a path relative to the workspace or to one of its worktrees.
 
-        A path outside the workspace and its worktrees is only normalized.
+        A path outside them is only normalized.
         """
         path = posixpath.normpath(path)
         for directory in self._directories:
@@ -228,7 +228,7 @@ def extract_citations(
 ) -> Iterator[Citation]:
     """Yield the citations of a conversation in the order of its tool calls.
 
-    Only successful calls count, and each target or passage only once per turn.
+    Failed calls do not count. In one turn, each target or passage counts once.
     """
     from kbtui.conversations.conversation_repository import get_conversation_format
 
@@ -290,7 +290,7 @@ def _find_targets_of_kbtui_tool(
 def _find_learned_subjects(
     arguments: dict[str, Any], result: str, targets: CitationTargetLookup
 ) -> Iterator[_CitedTarget]:
-    """Yield the subjects whose text `learn` returned, without subjects that `learn` only listed."""
+    """Yield the subjects whose text `learn` has returned. Subjects in a mere list do not count."""
     name = arguments.get("topic")
     patterns = arguments.get("subjects")
     if isinstance(patterns, str):
@@ -314,7 +314,7 @@ def _find_learned_subjects(
 def _find_learned_slugs(
     topic: Topic | None, patterns: list[str], result: str, targets: CitationTargetLookup
 ) -> Iterator[str]:
-    """Yield the slugs of the subjects whose text a call of `learn` returned."""
+    """Yield the slugs of the subjects whose text a call of `learn` has returned."""
     from kbtui.knowledge.learn_tool_answers import ANSWER_WITHOUT_TEXT
     from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern
 

@@ -77,7 +77,7 @@ def add_filter_options(parser: CommandParser, surface: Surface) -> None:
 def iterate_filters_from_options(
     args: Namespace, surface: Surface
 ) -> Iterator[tuple[FilterDefinition, list[str]]]:
-    """Yield the filters that are set by options, with their values.
+    """Yield each filter that an option sets, with its values.
 
     Raises `UsageError` for an empty value.
     """

@@ -82,7 +82,7 @@ def _can_offer_completion(word: str, prefix: str) -> bool:
 def _list_argument_completions(
     *, prefix: str, action: Action, parser: ArgumentParser, parsed_args: Namespace
 ) -> Iterable[str] | dict[str, str]:
-    """Return the possible values of an argument, with their descriptions if there are any."""
+    """Return the values that complete an argument, with descriptions if there are any."""
     from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
     if action.dest.startswith("filter_"):
@@ -143,7 +143,7 @@ def _list_slug_completions(path: str | None, topic_name: str, current: str) -> P
 
 
 def _list_subject_glob_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    """List the topics as `TOPIC/`; after the user has typed `TOPIC/`, list its slugs."""
+    """List the topics as `TOPIC/`. Once the user has typed `TOPIC/`, list the topic's slugs."""
     knowledge = _load_knowledge(path)
     topic, sign, rest = current.partition("/")
     if not sign:
@@ -192,7 +192,10 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 
 
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:
-    """List the ids of other agents' conversations that start with `current`, if possible in short form."""
+    """List the ids of other agents' conversations that begin with `current`, in short form.
+
+    An id is listed whole if only the whole id begins with `current`.
+    """
     from kbtui.conversations.conversation_repository import list_enabled_conversation_formats
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
 

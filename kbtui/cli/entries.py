@@ -274,7 +274,7 @@ def _edit_entry(library: Library, args: Namespace) -> int:
 
 
 def _read_front_matter_with_warning(library: Library, subject: Subject) -> FrontMatterAndBody:
-    """Read the front matter of a subject; print a note if it is invalid."""
+    """Read the front matter of a subject. If it is invalid, print a warning."""
     text = split_front_matter(library.read_subject_text(subject))
     if text.problem:
         print_to_stderr(f"{subject.path}: the front matter is ignored: {text.problem}")

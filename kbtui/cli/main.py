@@ -123,7 +123,7 @@ def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[
 def _print_crash_traceback(
     kind: type[BaseException], error: BaseException, trace: "TracebackType | None"
 ) -> None:
-    """Print the traceback of a bug without control characters, because it may quote files."""
+    """Print the traceback of a bug. It may quote files, so control characters are removed."""
     from traceback import format_exception
 
     from kbtui.text import sanitize
@@ -132,7 +132,7 @@ def _print_crash_traceback(
 
 
 def _repair_standard_streams() -> None:
-    """Reopen closed standard streams (`>&-`), and set how characters are encoded."""
+    """Reopen standard streams that are closed (`>&-`), and set how characters are encoded."""
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
     for name in ("stdout", "stderr"):
@@ -151,7 +151,7 @@ def _repair_standard_streams() -> None:
 
 
 def _discard_buffered_output() -> None:
-    """Discard the buffered output, so that Python's flush at exit does not fail."""
+    """Discard the buffered output. Otherwise, Python's attempt to write it at exit would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -215,7 +215,10 @@ def _run_command(words: list[str]) -> int:
 
 
 def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]]:
-    """Return the path of a `-w PATH` at the beginning of a command line, or None, and the other words."""
+    """Split a `-w PATH` off the beginning of a command line.
+
+    Return its path or None, and the rest.
+    """
     if len(words) >= 2 and words[0] in {"-w", "--workspace"}:
         return words[1], words[2:]
     if words and words[0].startswith("--workspace="):
@@ -224,7 +227,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
-    """Return the parser that completes a command line, and the number of first words that it ignores."""
+    """Return the parser for completing a command line, and how many of its first words to skip."""
     from kbtui.cli.argument_parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)

@@ -110,7 +110,7 @@ def _format_command_usage(parser: ArgumentParser, text: str = "") -> Iterator[st
 
 
 def _list_parser_arguments(parser: ArgumentParser) -> list[Action]:
-    """Return a parser's own arguments, without `--help`, `--workspace` and subcommands."""
+    """Return a parser's arguments except `--help`, `--workspace` and the subcommands."""
     return [
         action
         for action in parser._actions
@@ -149,7 +149,7 @@ def _format_man_bold(text: str) -> str:
 
 
 def _format_man_paragraphs(text: str) -> Iterator[str]:
-    """Format paragraphs; a paragraph of example commands keeps its line breaks."""
+    """Format paragraphs. The line breaks of a paragraph with example commands are kept."""
     for paragraph in inspect.cleandoc(text).split("\n\n"):
         yield ".PP"
         shown = paragraph.startswith("kbtui ") or "  " in paragraph
@@ -161,7 +161,7 @@ def _format_man_paragraphs(text: str) -> Iterator[str]:
 
 
 def _escape_man_line(text: str) -> str:
-    """Escape a line of text, so that roff does not interpret it as a roff command."""
+    """Escape a line of text. Otherwise, roff might take it for a command."""
     text = _escape_roff(text)
     return rf"\&{text}" if text[:1] in {".", "'"} else text
 

@@ -105,9 +105,9 @@ def _find_required_letters(pattern: str) -> tuple[str, ...]:
 
 
 def cut_line_around_match(line: str, match: int | None = None, length: int = LINE_LENGTH) -> str:
-    """Cut a line to at most `length` characters around the offset `match`; `…` replaces what is cut off.
+    """Cut a line to at most `length` characters around the offset `match`.
 
-    A letter is not separated from its combining marks.
+    `…` replaces what is cut off. A letter is never separated from its combining marks.
     """
     if len(line) <= length:
         return line
@@ -158,7 +158,7 @@ class GrepQuery:
 
 @dataclass(slots=True)
 class GrepLine:
-    """A matching line, or a line of context; adjoining lines have the same `block`.
+    """A matching line, or a line of context. Lines that adjoin have the same number in `block`.
 
     `is_rewound` says whether the line's turn is rewound.
     """
@@ -174,7 +174,7 @@ class GrepLine:
 
 @dataclass(slots=True)
 class ConversationMatches:
-    """The number of matching lines in a conversation, and the first matches with their context."""
+    """The number of matching lines in a conversation. `lines` are the first ones, with context."""
 
     count: int = 0
     lines: list[GrepLine] = field(default_factory=list)
@@ -251,7 +251,7 @@ def _search_event(
 
 
 def _mask_event_text(event: ConversationEvent, text: str) -> str:
-    """Return the text of an event with its secrets masked; `text` is the same text, unmasked."""
+    """Return the text of an event with its secrets masked. `text` is the same text, unmasked."""
     if event.values:
         text = format_event_text(event, lambda values: format_json(mask_secrets_in_json(values)))
         return mask_secrets(text)
@@ -261,7 +261,10 @@ def _mask_event_text(event: ConversationEvent, text: str) -> str:
 def _add_context_lines(
     text: str, spans: Sequence[tuple[int, int, int]], context: int
 ) -> Iterator[tuple[str | None, int | None]]:
-    """Yield (line, match offset); the offset is None for a line of context, and both are None between blocks."""
+    """Yield each matching line and its context lines, with the offset of the match in the line.
+
+    The offset is None for a line of context. Between two blocks, both values are None.
+    """
     lines = text.removesuffix("\n").split("\n")
     matches = {}
     number = offset = 0

@@ -53,7 +53,7 @@ class ConversationStatistics:
 
     @property
     def subagent_usage(self) -> ConversationUsage | None:
-        """The tokens that the subagents used; None if there are none or their files do not say."""
+        """The tokens that all subagents used. None if there are no subagents or no numbers."""
         return add_up_usage(one.usage for one in self.subagents if one.usage is not None)
 
     @property
@@ -102,7 +102,7 @@ def compute_conversation_statistics(
 def _read_conversation_statistics(
     workspace: Workspace, info: ConversationInfo
 ) -> ConversationStatistics:
-    """Read a whole conversation and summarize it without its subagents."""
+    """Read a whole conversation, and summarize it. Its subagents are not included."""
     conversation_format = get_conversation_format(info)
     parts: Iterable[Conversation] | None = None
     project = info.working_directory or str(workspace.root)
@@ -133,7 +133,10 @@ class _NotLoadableInParts(Exception):
 def _iterate_conversation_parts(
     conversation_format: ConversationFormat, info: ConversationInfo
 ) -> Iterator[Conversation]:
-    """Yield the parts of a conversation; raises `_NotLoadableInParts`."""
+    """Yield the parts of a conversation.
+
+    Raises `_NotLoadableInParts` if the conversation must be loaded as a whole.
+    """
     mark = None
     while True:
         part = conversation_format.load_conversation_part(info, mark, WHOLE_BYTES_MAX)

@@ -22,7 +22,7 @@ SHORT_ID_CHARACTERS = 8
 def find_ids_with_beginning(ids: Iterable[str], begun: str) -> list[str]:
     """Return the ids for which `begun` is a short form.
 
-    If `begun` contains `~`, the part before `~` and the part after it can both be shortened.
+    In an id with `~`, the part before `~` and the part after it can both be shortened.
     """
     beginnings = begun.split("~")
     found = [
@@ -50,13 +50,13 @@ def shorten_references(
 
 
 def shorten_reference(reference: str, short_ids: Mapping[str, str]) -> str:
-    """Return a reference with the short form of its conversation's id."""
+    """Return a reference in which the id of the conversation is in its short form."""
     conversation, colon, position = reference.partition(":")
     return f"{short_ids.get(conversation, conversation)}{colon}{position}"
 
 
 def shorten_conversation_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Map each id to its short form, which differs from the short forms of all other ids."""
+    """Map each id to its short form. No two ids have the same short form."""
     parents: set[str] = set()
     parts: dict[str, set[str]] = {}
     for id in ids:  # noqa: A001
@@ -79,7 +79,7 @@ def _get_minimum_beginning(reference: str) -> str:
 
 
 def _find_unique_beginnings(names: Iterable[str]) -> dict[str, str]:
-    """Map each name to its shortest beginning that is a valid id and that begins no other name."""
+    """Map each name to its shortest beginning that is a valid id and begins no other name."""
     ordered = sorted(names)
     if not ordered:
         return {}

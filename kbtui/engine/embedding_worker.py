@@ -71,7 +71,7 @@ class EmbeddingPausePolicy:
         self._pause_reason: PauseReason | None = None
 
     def get_embedding_pause_reason(self) -> PauseReason | None:
-        """Return the code that says why embedding must pause, or None if it can continue."""
+        """Return the reason for which embedding must pause, or None if it can continue."""
         if self._pause == "never":
             return None
         now = self._clock()
@@ -91,7 +91,7 @@ class EmbeddingPausePolicy:
 
 
 def is_computer_on_battery(supplies: Path = Path("/sys/class/power_supply")) -> bool:
-    """Return whether the computer runs on battery; False if this cannot be determined."""
+    """Return whether the computer runs on battery. False if the system does not say."""
     if sys.platform == "darwin":
         import subprocess
 
@@ -134,7 +134,7 @@ def import_lancedb_module() -> None:
 
 
 def lower_thread_priority() -> None:
-    """Give this thread the lowest priority. Does nothing except on Linux."""
+    """Give this thread the lowest priority. This works only on Linux."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
@@ -173,9 +173,10 @@ class EngineEmbeddingModel:
         return self._model.key
 
     def load_model(self) -> None:
-        """Load the model, from its ONNX export (in a second) or with torch (in several seconds).
+        """Load the model. Raises `EmbeddingModelUnavailable`.
 
-        Raises `EmbeddingModelUnavailable`.
+        The ONNX export is loaded in a second. If it is unusable, torch loads the model in several
+        seconds.
         """
         from kbtui.index.embedding_model import (
             EmbeddingModelUnavailable,
@@ -205,7 +206,7 @@ class EngineEmbeddingModel:
             lance.join()
 
     def switch_to_onnx_export(self) -> None:
-        """Replace the torch model with its ONNX export if the export is finished."""
+        """If the ONNX export of the model is finished, use the export instead of torch."""
         from kbtui.index.embedding_model import EmbeddingModelUnavailable, OnnxEmbedder
 
         if self._export is None or self._export.poll() is None:
@@ -316,7 +317,7 @@ class EmbeddingWorker:
         self._passage_pool.shutdown(wait=False, cancel_futures=True)
 
     def set_generation_to_embed(self, folder: Path) -> None:
-        """Switch to the index generation at `folder`, and embed its chunks that have no vector."""
+        """Switch to the index generation at `folder`, and embed its chunks without a vector."""
         self._folder = folder
         self._has_catalog_changed = True
         self.caught_up.clear()
@@ -352,7 +353,7 @@ class EmbeddingWorker:
     # queries, from any thread
 
     def start_query_embedding(self, text: str) -> Future[Matrix] | None:
-        """Start embedding a query; return None if the model is not loaded yet."""
+        """Start embedding a query. Return None if the model is not loaded yet."""
         self.request_model_loading()
         if not self._model.is_model_loaded:
             return None
@@ -364,7 +365,7 @@ class EmbeddingWorker:
         pending: Future[Matrix] | None,
         question: SearchRequest,
     ) -> SemanticRanking:
-        """Rank chunks by meaning; call only while `keywords_only_notice` is None.
+        """Rank chunks by meaning. Must not be called unless `keywords_only_notice` is None.
 
         `pending` is the result of `start_query_embedding` for `text`.
         """
@@ -450,7 +451,7 @@ class EmbeddingWorker:
         self._on_change()
 
     def _is_model_unneeded(self) -> bool:
-        """Return true if neither a query nor a chunk needs the model now; update `is_asleep`."""
+        """Return whether neither a query nor a chunk needs the model now. Updates `is_asleep`."""
         from kbtui.index.entries_without_vectors import is_index_fully_embedded
 
         if self._model.is_model_loaded or self._is_wanted.is_set():
@@ -468,7 +469,7 @@ class EmbeddingWorker:
         return self.is_asleep
 
     def _update_vectors(self, folder: Path) -> None:
-        """Embed all passages that have no vector; if the vector files are unusable, rebuild them once."""
+        """Embed all passages without a vector. If the vector files are unusable, rebuild them."""
         self.is_busy = True
         if self._is_damaged:
             self._discard_vectors(folder)
@@ -505,7 +506,7 @@ class EmbeddingWorker:
         remove_vector_directory(folder / "vectors")
 
     def _embed_passages_without_vector(self, folder: Path) -> None:
-        """Open the vectors of an index generation if necessary; add all missing vectors."""
+        """Add all vectors that an index generation lacks. Vectors that are not open are opened."""
         from kbtui.index.embedding_cache import EmbeddingCache
         from kbtui.index.embedding_queue import EmbeddingQueue
         from kbtui.index.vector_store import VectorStore

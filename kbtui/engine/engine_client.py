@@ -1,7 +1,4 @@
-"""A client's connection to a running engine.
-
-This module imports little, so that short commands start fast.
-"""
+"""A client's connection to a running engine. Imports little, so that short commands start fast."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ class EngineOwnedByOtherUser(EngineUnavailable):
 
 
 class EngineClient:
-    """A client's connection to an engine. If threads share it, their requests run one at a time."""
+    """A client's connection to an engine. Threads can share it: one request runs at a time."""
 
     def __init__(self, socket_path: str, timeout: float = 5.0) -> None:
         """Connect to the socket and exchange hello messages; each step may take `timeout` seconds.
@@ -153,9 +150,9 @@ class EngineClient:
         return ok if isinstance(ok, dict) else {}
 
     def subscribe_to_engine_events(self) -> Iterator[EngineEvent]:
-        """Subscribe, and yield the engine's events until the connection ends.
+        """Subscribe to the engine's events, and yield them until the connection ends.
 
-        After this call, the connection cannot send requests.
+        The connection cannot send requests after this.
         """
         yield self.send_request("subscribe")
         try:
@@ -166,7 +163,7 @@ class EngineClient:
             return
 
     def stop_engine(self, wait: float = 15.0) -> None:
-        """Stop the engine, and wait up to `wait` seconds for its process to end."""
+        """Stop the engine. Waits at most `wait` seconds for its process to end."""
         import contextlib
         import time
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         others: int
 
     class RefreshProgress(TypedDict):
-        """The progress of a refresh: `done` of `total` changed entries are indexed."""
+        """The progress of a refresh: `done` of `total` changed entries are indexed already."""
 
         done: int
         total: int
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         event: Literal["ready"]
 
     class IndexProgressEvent(TypedDict):
-        """An event: a phase of indexing has advanced. `waits` says why the phase pauses, or is None."""
+        """An event: a phase of indexing has advanced. `waits` says why it pauses, or is None."""
 
         event: Literal["progress"]
         phase: IndexPhase
@@ -106,9 +106,9 @@ if TYPE_CHECKING:
         conversations: list[str]
 
     class ConnectionEndedEvent(TypedDict):
-        """An event: the connection to the engine has ended. `reason` is the error's message, if any.
+        """An event: the connection to the engine has ended. The client makes this event itself.
 
-        The client makes this event itself.
+        `reason` is the message of the error, or None if there was no error.
         """
 
         event: Literal["gone"]
@@ -120,7 +120,10 @@ if TYPE_CHECKING:
     """An event that a client receives after it has subscribed to the engine."""
 
     class EngineStatus(EngineReadiness):
-        """The answer of `status`. `progress` is the latest `progress` event; None if that phase is done."""
+        """The answer of `status`.
+
+        `progress` is the last `progress` event, or None if its phase is done.
+        """
 
         pid: int
         version: str
@@ -230,7 +233,10 @@ def validate_wait_seconds(seconds: float, where: str) -> None:
 
 
 def get_wait_seconds(request: Mapping[str, object]) -> float:
-    """Return how many seconds a request can wait: at most `MAX_WAIT_SECONDS`, by default `WAIT_SECONDS`."""
+    """Return how many seconds a request may wait, at most `MAX_WAIT_SECONDS`.
+
+    If the request does not say, return `WAIT_SECONDS`.
+    """
     wait = request.get("wait")
     return float(min(MAX_WAIT_SECONDS, wait)) if isinstance(wait, int | float) else WAIT_SECONDS
 
@@ -252,7 +258,7 @@ def encode_message_as_frame(message: Mapping[str, Any]) -> bytes:
 
 
 def parse_frame_length(header: bytes, max_bytes: int) -> int:
-    """Return the length of a frame; raises `InvalidProtocolFrame` if it exceeds `max_bytes`."""
+    """Return the length of a frame. Raises `InvalidProtocolFrame` if it exceeds `max_bytes`."""
     (size,) = FRAME_HEADER.unpack(header)
     if size > max_bytes:
         raise InvalidProtocolFrame(f"a frame of {size} bytes exceeds the limit of {max_bytes}")
@@ -260,7 +266,7 @@ def parse_frame_length(header: bytes, max_bytes: int) -> int:
 
 
 def decode_frame_body(body: bytes) -> Any:
-    """Parse a frame's body; raises `InvalidProtocolFrame` if it is not a JSON object."""
+    """Parse a frame's body. Raises `InvalidProtocolFrame` if it is not a JSON object."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError) as error:

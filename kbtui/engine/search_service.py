@@ -120,7 +120,7 @@ class SearchService:
     def answer_client_search(
         self, request: EngineSearchRequest, state: RefreshOutcome
     ) -> EngineSearchReply:
-        """Answer a client's search request; `state` says whether the index is up to date.
+        """Answer a client's search request. `state` says whether the index is up to date.
 
         Raises `ValueError` for an invalid request.
         """
@@ -172,7 +172,7 @@ class SearchService:
     def _search_or_report_damage(
         self, reader: IndexReader, question: SearchRequest, semantic: SemanticLeg | None
     ) -> SearchAnswer:
-        """Answer a search request; raises `_DamagedIndex` if damaged files cause an error."""
+        """Answer a search request. Raises `_DamagedIndex` for an error caused by damaged files."""
         from kbtui.index.index_generations import find_index_damage_behind_error
 
         try:
@@ -209,7 +209,7 @@ class SearchService:
         return self._embedding_worker.rank_chunks_by_meaning(text, pending, question)
 
     def close_index_if_idle(self) -> None:
-        """Close the index if nobody has searched for `CLOSE_READER_SECONDS`."""
+        """Close the index if no search has used it for `CLOSE_READER_SECONDS`."""
         with self._lock:
             is_idle = not self._active and time.monotonic() - self._last_used > CLOSE_READER_SECONDS
             if self._reader is not None and is_idle:

@@ -87,9 +87,9 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
 
 
 def verify_packaged_model(model: EmbeddingModelSource) -> None:
-    """Compare the files of the packaged model with their checksums.
+    """Compare the files of the packaged model with their checksums. Other models are not checked.
 
-    Raises `EmbeddingModelUnavailable` if they differ; does nothing for other models.
+    Raises `EmbeddingModelUnavailable` if the checksums differ.
     """
     for name, wanted in CHECKSUMS.items() if model.packaged else ():
         path = Path(model.source) / name
@@ -121,7 +121,7 @@ class TorchEmbedder:
     """An embedding model that runs in torch. Several threads may use it at the same time."""
 
     def __init__(self, model: EmbeddingModelSource) -> None:
-        """Verify and load the model, which takes several seconds; raises `EmbeddingModelUnavailable`."""
+        """Verify and load the model. Takes seconds. Raises `EmbeddingModelUnavailable`."""
         verify_packaged_model(model)
         # Set these before the import: they keep the libraries from contacting a model hub.
         os.environ["HF_HUB_OFFLINE"] = "1"
@@ -166,7 +166,7 @@ class TorchEmbedder:
     def write_onnx_file(self, path: Path) -> None:
         """Write the model's transformer as ONNX.
 
-        Its inputs are the token ids and the attention mask, its output the last hidden states.
+        Its inputs are token ids and the attention mask. Its output is the last hidden states.
         """
         import warnings
 
@@ -211,7 +211,7 @@ _SAMPLE_TEXTS = (
 
 
 def get_onnx_export_path(model: EmbeddingModelSource) -> Path:
-    """Return the path of a model's ONNX export; a JSON file next to it has the checksums."""
+    """Return the path of a model's ONNX export. The JSON file next to it contains checksums."""
     return Path(get_cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
 
@@ -262,12 +262,15 @@ class OnnxEmbedder:
         return _normalize_matrix_rows((states * mask[..., None]).sum(axis=1))
 
     def embed_query(self, text: str) -> Matrix:
-        """Return the unit vector of a query, as one row; this model treats queries like other texts."""
+        """Return the unit vector of a query, as one row. The model treats a query like any text."""
         return self.embed_texts([text])
 
 
 def _verify_onnx_export(model: EmbeddingModelSource, path: Path) -> None:
-    """Compare the export with its checksums; raises `EmbeddingModelUnavailable` if they differ."""
+    """Compare an ONNX export with its checksums.
+
+    Raises `EmbeddingModelUnavailable` if they differ, or if the export is missing.
+    """
     try:
         note = json.loads(path.with_suffix(".json").read_text("utf-8"))
         found = {"sha256": _hash_file(path), "weights": CHECKSUMS["model.safetensors"]}

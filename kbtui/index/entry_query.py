@@ -32,7 +32,7 @@ _CITED_AT = "coalesce(t.timestamp, (SELECT created FROM entries WHERE id = t.con
 
 
 class CitableEntry(Protocol):
-    """The attributes of an entry that are needed to find its citations."""
+    """The attributes of an entry that are necessary to find the citations of the entry."""
 
     id: str
     kind: str
@@ -105,7 +105,7 @@ def count_citations_of_entries(
 
 @dataclass
 class CitationCounts:
-    """How often existing entries are cited: by entry id, and by local day of the citing turn."""
+    """How often entries are cited: counted by entry id, and by the local day of the citing turn."""
 
     by_entry: Counter[str] = field(default_factory=Counter)
     by_day: Counter[str] = field(default_factory=Counter)
@@ -114,7 +114,7 @@ class CitationCounts:
 def count_all_citations(
     db: sqlite3.Connection, workspace: Workspace, entries: Sequence[CitableEntry], since: float
 ) -> CitationCounts:
-    """Count all citations since the Unix time `since`, in one pass over the table of citations."""
+    """Count all citations since the Unix time `since`. The table of citations is read once."""
     names = _map_citation_targets_to_entries(workspace, entries)
     rows = db.execute(
         f"SELECT t.target, date({_CITED_AT}, 'unixepoch', 'localtime'), count(*) FROM citations t "
@@ -188,7 +188,7 @@ class EntryFilter:
 
     @property
     def conditions_hash(self) -> str:
-        """A hash of the conditions. The cursor of a page is valid only for filters with the same hash."""
+        """A hash of the conditions. A page's cursor is valid only for filters with this hash."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -294,7 +294,7 @@ def query_entry_page(
 
 
 def _resolve_topic_titles(workspace: Workspace, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the ids of the topics with these ids or titles; unknown names are returned as they are."""
+    """Return the ids of topics. A name in `names` is an id or a title. Unknown names are kept."""
     from kbtui.knowledge import load_knowledge
 
     knowledge = load_knowledge(workspace)
@@ -310,7 +310,7 @@ def _resolve_topic_titles(workspace: Workspace, names: Sequence[str]) -> tuple[s
 def get_entry_row(
     workspace: Workspace, reader: IndexReader, entry_id: str, *, vectors: bool = True
 ) -> EntryRow | None:
-    """Return one entry, even if it is hidden or archived; None if it does not exist."""
+    """Return an entry, even if it is hidden or archived. None if it does not exist."""
     every_entry = EntryFilter(hidden=True, archived=True)
     page = query_entry_page(workspace, reader, every_entry, vectors=vectors, only=entry_id)
     return page.entries[0] if page.entries else None
@@ -330,7 +330,7 @@ def _create_filtered_entries_table(
     vectors: bool,
     only: str | None,
 ) -> None:
-    """Create a temporary table `listed` of the entries that match the filter, with their status."""
+    """Create the temporary table `listed`: the entries that match the filter, with their status."""
     pending = (
         read_entries_without_vectors(reader.folder) if vectors else EntriesWithoutVectors(seq=2**62)
     )
@@ -360,7 +360,10 @@ def _create_filtered_entries_table(
 
 
 class EntryChunkJson(TypedDict):
-    """A chunk of an entry as documented JSON; `model` is None if the chunk has no vector."""
+    """A chunk of an entry, in the documented form of the JSON output.
+
+    `model` is None if the chunk has no vector.
+    """
 
     chunk_id: str
     characters: int

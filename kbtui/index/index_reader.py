@@ -1,4 +1,4 @@
-"""Reads an index, for clients. Never writes, and never imports LanceDB or a model."""
+"""Reads an index, for clients. Nothing is written, and neither LanceDB nor a model is imported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Result = TypeVar("_Result")
 def _delegate_to_catalog(
     method: Callable[Concatenate[CatalogDatabase, _Parameters], _Result],
 ) -> Callable[Concatenate[IndexReader, _Parameters], _Result]:
-    """Return a method of `IndexReader` that calls `method` of its catalog inside `_lock_catalog`."""
+    """Return a method of `IndexReader` that locks the catalog and calls the catalog's `method`."""
 
     @wraps(method)
     def call(
@@ -67,7 +67,7 @@ class IndexReader:
 
     @property
     def generation_name(self) -> str:
-        """The name of the generation. Chunk numbers are valid only within one generation."""
+        """The name of the generation. The number of a chunk is valid only within one generation."""
         return self.folder.name
 
     def is_generation_replaced(self) -> bool:
@@ -113,13 +113,13 @@ class IndexReader:
             return index
 
     def get_configuration_file_states(self) -> list[list[object]]:
-        """Return the path, size and modification time of each configuration file at the last refresh."""
+        """Return each configuration file's path, size and modification time at the last refresh."""
         with self._lock_catalog():
             value = self._catalog.get_meta_value("configuration")
             return json.loads(value) if value else []
 
     def shorten_references(self, references: Iterable[str]) -> dict[str, str]:
-        """Map references to their short forms; those without a short form are left out."""
+        """Map references to their short forms. A reference without a short form is left out."""
         from kbtui.conversations.shortened_ids import shorten_references
 
         with self._lock_catalog():

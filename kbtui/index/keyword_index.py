@@ -71,12 +71,12 @@ def make_keyword_index_schema(language: str = "") -> Any:
 
 
 def parse_language_setting(setting: str) -> list[str]:
-    """Return the languages of the setting `language`, which may name several: "english, german"."""
+    """Return the languages in the setting `language`, such as "english, german"."""
     return list(dict.fromkeys(setting.lower().replace(",", " ").split()))
 
 
 def list_further_language_fields(setting: str) -> dict[str, str]:
-    """Return the index fields for the languages after the first in `setting`, each mapped to its language."""
+    """Map an index field to its language, for each language after the first in `setting`."""
     return {f"body_{name}": name for name in parse_language_setting(setting)[1:]}
 
 
@@ -104,7 +104,10 @@ def make_text_analyzer(language: str) -> Any:
 
 
 def open_tantivy_index(folder: Path, language: str, *, create: bool = False) -> Any:
-    """Open a tantivy index; with `create`, create it if it is missing. Raises `IndexUnavailable`."""
+    """Open a tantivy index.
+
+    If `create` is true, create a missing one. Raises `IndexUnavailable`.
+    """
     if create:
         make_private_directory(folder)
     try:
@@ -165,7 +168,7 @@ class KeywordIndexWriter:
         self._writer.delete_documents_by_term("entry", _NO_ENTRY)
 
     def read_catalog_watermark(self) -> int:
-        """Return the catalog's sequence number at the last commit; 0 if the index is new."""
+        """Return the catalog's sequence number at the last commit, or 0 if the index is new."""
         self._index.reload()
         self._searcher = searcher = self._index.searcher()
         query = tantivy.Query.term_query(self._schema, "entry", _WATERMARK)
@@ -203,7 +206,7 @@ class KeywordIndexWriter:
         self._add_documents(entry, [*before, *chunks], positions)
 
     def remove_entry(self, entry_id: str) -> None:
-        """Remove the documents of an entry from the index, if there are any. Each chunk is a document."""
+        """Remove an entry from the index. Each of its chunks is a document there."""
         is_indexed = entry_id in self._added
         if not is_indexed and self._searcher.doc_freq("entry", entry_id):
             # The frequency includes deleted documents, so search for one that still exists.

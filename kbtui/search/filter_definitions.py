@@ -33,7 +33,7 @@ VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 class FilterValueError(Exception):
     """A filter has an invalid value. `hint` tells the user how to correct it.
 
-    `is_beginning` means that the value is the beginning of a valid one.
+    `is_beginning` says whether more characters could make the value valid.
     """
 
     def __init__(self, message: str, hint: str, *, is_beginning: bool = True) -> None:
@@ -105,7 +105,10 @@ class FilterDefinition:
         return "/".join(self.options)
 
     def parse_choice_value(self, value: str) -> tuple[str, ...]:
-        """Return the indexed terms that a value in `choices` stands for; raises `FilterValueError` for others."""
+        """Return the indexed terms for a value.
+
+        Raises `FilterValueError` if it is not in `choices`.
+        """
         if value.lower() not in self.choices:
             raise self.make_unknown_value_error(value, self.shown_choices, tuple(self.choices))
         return self.choices[value.lower()]
@@ -278,18 +281,18 @@ def list_surface_filters(surface: Surface) -> list[FilterDefinition]:
 
 
 def format_filter_keys(surface: Surface, *, without: Sequence[str] = ()) -> str:
-    """Return the keys of a surface's filters as a list for people: `topic:, after: and before:`."""
+    """Return the keys of a surface's filters as a phrase, such as `topic:, after: and before:`."""
     keys = [f"{row.key}:" for row in list_surface_filters(surface) if row.key not in without]
     return f"{', '.join(keys[:-1])} and {keys[-1]}"
 
 
 def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
-    """Map the key and the aliases of each filter that `surface` accepts to the filter."""
+    """Map each key of a filter that `surface` accepts to the filter. Aliases are keys too."""
     return {name: row for row in list_surface_filters(surface) for name in (row.key, *row.aliases)}
 
 
 def quote_filter_value(value: str) -> str:
-    """Return a value as it is written in a query: in quotation marks if it has white space or a comma."""
+    """Return a value as a query contains it: quoted if it has white space or a comma."""
     return f'"{value}"' if re.search(r"[\s,]", value) else value
 
 

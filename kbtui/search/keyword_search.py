@@ -70,7 +70,7 @@ class QueryTerm(NamedTuple):
 def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryTerm]:
     """Return the terms to search for.
 
-    In a large index, terms of little worth are left out (`MIN_WORTH_SHARE`).
+    In a large index, terms that contribute little are left out (see `MIN_WORTH_SHARE`).
     """
     if searcher.num_docs < LARGE_INDEX_CHUNKS:
         return list(parts)
@@ -84,7 +84,10 @@ def select_query_terms(parts: Sequence[QueryTerm], searcher: Any) -> list[QueryT
 
 
 def _estimate_term_worth(part: QueryTerm, searcher: Any) -> float | None:
-    """Return a term's weight times its rarity; None if the term has alternatives or no chunk contains it."""
+    """Return a term's weight times its rarity.
+
+    None if the term has alternatives, or if no chunk contains it.
+    """
     if "|" in part.term:
         return None
     total = 0.0
@@ -149,7 +152,7 @@ class QueryTermBuilder:
         return [("body", stem) for stem in self._language.stem_text(text)[:1]]
 
     def build_word_pair_terms(self, words: Sequence[QueryWord]) -> Iterable[QueryTerm]:
-        """Yield a term for each pair of adjacent words of the query; texts with the pair rank higher."""
+        """Yield a term for each pair of adjacent words. A text with the pair ranks higher."""
         tokens = [token for word in words for token in word.tokens]
         for first, second in pairwise(tokens):
             if max(first.weight, second.weight) == 1.0:
@@ -188,7 +191,7 @@ class QueryTermBuilder:
     def _build_query_term(
         self, word: str, weight: float, *field_terms: tuple[str, str]
     ) -> QueryTerm:
-        """Build a term that matches any of `field_terms`, which are pairs of a field and its term."""
+        """Build a term that matches any of `field_terms`: pairs of a field and a term in it."""
         terms = [self._make_term_query(field, term) for field, term in dict.fromkeys(field_terms)]
         query = terms[0] if len(terms) == 1 else Query.disjunction_max_query(terms)
         if weight != 1.0:
@@ -208,7 +211,7 @@ class QueryTermBuilder:
 
 
 def extract_words_ending_in_symbols(word: str) -> list[str]:
-    """Return the names in a word that end in `+` or `#`, such as `c++` and `c#`."""
+    """Return the names in a word that end in `+` or `#`, such as `c++` or `c#`."""
     return [whole for whole in get_code_word_forms(word).wholes if whole.endswith(("+", "#"))]
 
 
@@ -226,7 +229,7 @@ ChunkRanking = list[tuple[int, float]]
 
 
 class KeywordSearch:
-    """A search by keywords. If the request includes hidden subjects, it also searches their index."""
+    """A search by keywords. If hidden subjects are asked for, their index is searched too."""
 
     def __init__(
         self,
@@ -246,7 +249,10 @@ class KeywordSearch:
 
     @property
     def analyzed_words(self) -> list[QueryWord]:
-        """The analyzed words of the query, once for each searched index, because corrections can differ."""
+        """The analyzed words of the query.
+
+        Each searched index has its own, because corrections differ.
+        """
         return [word for side in self.sides for word in side.words]
 
     def make_phrase_matcher(self, text: str) -> Callable[[str], bool]:
@@ -321,7 +327,7 @@ class _KeywordIndexQuery:
         self.query = self._build_tantivy_query(wanted, excluded, filters, archived=request.archived)
 
     def rank_chunks_of_index(self, limit: int, per_entry: int) -> list[RankedChunk]:
-        """Return the best `limit` chunks of this index, with at most `per_entry` chunks of one entry."""
+        """Return the best `limit` chunks of this index, at most `per_entry` of each entry."""
         if self.query is None or not self.searcher.num_docs:
             return []
         fetched = limit * OVERFETCH_FACTOR
@@ -399,7 +405,7 @@ class _KeywordIndexQuery:
         return {int(n): float(score) for n, (score, _) in zip(found, hits, strict=True)}
 
     def find_document_addresses(self, numbers: Iterable[int]) -> dict[int, Any]:
-        """Map the numbers of chunks in this index to document addresses; leave out other numbers."""
+        """Map chunk numbers to addresses of documents. Chunks of other indexes are left out."""
         query = self._make_chunk_number_query(numbers)
         hits = self.searcher.search(query, limit=MAX_FETCHED_CHUNKS, count=False).hits
         addresses = [address for _, address in hits]
@@ -434,7 +440,7 @@ class _KeywordIndexQuery:
     def _build_filter_queries(
         self, request: SearchRequest, narrowing: ArgumentAndExclusionFilters
     ) -> list[tuple[Any, Any]]:
-        """Return tantivy's `Occur` and query for each filter; filters do not change scores."""
+        """Return a query for each filter, with tantivy's `Occur`. Filters do not change scores."""
         wanted = [
             ("topic", request.topics),
             ("type", request.types),

@@ -1,4 +1,4 @@
-"""Explains the rank of a hit, and why a subject, turn or passage is not a hit."""
+"""Explains the rank of a hit, or why a subject, turn or passage is not a hit."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SearchExplainer:
     def explain_missing_hit(self, ref: Ref) -> RankExplanation:
         """Explain why a subject, turn or chunk is not a hit.
 
-        If the reference covers several chunks, only the chunk that ranks best is explained.
+        If the reference covers several chunks, only the best-ranked chunk is explained.
         """
         entry, chunks = find_passages_of_reference(self._reader, ref)
         if entry is None:
@@ -85,7 +85,7 @@ class SearchExplainer:
         return min(explained, key=_make_rank_sort_key)
 
     def _find_document_addresses_of_chunks(self, numbers: Iterable[int]) -> None:
-        """Find the documents of these chunks in each keyword index, and store their addresses."""
+        """Store the address of each chunk's document in each keyword index."""
         self._addresses = [
             side.find_document_addresses(numbers) for side in self._run.keyword_search.sides
         ]
@@ -142,7 +142,7 @@ class SearchExplainer:
         return score_leg_rank(rank, length, depth=run.request.depth, coverage=coverage)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Rank many chunks in a leg, without the limit per entry: chunk number -> rank and score."""
+        """Map many chunks to their rank and score in a leg. The limit per entry does not apply."""
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
             if leg == "lexical":
@@ -166,7 +166,7 @@ class SearchExplainer:
         return Notice("not_ranked", {"limit": DEEP_RANKS})
 
     def _explain_low_rank(self, explained: RankExplanation, entry: CatalogEntry) -> list[Notice]:
-        """Explain why a chunk is not shown although nothing excludes it: its rank is too low."""
+        """Return why a chunk that nothing excludes is not a hit: its rank is too low."""
         run = self._run
         others = [number for number in self._ranks if run.visible_chunks[number][1] == entry.id]
         most = run.request.per_entry
@@ -189,7 +189,7 @@ class SearchExplainer:
     # the terms
 
     def _match_query_terms(self, chunk: Chunk) -> tuple[list[QueryTermScore], list[str]]:
-        """Return the terms of the query that match a chunk, best first, and the words without a match."""
+        """Return the query's terms that match a chunk, best first, and words without a match."""
         found: list[QueryTermScore] = []
         words: dict[str, bool] = {}
         for side, addresses in zip(self._run.keyword_search.sides, self._addresses, strict=True):
@@ -232,7 +232,7 @@ class SearchExplainer:
 def find_passages_of_reference(
     reader: IndexReader, ref: Ref
 ) -> tuple[CatalogEntry | None, list[Chunk]]:
-    """Return the indexed entry of a reference, or None, and the chunks that the reference covers."""
+    """Return the indexed entry of a reference or None, and the chunks that the reference covers."""
     from kbtui.index.entries_and_chunks import make_subject_id
 
     if ref.kind == "chunk":
@@ -265,7 +265,7 @@ def _compute_term_score(part: QueryTerm, searcher: Any, address: Any) -> float:
 
 
 def _make_rank_sort_key(explained: RankExplanation) -> tuple[bool, int, int, float]:
-    """Return a sort key that puts hits first, and then sorts chunks by their ranks."""
+    """Return a sort key: hits come first, then the other chunks by their ranks."""
     lexical, semantic = explained.lexical.rank, explained.semantic.rank
     ranks = [rank for rank in (lexical, semantic) if rank is not None]
     return (

@@ -1,4 +1,4 @@
-"""Answers a search request: runs both legs, fuses their rankings, and turns the best chunks into hits."""
+"""Runs a search: ranks chunks in both legs, fuses the rankings, makes hits of the best chunks."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def run_search_and_build_answer(
 
 
 class SearchRun:
-    """A search of one index: the parsed query, the rankings of the legs and the fused scores."""
+    """A search of one index: its parsed query, the rankings of its legs and the fused scores."""
 
     def __init__(self, workspace: Workspace, reader: IndexReader, request: SearchRequest) -> None:
         self.notices: list[Notice] = []
@@ -153,7 +153,7 @@ class SearchRun:
         return None if chunk is None or entry is None else (entry, chunk)
 
     def run_search_legs(self, semantic: SemanticLeg | None) -> None:
-        """Run the legs that the request's mode requires, and set `legs`, `scores` and `notices`."""
+        """Run the legs that the request's mode asks for. Set `legs`, `scores` and `notices`."""
         request = self.request
         # The query is embedded while the keyword leg runs.
         begun = self._start_semantic_leg(semantic)
@@ -410,7 +410,7 @@ def _list_content_tokens(word: QueryWord) -> list[QueryToken]:
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages contain a word or, if it has several tokens, its rarest token."""
+    """Return how many passages contain a word. Of several tokens, the rarest one is counted."""
     counts = [
         max(searcher.doc_freq(field, term) for field, term in token.index_terms)
         for token in _list_content_tokens(word)

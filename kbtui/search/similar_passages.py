@@ -67,7 +67,7 @@ def find_similar_passages(
 
 
 def _make_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
-    """Return a query made from an entry's title and the beginning of the chunks' text."""
+    """Return a query made from an entry's title and the beginning of its text."""
     prose = " ".join(chunk.text for chunk in chunks if chunk.embed) or chunks[0].text
     words = " ".join(f"{entry.title}. {prose}".split())[:MAX_PROSE_CHARACTERS]
     # Remove the characters that have a meaning in queries.
@@ -77,7 +77,7 @@ def _make_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
 def select_distinctive_words(
     chunks: list[Chunk], entry: CatalogEntry, searcher: Any, language: LanguageAnalyzer
 ) -> list[str]:
-    """Return the words with the greatest tf-idf weight: frequent in the text, rare in the index."""
+    """Return the most distinctive words: frequent in the text, and rare in the index (tf-idf)."""
     text = f"{entry.title}\n" + "\n".join(chunk.text for chunk in chunks)
     counts: Counter[str] = Counter()
     shown: dict[str, str] = {}

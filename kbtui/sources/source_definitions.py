@@ -136,13 +136,16 @@ SOURCE_KINDS = tuple(_KEYS_BY_KIND)
 
 @dataclass
 class SourceDefinitions:
-    """The valid sources of a workspace by name, and the problems of the invalid ones."""
+    """The valid sources of a workspace by name, and the problems of the other sources."""
 
     sources: dict[str, SourceDefinition] = field(default_factory=dict)
     problems: list[KnowledgeProblem] = field(default_factory=list)
 
     def find_source(self, name: str) -> SourceDefinition:
-        """Return a source by name; raises `NothingFound`, or `ConfigError` if the source is invalid."""
+        """Return the source with this name. Raises `NothingFound` if there is none.
+
+        Raises `ConfigError` if the source is invalid.
+        """
         if name in self.sources:
             return self.sources[name]
         for problem in self.problems:
@@ -156,12 +159,12 @@ class SourceDefinitions:
 
 
 def get_sources_file_path(workspace: Workspace) -> Path:
-    """Return the path of the file that declares the sources; kbtui owns and writes it."""
+    """Return the path of the file that declares the sources. Only kbtui should write this file."""
     return workspace.config_directory / SOURCES_FILE
 
 
 def load_source_definitions(workspace: Workspace) -> SourceDefinitions:
-    """Read the sources; mistakes in the file are returned as problems, not raised."""
+    """Read the sources. Mistakes in the file are not raised, but listed in `problems`."""
     from kbtui.workspace.jp_config import load_config_file
 
     found = SourceDefinitions(problems=find_superseded_file_problems(workspace, SOURCES_FILE))
@@ -197,7 +200,7 @@ def load_source_definitions(workspace: Workspace) -> SourceDefinitions:
 
 
 def parse_source_table(name: str, block: Any) -> SourceDefinition:
-    """Parse the table of a source; raises `ConfigError` with the key in `where`."""
+    """Parse the table of a source. Raises `ConfigError`, whose `where` names the wrong key."""
     try:
         return _parse_source_keys(name, block)
     except ConfigError as error:
@@ -285,7 +288,10 @@ def hash_source_for_approval(workspace: Workspace, source: SourceDefinition) -> 
 
 
 def _hash_program_file(workspace: Workspace, word: str) -> str | None:
-    """Return the hash of the program that `word` names; None if it names no program in the workspace."""
+    """Return the hash of the program that `word` names.
+
+    None if no such file is in the workspace.
+    """
     try:
         real = Path(os.path.realpath(Path(workspace.root, word)))
         if not real.is_relative_to(workspace.root) or not real.is_file():
@@ -312,7 +318,7 @@ def approve_source(workspace: Workspace, userdata: UserData, source: SourceDefin
 def find_source_approval_time(
     workspace: Workspace, userdata: UserData, source: SourceDefinition
 ) -> float | None:
-    """Return when the user approved this version of the source, in Unix seconds, or None."""
+    """Return when the user approved exactly this source, in Unix seconds, or None."""
     return userdata.get_source_approval_time(hash_source_for_approval(workspace, source))
 
 
@@ -352,7 +358,7 @@ def edit_source(workspace: Workspace, name: str, changes: Mapping[str, object]) 
 
 
 def remove_source(workspace: Workspace, name: str) -> None:
-    """Remove a source from `kb-sources.toml`; raises `NothingFound` or `ConfigError`."""
+    """Remove a source from `kb-sources.toml`. Raises `NothingFound` or `ConfigError`."""
     load_source_definitions(workspace).find_source(name)
     _write_source_table(workspace, name, None)
 
@@ -382,7 +388,7 @@ def suggest_source_name(kind: str, what: str) -> str:
 def _write_source_table(
     workspace: Workspace, name: str, changes: Mapping[str, object] | None
 ) -> None:
-    """Set and remove keys of a source in the file; if `changes` is None, remove the source."""
+    """Set and remove keys of a source in the file. None for `changes` removes the whole source."""
     path = get_sources_file_path(workspace)
     old = read_toml_text(path)
     apply_toml_change(

@@ -51,7 +51,7 @@ _ENDINGS = re.compile(
 
 @dataclass(frozen=True)
 class FetchedDocument:
-    """A fetched document. `url` identifies it; `name` is the preferred name of its file."""
+    """A fetched document. It is identified by `url`. Its file is called `name` if possible."""
 
     url: str
     name: str
@@ -62,7 +62,10 @@ class FetchedDocument:
 
 @dataclass
 class StoredDocument:
-    """A document's file, the digest of the fetched document, and whether the user has edited the file."""
+    """The file of a document. `digest` is that of the document as it was fetched.
+
+    `is_edited` says whether the user has edited the file since then.
+    """
 
     path: Path
     url: str
@@ -128,7 +131,7 @@ class SourceDocumentDirectory:
             self.counts["unchanged"] += 1
 
     def write_document(self, document: FetchedDocument) -> None:
-        """Write a document if it changed and the user has not edited its file; raises `KbtuiError`."""
+        """Write a document if it changed and its file is unedited. Raises `KbtuiError`."""
         from kbtui.text import sanitize, sanitize_to_one_line
 
         if document.url in self._seen:
@@ -173,7 +176,7 @@ class SourceDocumentDirectory:
         self.counts["added"] += 1
 
     def remove_document(self, url: str) -> None:
-        """Remove a document that no longer exists at its source, unless the user has edited its file."""
+        """Remove a document that no longer exists at its source. An edited file is kept."""
         stored = self.documents.pop(url, None)
         if stored is None:
             return
@@ -198,7 +201,10 @@ class SourceDocumentDirectory:
         self.edited.append(f"{name}: {why}; left alone because you edited it")
 
     def _remove_empty_directories(self, folder: Path) -> None:
-        """Remove a directory and its parents while they are empty, but not the source's directory."""
+        """Remove a directory if it is empty, then its parents likewise.
+
+        The source's directory is kept.
+        """
         while folder != self.folder and folder.is_relative_to(self.folder):
             try:
                 folder.rmdir()
@@ -217,7 +223,7 @@ class SourceDocumentDirectory:
                 replace_file_text(stored.path, join_front_matter_and_body(kept, text))
 
     def remove_all_unedited_documents(self) -> None:
-        """Remove each document that the user has not edited; `edited` and `problems` name the others."""
+        """Remove all unedited documents. `edited` and `problems` name those that remain."""
         for url in list(self.documents):
             self.remove_document(url)
         with contextlib.suppress(OSError):
@@ -225,7 +231,7 @@ class SourceDocumentDirectory:
 
 
 def read_stored_document(path: Path, source: str) -> StoredDocument | None:
-    """Return the document in a file, or None if the file does not belong to the source."""
+    """Return the document in a file. None if the source did not write the file."""
     split = None if path.is_symlink() else _read_document_file(path)
     if split is None:
         return None
@@ -247,7 +253,10 @@ def _read_document_file(path: Path) -> tuple[dict[str, Any], str] | None:
 
 
 def compute_document_digest(facts: dict[str, Any], text: str) -> str:
-    """Return a document's digest, 16 hex digits; `facts` must not contain `fetched_at` or `digest`."""
+    """Return a document's digest of 16 hex digits, made from its facts and its text.
+
+    `facts` must not contain `fetched_at` or `digest`.
+    """
     shape = json.dumps(facts, sort_keys=True, default=str)
     return hashlib.sha256(f"{shape}\0{text}".encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -280,7 +289,7 @@ class SourceRunContext:
         }
 
     def report_progress(self, done: int, total: int, now: str) -> None:
-        """Report the progress of the run to its caller; `now` is the URL or name of the current document."""
+        """Report the progress of the run. `now` is the URL or the name of the current document."""
         self.on_progress(SourceRunProgress(self.source.name, done, total, now))
 
     def store_document(self, document: FetchedDocument, facts: FetchedAddressFacts) -> None:
@@ -298,7 +307,7 @@ class SourceRunContext:
             self.record_failed_document(document.url, str(error), permanent=False)
 
     def keep_unchanged_document(self, url: str) -> None:
-        """Record that a document did not change, and copy the facts about its URL to `new_memory`."""
+        """Record that a document did not change. The known facts about its URL are kept."""
         self.directory.mark_document_unchanged(url)
         self.new_memory[url] = self.memory.get(url, {})
 
@@ -307,7 +316,10 @@ class SourceRunContext:
         self.skips.setdefault(what, reason)
 
     def record_failed_document(self, what: str, reason: str, *, permanent: bool = True) -> None:
-        """Record a failure. After a temporary failure, the run is incomplete and no document counts as deleted."""
+        """Record a failure. If it is not `permanent`, the run counts as incomplete.
+
+        After an incomplete run, no document is considered deleted.
+        """
         self.problems.append(f"{what}: {reason}")
         if not permanent:
             self.is_complete = False

@@ -44,7 +44,7 @@ def find_source_due_time(
 def list_due_sources(
     workspace: Workspace, now: float | None = None, started: Mapping[str, float] | None = None
 ) -> list[str]:
-    """Return the names of the sources that are due; longest due first.
+    """Return the names of the sources that are due. The source that is due for longest comes first.
 
     `started` maps names of sources to their last start in this process, in Unix seconds.
     """
@@ -79,7 +79,7 @@ class SourceScheduler:
         return self._name if self._process is not None else None
 
     def check_and_start_due_sources(self, now: float | None = None) -> None:
-        """Stop the current run if it takes too long; if nothing is running, start a source that is due."""
+        """Stop a run that takes too long. If nothing is running, start a source that is due."""
         self._check_running_source_process()
         now = time.time() if now is None else now
         due = [] if self._process else list_due_sources(self._workspace, now, self._started)

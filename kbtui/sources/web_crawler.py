@@ -225,7 +225,7 @@ class WebCrawler:
     async def _load_robots_txt(self, url: str) -> Protego:
         """Return the rules in the host's robots.txt.
 
-        Raises `FetchError` if the server fails: everything is then forbidden (RFC 9309, 2.3.1.4).
+        Raises `FetchError` if the server fails. Then no page may be fetched (RFC 9309, 2.3.1.4).
         """
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
@@ -243,7 +243,7 @@ class WebCrawler:
         return self._robots[origin]
 
     async def _enqueue_sitemap_urls(self) -> None:
-        """Add the URLs in the host's sitemaps as if the first page linked to them."""
+        """Add the URLs in the host's sitemaps to the queue, like links on the first page."""
         parts = urlsplit(self._start)
         usual = f"{parts.scheme}://{parts.netloc}/sitemap.xml"
         robots = await self._load_robots_txt(self._start)

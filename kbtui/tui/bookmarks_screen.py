@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class BookmarksScreen(StyledScreen):
-    """A screen with a list of bookmarks; its result is the target of the bookmark that the user opens."""
+    """A screen with a list of bookmarks. When it closes, it returns what to open, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,apostrophe", "dismiss", show=False),
@@ -77,7 +77,7 @@ class BookmarksScreen(StyledScreen):
         self._hints.set_edge_texts(format_key_hints(pairs))
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait because the bookmarks are still being read or changed."""
+        """Return whether a key must wait: the bookmarks are still being read or changed."""
         return self._worker.has_pending_result and key != "escape"
 
     def _show_bookmarks(self, bookmarks: list[Bookmark]) -> None:

@@ -40,7 +40,7 @@ SCOPES: dict[Scope, str] = {
 
 
 def add_scope_to_commands(scope: Scope, *commands: TuiCommand) -> list[TuiCommand]:
-    """Set the scope of commands, and put it at the beginning of their ids."""
+    """Set the scope of commands, and put the scope before each command's id."""
     prefix = "" if scope == "everywhere" else f"{scope}."
     return [
         command._replace(
@@ -245,14 +245,14 @@ COMMANDS_BY_ID = {command.id: command for command in ALL_COMMANDS}
 def list_commands_of_scopes(
     *scopes: Scope, keymap: Mapping[str, str] | None = None
 ) -> list[TuiCommand]:
-    """Return the commands of the given scopes in the order of the table, with the keys of a keymap."""
+    """Return the commands of some scopes, in the order of the table, with the keys of `keymap`."""
     return apply_keymap_to_commands(
         (command for command in ALL_COMMANDS if command.scope in scopes), keymap
     )
 
 
 def make_key_bindings_of_scopes(*scopes: Scope) -> list[Binding]:
-    """Return the key bindings of the given scopes, for the `BINDINGS` of a class."""
+    """Return the key bindings of some scopes, for the `BINDINGS` of a class."""
     return make_textual_bindings(list_commands_of_scopes(*scopes))
 
 
@@ -310,7 +310,10 @@ def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
 
 
 def _flatten_keymap_table(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield command ids and values; TOML parses an unquoted `reader.find = "x"` as nested tables."""
+    """Yield each command id with its value.
+
+    TOML parses the unquoted key in `reader.find = "x"` as nested tables. They are joined again.
+    """
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flatten_keymap_table(value, f"{prefix}{name}.")
@@ -359,7 +362,7 @@ def _map_keys_to_commands(keymap: Keymap) -> dict[tuple[str, str], list[TuiComma
 
 
 def _drop_conflicting_keys(keymap: Keymap) -> None:
-    """Report each key in the settings that another command of the same scope already has, and remove it."""
+    """Remove each key in the settings that another command of the same scope has, and report it."""
     while True:
         conflicts = (
             (key, commands, [command for command in commands if command.id in keymap.keys])

@@ -158,9 +158,9 @@ TITLE_HEADINGS = ("title, reference, #tags", "title, reference", "title")
 
 
 class EntryTable(RowList):
-    """A table with a row for each entry.
+    """A table with a row for each entry. The text of a row is made when the row is drawn.
 
-    There may be tens of thousands of entries, so the text of a row is made when the row is drawn.
+    There may be tens of thousands of entries.
     """
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class EntryTable(RowList):
 
 
 def make_entry_table_headings(width: int) -> tuple[Spans, Spans]:
-    """Return the left and right parts of the headings for a table that is `width` cells wide."""
+    """Return the left and right parts of the headings of a table that is `width` cells wide."""
     right = "  ".join(
         column.fit_text_to_column(column.name) for column in COLUMNS if width >= column.min_width
     )
@@ -371,7 +371,7 @@ def _describe_passage_origin(chunk: EntryChunkJson) -> str:
 
 
 class EntriesScreen(ListDetailScreen):
-    """A screen with a table of entries; its result is the reference of an entry to open, or None."""
+    """A screen with a table of entries. When it closes, it returns a reference to open, or None."""
 
     HEADING = "Entries"
     SCOPE = "entries"
@@ -412,7 +412,10 @@ class EntriesScreen(ListDetailScreen):
         self.set_interval(PENDING_RELOAD_SECONDS, self._reload_if_entries_pending)
 
     def _reload_if_entries_pending(self) -> None:
-        """Reload if some entries are not embedded yet, because the engine sends no event after embedding them."""
+        """Reload the list if it has entries that are not embedded yet.
+
+        When they have been embedded, the engine does not send an event.
+        """
         if self.loaded and self.loaded.page.by_status.get("pending"):
             self.action_reload()
 
@@ -435,13 +438,13 @@ class EntriesScreen(ListDetailScreen):
         }
 
     def list_hinted_commands(self) -> list[TuiCommand]:
-        """Return the commands for the key hints; the label of Enter depends on the focused pane."""
+        """Return the commands for the key hints. The label of Enter depends on the focused pane."""
         commands = super().list_hinted_commands()
         labels = {"entries.enter": "unfold / open"} if self.is_detail_pane_focused else {}
         return [one._replace(label=labels.get(one.id, one.label)) for one in commands]
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait for the list or the details of an entry to load."""
+        """Return whether a key must wait until the list or the entry's details are loaded."""
         owner, action = self._find_key_action(key)
         # A letter typed into the filter is bound by no widget, so its `owner` is None.
         is_typing = self.focused is self.filter.input and owner in (None, self.filter.input)
@@ -518,7 +521,7 @@ class EntriesScreen(ListDetailScreen):
         self.show_key_hints()
 
     def _describe_included_entries(self) -> list[str]:
-        """Return phrases such as "with hidden" and "without archived and disabled" for the entries in the list."""
+        """Return phrases for what is listed: "with hidden", "without archived and disabled"."""
         shown = [name for name, is_shown in self._flags.items() if is_shown]
         # Disabled subjects are not in the index.
         *missing, last = [name for name in [*self._flags, "disabled"] if name not in shown]
@@ -541,7 +544,7 @@ class EntriesScreen(ListDetailScreen):
         self._show_entry_details_after_delay()
 
     def _show_entry_details_after_delay(self) -> None:
-        """Show the details of the selected entry if the selection does not change for `READ_DELAY_SECONDS`."""
+        """Show the details of the selected entry once it was selected for `READ_DELAY_SECONDS`."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
         self._detail_timer = self.set_timer(READ_DELAY_SECONDS, self._show_entry_details)
@@ -588,7 +591,10 @@ class EntriesScreen(ListDetailScreen):
             self.show_message(f"copied {entry.ref}")
 
     def action_open_web_address(self) -> None:
-        """Open the web address that the entry was fetched from; if there is no browser, copy the address."""
+        """Open the web address from which the entry was fetched.
+
+        Without a browser, copy the address.
+        """
         entry = self.list.selected_entry
         if entry is None or not entry.source_url:
             self.show_key_refusal("this entry was not fetched from a web address")
@@ -655,7 +661,7 @@ class EntriesScreen(ListDetailScreen):
             self.subject_actions.remove_subject(self._parse_entry_ref(entry))
 
     def _require_selected_subject(self) -> EntryRow | None:
-        """Return the selected subject; if a conversation is selected, show a message and return None."""
+        """Return the selected subject. For a conversation, show a message and return None."""
         entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":
             self.show_key_refusal("only subjects can be changed here, not conversations")

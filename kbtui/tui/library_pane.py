@@ -61,7 +61,7 @@ class LibraryFilterCondition(NamedTuple):
     ) -> bool:
         """Return whether a conversation matches this condition.
 
-        `summary` is None while it is unknown; a condition that needs a summary does not match then.
+        `summary` is None while it is unknown. Until then, a condition that needs it does not match.
         """
         condition = self.filter.library
         if condition is None or (summary is None and self.filter.needs_summary):
@@ -88,11 +88,11 @@ class LibraryFilter(NamedTuple):
 
     @property
     def needs_tools_and_models(self) -> bool:
-        """Whether a condition needs summaries, for which all conversations must be read."""
+        """Whether a condition needs summaries. For these, all conversations must be read."""
         return any(part.filter.needs_summary for part in self.parts)
 
     def matches_title(self, text: str) -> bool:
-        """Return whether a title or slug contains all words and no excluded word."""
+        """Return whether a title or slug contains all words and none of the excluded words."""
         folded = text.casefold()
         has_excluded = any(word in folded for word in self.without)
         return not has_excluded and all(word in folded for word in self.words)
@@ -179,7 +179,7 @@ class LibraryPaneState:
     sort: str = "activity"
 
     def is_row_unfolded(self, key: str) -> bool:
-        """Return whether the row with this key is unfolded; all rows are unfolded while there is a filter."""
+        """Return whether the row with this key is unfolded. While a filter is set, all are."""
         return key in self.unfolded or bool(self.filter)
 
 
@@ -255,7 +255,7 @@ def _make_topic_rows(
 def _make_folder_and_subject_rows(
     topic: str, subjects: list[Subject], contents: LibrarySnapshot, state: LibraryPaneState
 ) -> Iterator[ListRow]:
-    """Yield the rows of a topic's subjects and of the directories that contain them."""
+    """Yield the rows of a topic's subjects, and of the directories in which the subjects are."""
     by_slug = {subject.slug: subject for subject in subjects}
     for path in iterate_unfolded_paths(topic, by_slug, state.is_row_unfolded):
         if path in by_slug:
@@ -297,7 +297,7 @@ def _list_folders(slug: str) -> list[str]:
 
 
 def list_parent_row_keys(topic: str, slug: str) -> list[str]:
-    """Return the keys of the rows that contain a subject or folder: its topic and its folders, outermost first."""
+    """Return the keys of the rows that contain a subject or folder, the topic's row first."""
     return [f"topic:{topic}", *(make_folder_row_key(topic, path) for path in _list_folders(slug))]
 
 
@@ -338,7 +338,7 @@ def _make_subject_row(subject: Subject, reason: str | None) -> ListRow:
 def _make_conversation_section(
     contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
 ) -> Iterator[ListRow]:
-    """Yield the rows of conversations: pinned, then live, then archived."""
+    """Yield the rows of the conversations: first pinned, then live, then archived ones."""
     rows = _ConversationRowMaker(contents, state, present)
     infos = [info for info in contents.main_conversations if rows.is_shown(info)]
     infos.sort(key=lambda info: _get_conversation_sort_key(info, state.sort, contents))
@@ -369,7 +369,7 @@ def _make_conversation_section(
 def _get_conversation_sort_key(
     info: ConversationInfo, sort: str, contents: LibrarySnapshot
 ) -> tuple[Any, ...]:
-    """Return a sort key for the order `sort`; of equal conversations, the newest comes first."""
+    """Return a sort key for the order `sort`. Equal conversations are sorted newest first."""
     newest_first = (-info.created_at.timestamp(), info.id)
     if sort == "title":
         return (info.title is None, info.name.casefold(), *newest_first)
@@ -381,7 +381,7 @@ def _get_conversation_sort_key(
 def _make_conversation_sort_label(
     info: ConversationInfo, sort: str, contents: LibrarySnapshot, present: datetime
 ) -> str:
-    """Return the text at the right of a row: the number of turns or an age (`5 min`, `31 Jul`)."""
+    """Return the text at the right of a row: a number of turns, or an age (`5 min`, `31 Jul`)."""
     if sort == "turns":
         turns = contents.count_turns(info)
         return "…" if turns < 0 else format_counted_noun(turns, "turn")
@@ -389,7 +389,7 @@ def _make_conversation_sort_label(
 
 
 class _ConversationRowMaker:
-    """Makes the rows of conversations; the parts of a conversation are rows below it that can be folded."""
+    """Makes the rows of conversations. The parts of a conversation are rows below its own row."""
 
     def __init__(
         self, contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
@@ -408,7 +408,7 @@ class _ConversationRowMaker:
         """
 
     def is_shown(self, info: ConversationInfo) -> bool:
-        """Return whether the filter matches a conversation or one of its parts."""
+        """Return whether the filter matches a conversation or any of its parts."""
         summary = self._contents.summaries.get(info.id)
         return self._state.filter.matches_conversation(info, summary) or any(
             map(self.is_shown, self._parts.get(info.id, ()))
@@ -471,7 +471,10 @@ UPDATE_SECONDS = 10.0
 def list_library_filter_completions(
     text: str, cursor: int, contents: LibrarySnapshot
 ) -> list[QueryCompletion]:
-    """Return completions of the filter text, among them the agents, labels, tools and models in `contents`."""
+    """Return completions of the text of the filter.
+
+    For agents, labels, tools and models, the values that occur in `contents` are suggested.
+    """
     from kbtui.search.query_completion import list_filter_completions, list_fixed_filter_values
 
     def list_values(row: FilterDefinition, _: str) -> list[tuple[str, str]]:
@@ -511,7 +514,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self._worker = LatestOnlyWorker(self)
 
     def compose(self) -> ComposeResult:
-        """Yield the filter and the list; filter errors are mounted between them."""
+        """Yield the filter and the list. The errors of the filter are later shown between them."""
         yield self.filter
         yield self.list
 
@@ -539,11 +542,11 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     @property
     def needs_tools_and_models(self) -> bool:
-        """Whether the filter or the sort order depends on the summaries of conversations."""
+        """Whether the filter or the sort order needs the summaries of conversations."""
         return self.state.filter.needs_tools_and_models or self.state.sort == "turns"
 
     def _unfold_topics_that_fit(self, contents: LibrarySnapshot) -> None:
-        """Unfold the topics whose subjects fit into the pane without scrolling."""
+        """Unfold topics as long as their subjects fit into the pane without scrolling."""
         room = self.list.scrollable_content_region.height
         if len(contents.main_conversations) >= room:
             return
@@ -555,7 +558,10 @@ class LibraryPane(BorderOnlyPane, Vertical):
                     self.state.unfolded.discard(key)
 
     def update_library_rows(self, select: str | None = None) -> None:
-        """Rebuild the rows, in a background thread if there are many, and select the row with the key `select`."""
+        """Rebuild the rows, and select the row whose key is `select`.
+
+        If there are many rows, they are rebuilt in a background thread.
+        """
         contents = self.contents
         if contents is None:
             return
@@ -573,7 +579,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         )
 
     def update_age_labels(self) -> None:
-        """Rebuild the rows if a minute has passed, because their ages, such as `5 min`, have changed."""
+        """If a minute has passed, rebuild the rows: their ages, such as `5 min`, have changed."""
         before = self._shown_at
         if before is not None and self._clock().replace(second=0, microsecond=0) > before:
             self.update_library_rows()
@@ -602,7 +608,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
 
     @on(RowList.RowClicked)
     def action_open_selected_row(self) -> None:
-        """Open the selected row; also fold or unfold it if it contains other rows."""
+        """Open the selected row. If it contains other rows, fold or unfold it."""
         row = self.list.selected_row
         self.action_toggle_selected_fold()
         if row and isinstance(row.data, NavigationTarget):
@@ -617,7 +623,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self._set_row_unfolded(row.key, True)
 
     def action_fold_row_or_select_parent(self) -> None:
-        """Fold the selected row; if it is folded already, select the row that contains it."""
+        """Fold the selected row. If it is not unfolded, select the row that contains it."""
         row = self.list.selected_row
         if row is None:
             return
@@ -635,7 +641,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.update_library_rows()
 
     def toggle_hidden_subjects(self) -> bool:
-        """Show or hide hidden subjects; return whether they are shown now."""
+        """Show or hide the hidden subjects. Return whether they are shown now."""
         self.state.hidden = not self.state.hidden
         self.update_library_rows()
         return self.state.hidden
@@ -662,7 +668,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.screen.set_focus(self.list)
 
     def _apply_filter_text(self, text: str, *, typing: bool) -> None:
-        """Show the rows that match the filter `text`, and the mistakes in the filter."""
+        """Show the rows that match the filter `text`. Mistakes in the filter are shown too."""
         found = parse_library_filter(text, self._clock(), partial=typing)
         self._errors.spans = [(error.start, error.end) for error in found.errors]
         self.filter.input.refresh()

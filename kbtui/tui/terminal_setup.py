@@ -79,7 +79,7 @@ class StderrRedirect:
 
     @contextmanager
     def restore_stderr_temporarily(self) -> Iterator[None]:
-        """Restore standard error to the terminal while another program uses the terminal."""
+        """Let standard error go to the terminal while another program uses it."""
         was_started = self._terminal is not None
         self.restore_stderr()
         try:
@@ -90,7 +90,7 @@ class StderrRedirect:
 
 
 def exit_on_sigterm(leave: Callable[[], object]) -> None:
-    """Call `leave` in the running event loop when SIGTERM arrives, so that the app restores the terminal."""
+    """On SIGTERM, call `leave` in the running event loop, so that the app restores the terminal."""
     import asyncio
 
     with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
@@ -98,7 +98,7 @@ def exit_on_sigterm(leave: Callable[[], object]) -> None:
 
 
 def exit_when_terminal_closes() -> None:
-    """End the process when the terminal is closed, even if no SIGHUP arrives; Textual itself would not end."""
+    """End the process when the terminal is closed. Textual itself ends only if SIGHUP arrives."""
     if sys.__stdin__ is not None and sys.__stdin__.isatty():
         terminal = sys.__stdin__.fileno()
         threading.Thread(target=_exit_after_terminal_hangup, args=(terminal,), daemon=True).start()
@@ -135,7 +135,10 @@ def detect_terminal_background() -> tuple[bool | None, str]:
 
 
 def _query_background_color() -> bytes:
-    """Ask the terminal for its background colour; return all that it sends, also text typed meanwhile."""
+    """Ask the terminal for its background colour. Return all bytes that arrive.
+
+    If the user types at the same time, these bytes are among them.
+    """
     import termios
     import tty
 
@@ -159,7 +162,10 @@ def _query_background_color() -> bytes:
 
 
 def is_dark_color(color: str) -> bool | None:
-    """Return whether the colour `RRRR/GGGG/BBBB` (one to four hex digits each) is dark; None if invalid."""
+    """Return whether the colour `RRRR/GGGG/BBBB` is dark. None if the colour is invalid.
+
+    Each of the three numbers has one to four hex digits.
+    """
     parts = color.split("/")[:3]
     try:
         red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in parts)

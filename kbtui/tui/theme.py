@@ -61,7 +61,7 @@ def load_user_themes(directory: Path) -> tuple[list[Theme], list[str]]:
 
 
 def _load_theme_file(path: Path) -> Theme:
-    """Read a theme file; raise `OSError` if this fails, and `ValueError` if the content is invalid."""
+    """Read a theme file. Raises `OSError`, or `ValueError` if the content is invalid."""
     import tomllib
 
     values: dict[str, Any] = tomllib.loads(read_regular_file(path).decode("utf-8-sig"))

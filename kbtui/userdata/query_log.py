@@ -87,7 +87,7 @@ class LoggedQuery(NamedTuple):
 
 
 class SearchStatistics(NamedTuple):
-    """A summary of the searches of several days; `gaps` are the queries without a good match."""
+    """A summary of the searches of several days. `gaps` are the queries without a good match."""
 
     total: int
     top: list[LoggedQuery]
@@ -210,7 +210,10 @@ class QueryLog:
         return 0
 
     def delete_all_logged_searches(self) -> int:
-        """Erase all searches from the disk; return how many there were. A damaged file is deleted."""
+        """Erase all searches from the disk. Return how many there were.
+
+        A damaged file is deleted, and its searches are not counted.
+        """
         if not self.path.exists():
             return 0
         with self._store.wrap_sqlite_errors("delete the file"):
@@ -233,7 +236,7 @@ class QueryLog:
             return count
 
     def list_recent_queries(self) -> list[str]:
-        """Return the last 50 queries from the TUI, newest first, each only once."""
+        """Return the last 50 different queries from the TUI, newest first."""
         statement = (
             "SELECT query, max(at) AS last FROM searches WHERE origin = 'dashboard' GROUP BY key "
             "ORDER BY last DESC, query LIMIT 50"
@@ -288,16 +291,16 @@ def _is_database_damage_error(error: BaseException | None) -> bool:
 
 
 def normalize_query(query: str) -> str:
-    """Return a query in lower case with single spaces, the form in which queries are compared."""
+    """Return a query in lower case, with single spaces. Queries are compared in this form."""
     return " ".join(query.casefold().split())
 
 
 def list_last_local_dates(now: float, days: int) -> list[str]:
-    """Return `days` local dates in ISO form, oldest first; the last one is the date of `now`."""
+    """Return the last `days` local dates in ISO form, oldest first. `now` is on the last one."""
     last = datetime.fromtimestamp(now).date()
     return [(last - timedelta(days=back)).isoformat() for back in range(max(1, days) - 1, -1, -1)]
 
 
 def get_local_midnight(date: str) -> float:
-    """Return the local midnight at which an ISO date begins, in Unix seconds."""
+    """Return the time at which a local day begins, in Unix seconds. `date` is in ISO form."""
     return datetime.fromisoformat(date).timestamp()

@@ -1,4 +1,4 @@
-"""`UserData`: what kbtui stores about a workspace and cannot rebuild from the workspace's files."""
+"""`UserData`: what kbtui stores about a workspace and cannot rebuild from files."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class SourceRunRecord(NamedTuple):
 
     @property
     def document_counts_text(self) -> str:
-        """The number of documents with each outcome, as one line of text."""
+        """How many documents were new, changed, removed and so on, as one line of text."""
         counted = {
             "new": self.added,
             "changed": self.updated,
@@ -137,9 +137,9 @@ class SourceRunRecord(NamedTuple):
 
 
 class UserData:
-    """What kbtui stores about a workspace: bookmarks, approvals, runs, query log, states of front ends.
+    """What kbtui stores about a workspace: bookmarks, approvals, runs of sources, and more.
 
-    Thread-safe.
+    The query log and the states of front ends are also stored here. Thread-safe.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -199,7 +199,7 @@ class UserData:
         return json.loads(rows[0][0]) if rows else None
 
     def save_source_approval(self, source: str, digest: str) -> None:
-        """Record that the user approved the source's configuration block with the hash `digest`."""
+        """Record that the user has approved a source whose configuration has the hash `digest`."""
         self._execute_write_statement(
             "INSERT OR REPLACE INTO approvals VALUES (?, ?, ?)", digest, source, time.time()
         )
@@ -234,14 +234,14 @@ class UserData:
     def save_fetched_address_facts(
         self, source: str, facts: dict[str, FetchedAddressFacts]
     ) -> None:
-        """Save the facts about a source's addresses, by address; delete the earlier facts."""
+        """Save the facts about a source's addresses. They replace the source's earlier ones."""
         rows = [(source, replace_surrogates(url), json.dumps(fact)) for url, fact in facts.items()]
         with self._store.open_write_transaction() as db:
             db.execute("DELETE FROM fetched WHERE source = ?", (source,))
             db.executemany("INSERT INTO fetched VALUES (?, ?, ?)", rows)
 
     def load_fetched_address_facts(self, source: str) -> dict[str, FetchedAddressFacts]:
-        """Return the facts about a source's addresses that the last run saved, by address."""
+        """Return the facts that the last run saved about a source's addresses, by address."""
         rows = self._store.select_rows("SELECT url, facts FROM fetched WHERE source = ?", source)
         return {url: json.loads(facts) for url, facts in rows}
 

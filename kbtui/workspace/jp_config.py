@@ -124,7 +124,7 @@ def find_extended_config_files(path: Path) -> list[Path]:
 
 
 def load_config_file(path: Path) -> dict[str, Any]:
-    """Read and parse a configuration file; raises `ConfigError` with its path."""
+    """Read and parse a configuration file. Raises `ConfigError` with the path of the file."""
     return parse_config_text(path, read_config_file_text(path))
 
 
@@ -184,7 +184,7 @@ def _format_parse_error(error: Exception) -> str:
 
 
 def _list_layer_paths_without_extension(workspace: Workspace, cwd: Path | None) -> Iterator[Path]:
-    """Yield the paths of JP's layers without their extensions, in the order of merging."""
+    """Yield the paths of JP's configuration layers, without extensions, in merging order."""
     yield Path(get_jp_config_home(), "config")
     yield workspace.jp_directory / "config"
     yield workspace.root / ".jp"
@@ -255,7 +255,7 @@ def _load_config_layer(path: Path, found: ConfigLayerList, above: tuple[Path, ..
 def _resolve_extended_files(
     path: Path, value: Any, found: ConfigLayerList
 ) -> tuple[list[Path], list[Path]]:
-    """Return the files that `extends` merges before and after the file at `path`."""
+    """Return the files that `extends` merges before the file at `path`, and those after it."""
     files: dict[str, list[Path]] = {"before": [], "after": []}
     items = value if isinstance(value, list) else [] if value is None else [value]
     for item in items:

@@ -105,7 +105,7 @@ def expand_user(path: str) -> str:
 
 
 def get_xdg_directory(variable: str, default: str) -> str:
-    """Return an XDG base directory; as the specification demands, ignore a relative value."""
+    """Return a base directory of the XDG specification. A relative value is ignored."""
     value = read_variable(variable)
     return value if value.startswith("/") else f"{get_user_home()}/{default}"
 
@@ -164,14 +164,14 @@ def find_runtime_directory() -> str:
 
 
 def make_engine_socket_path(root: str) -> str:
-    """Return the path of the engine's socket; it depends on the workspace's root and the cache directory."""
+    """Return the path of the engine's socket: one for each workspace and cache directory."""
     return (
         f"{find_runtime_directory()}/{_hash_paths(make_workspace_key(root), get_cache_home())}.sock"
     )
 
 
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
-    """Return whether this user runs the process at the other end; True on systems other than Linux."""
+    """Return whether this user runs the process at the other end. Always True except on Linux."""
     if sys.platform != "linux":
         return True
     from _socket import SO_PEERCRED, SOL_SOCKET
@@ -206,7 +206,7 @@ def convert_path_from_utf8(path: str) -> str:
 
 
 def _normalize_path(path: str) -> str:
-    """Return a path as `pathlib` writes it: without double or trailing slashes."""
+    """Return a path without double or trailing slashes, as `pathlib` does."""
     steps = [step for step in path.split("/") if step not in {"", "."}]
     return ("/" if path.startswith("/") else "") + "/".join(steps)
 
@@ -251,7 +251,7 @@ def is_git_root(directory: str) -> bool:
 
 
 def is_home_without_jp(directory: str) -> bool:
-    """Return whether a real path is the user's home directory and contains no `.jp`."""
+    """Return whether `directory`, a real path, is the user's home and contains no `.jp`."""
     jp = os.path.join(directory, JP_DIRECTORY)  # noqa: PTH118
     return directory == os.path.realpath(get_user_home()) and not os.path.isdir(jp)  # noqa: PTH112
 
@@ -277,13 +277,13 @@ def find_config_directory(root: str) -> str:
 
 
 def is_config_readable(root: str) -> bool:
-    """Return whether the directory of kbtui's configuration can be read or does not exist."""
+    """Return whether kbtui's configuration can be read. True if there is none."""
     config = find_config_directory(root)
     return not os.path.isdir(config) or os.access(config, os.R_OK | os.X_OK)  # noqa: PTH112
 
 
 def get_time_zone_variable() -> str:
-    """Return the value of the environment variable TZ, or `local` if it is not set."""
+    """Return the value of the environment variable TZ, or `local` if TZ is not set."""
     return read_variable("TZ", "local")
 
 
@@ -310,7 +310,7 @@ def find_local_time_zone() -> tzinfo | None:
 
 
 def make_search_environment_fingerprint() -> str:
-    """Return a text that changes with the settings and environment variables that affect answers."""
+    """Return a text that changes with the settings and variables that affect answers."""
     # The fingerprint contains everything that affects an answer, except the query and kbtui's version.
     settings = get_config_home() + "/config.toml"
     try:
@@ -325,7 +325,7 @@ def make_search_environment_fingerprint() -> str:
 
 
 def read_agent_directory_variables() -> dict[str, str]:
-    """Return the values of the variables that say where other agents keep their conversations."""
+    """Return the environment variables that say where other agents keep their conversations."""
     return {name: convert_path_to_utf8(read_variable(name)) for name in AGENT_DIRECTORY_VARIABLES}
 
 
@@ -346,7 +346,7 @@ def format_path_relative_to_root(root: Path, path: Path) -> str:
 
 
 def make_runtime_directory() -> Path:
-    """Make a private directory for the sockets; raises `WorkspaceError` if that fails."""
+    """Make the private directory for sockets. Raises `WorkspaceError` if that fails."""
     from pathlib import Path
 
     from kbtui.errors import WorkspaceError

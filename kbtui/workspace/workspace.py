@@ -55,17 +55,20 @@ class Workspace:
         return Path(paths.find_config_directory(str(self.root)))
 
     def format_config_path(self, name: str) -> str:
-        """Return the path of a file in `config_directory` as messages show it: relative to the root."""
+        """Return the path of a file in `config_directory`, relative to the workspace's root."""
         return f"{self.config_directory.name}/{name}"
 
     def find_superseded_config_file(self, name: str) -> Path | None:
-        """Return the path of a file in `.kbtui` if kbtui ignores the file because `.jp` exists, else None."""
+        """Return the path of a file in `.kbtui` that kbtui ignores, because `.jp` exists.
+
+        None if there is no such file.
+        """
         path = self.kbtui_directory / name
         return path if self.is_jp_workspace and path.is_file() else None
 
     @property
     def id(self) -> str | None:
-        """JP's id of the workspace, five characters of `[0-9a-z]`; None if `.jp/.id` contains no id."""
+        """JP's id of the workspace: five characters of `[0-9a-z]`. None if `.jp/.id` has no id."""
         if self._id is None:
             try:
                 text = read_regular_file(self.jp_directory / ".id").decode("utf-8", "replace")
@@ -84,7 +87,7 @@ class Workspace:
 
     @cached_property
     def storage_key(self) -> str:
-        """16 hex digits that name this workspace in the cache, data and runtime directories."""
+        """16 hex digits that identify this workspace in the cache, data and runtime directories."""
         return paths.make_workspace_key(str(self.root))
 
     @property
@@ -94,7 +97,7 @@ class Workspace:
 
     @property
     def data_dir(self) -> Path:
-        """The directory of the query log and bookmarks; it may not exist yet."""
+        """The directory of the query log and the bookmarks. It may not exist yet."""
         return Path(paths.get_data_home(), self.storage_key)
 
     @property
@@ -127,7 +130,10 @@ def find_workspace(start: Path | None = None) -> Workspace:
 
 
 def write_export_file(workspace: Workspace, path: Path, text: str) -> None:
-    """Write `text` to the file that the user named; follow links, but never overwrite JP's own files."""
+    """Write `text` to the file that the user named. Links are followed.
+
+    Raises `UsageError` for a file in one of JP's directories, and `KbtuiError` if writing fails.
+    """
     check_export_path(workspace, path)
     real = Path(os.path.realpath(path))
     data = text.encode("utf-8", "replace")

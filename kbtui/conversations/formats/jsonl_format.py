@@ -158,7 +158,7 @@ def parse_json_with_bad_encoding(data: bytes) -> Any:
 
 
 def get_last_added_items(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the `RECORDS_KEPT` items that were last added to a dictionary."""
+    """Return the `RECORDS_KEPT` items that were added to a dictionary last."""
     return dict(reversed(list(islice(reversed(values.items()), RECORDS_KEPT))))  # type: ignore[call-overload]
 
 
@@ -180,7 +180,10 @@ class JsonlConversationParser(ABC):
         """Parse the next record. If a value in it has the wrong type, any error may be raised."""
 
     def make_parser_state(self) -> Mapping[str, object] | None:
-        """Return the state from which another parser can resume, as JSON."""
+        """Return the state of the parser as JSON. Another parser can continue from this state.
+
+        None means that no other parser can.
+        """
         return None
 
     def can_resume_reading_in_turn(self) -> bool:
@@ -198,14 +201,17 @@ class JsonlConversationParser(ABC):
 
 
 class JsonlConversationFormat(ConversationFormat):
-    """A format whose conversations are files of JSON Lines; `ConversationInfo.events_path` is the file."""
+    """A format with a file of JSON Lines per conversation: `ConversationInfo.events_path`."""
 
     _hashed: tuple[tuple[int, ...], str, Any] | None = None
     """The state of the file, and the digest and the hash object of its bytes before the last resume point."""
 
     @abstractmethod
     def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:
-        """Return a parser that resumes with `state`, or starts at the beginning if `state` is None."""
+        """Return a parser that resumes with `state`.
+
+        If that is None, it starts at the beginning.
+        """
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises: `problems` of the result contains the errors."""
@@ -213,14 +219,14 @@ class JsonlConversationFormat(ConversationFormat):
         return _make_conversation(info, parser, [problem] if problem else [])
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a long conversation; return None if it must be loaded as a whole."""
+        """Load the first turns of a long conversation. None if it must be loaded as a whole."""
         if info.size <= BEGINNING_BYTES:
             return None
         parser, _ = self._parse_conversation_file(info, BEGINNING_BYTES)
         return _make_conversation(info, parser, []) if parser.builder.turns else None
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with the number of the file's lines as `events_count`; no record is parsed."""
+        """Return `info` with the number of lines in the file as `events_count`. Parses no line."""
         if info.events_path is None:
             return info
         count, last = 0, b"\n"
@@ -242,11 +248,11 @@ class JsonlConversationFormat(ConversationFormat):
         return DecodedTurns(builder.turns, builder.last_time, problem)
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the tokens that a conversation used; None if its file does not say. Never raises."""
+        """Return the tokens that a conversation used, or None if unknown. Never raises."""
         return self._parse_conversation_file(info)[0].usage
 
     def can_load_conversation_parts(self, info: ConversationInfo) -> bool:
-        """Return whether a conversation is long enough for `load_conversation_part`."""
+        """Return whether a conversation is large enough to be loaded in parts."""
         return info.events_path is not None and info.size >= MIN_BYTES_FOR_PARTS
 
     def load_conversation_part(
@@ -373,7 +379,7 @@ def _starts_turn_unless_damaged(parser: JsonlConversationParser, record: dict[st
 
 
 def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
-    """Return whether reading can resume here, within a turn in which all calls have results."""
+    """Return whether a parser can resume here, within a turn. All calls must have results."""
     builder = parser.builder
     return (
         bool(builder.turns)
@@ -383,7 +389,10 @@ def _can_resume_reading_in_turn(parser: JsonlConversationParser) -> bool:
 
 
 def _parse_jsonl_record(parser: JsonlConversationParser, record: JsonlRecord) -> None:
-    """Parse a record; a damaged one becomes a problem and, if it is an object, an unknown event."""
+    """Parse a record. A damaged record is reported as a problem.
+
+    If it is an object, it also becomes an unknown event.
+    """
     builder = parser.builder
     if record.problem is not None:
         builder.add_record_problem(f"it {record.problem}")

@@ -87,7 +87,7 @@ _BOOKKEEPING = frozenset(
 
 
 class OpencodeFormat(ConversationFormat):
-    """Finds and reads the sessions of opencode whose working directory belongs to the workspace."""
+    """The sessions of opencode whose working directory belongs to the workspace."""
 
     name = "opencode"
     label = "opencode"
@@ -184,7 +184,7 @@ class OpencodeFormat(ConversationFormat):
                 )
 
     def _read_session_file(self, path: str, session_id: str) -> dict[str, Any]:
-        """Return a session's file in the form of a database row; read the file only if it has changed."""
+        """Return a session's file as a database row. An unchanged file is not read again."""
         state = read_file_state(path)
         known = self._session_files.get(path)
         if known is not None and state is not None and known[0] == state:
@@ -222,11 +222,11 @@ class OpencodeFormat(ConversationFormat):
         )
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return the directory of opencode's databases in a list; [] if the database is in memory."""
+        """Return a list with the directory of opencode's databases. Empty if it is in memory."""
         return [Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_databases()))]
 
     def count_conversations_of_all_projects(self) -> int:
-        """Count the sessions of all projects; a session in both a database and a file counts once."""
+        """Count the sessions of all projects. A session in a database and in a file counts once."""
         ids = {own_id for _, own_id in _list_session_files(None)}
         for path in _list_databases():
             with suppress(WorkspaceError):
@@ -234,7 +234,7 @@ class OpencodeFormat(ConversationFormat):
         return len(ids)
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
-        """Load a session. Never raises; errors are in `problems` of the result."""
+        """Load a session. Never raises: `problems` of the result contains the errors."""
         builder = TurnBuilder()
         parser = OpencodeMessageParser(builder)
         problem = self._parse_messages_of_session(info, parser)
@@ -243,7 +243,7 @@ class OpencodeFormat(ConversationFormat):
         )
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Return the number of tokens that all messages used. Never raises."""
+        """Return the tokens that all messages used together. Never raises."""
         parser = OpencodeMessageParser(TurnBuilder())
         self._parse_messages_of_session(info, parser, with_parts=False)
         return parser.usage
@@ -256,7 +256,10 @@ class OpencodeFormat(ConversationFormat):
     def _parse_messages_of_session(
         self, info: ConversationInfo, parser: OpencodeMessageParser, *, with_parts: bool = True
     ) -> str | None:
-        """Parse all messages of a session; return the problem that prevents reading further, or None."""
+        """Parse all messages of a session.
+
+        Return the problem if reading had to stop, else None.
+        """
         own_id = decode_agents_own_id(self.id_prefix, info.id)
         path = str(info.events_path)
         try:
@@ -282,7 +285,11 @@ class OpencodeFormat(ConversationFormat):
 
 
 class _DatabaseSessions(NamedTuple):
-    """The sessions of a database; `contents` maps requested ids to values that change with the session."""
+    """The sessions of a database.
+
+    `contents` has, for each session whose content was asked for, values that change with the
+    content.
+    """
 
     state: DatabaseState
     rows: list[dict[str, Any]]
@@ -290,7 +297,7 @@ class _DatabaseSessions(NamedTuple):
 
 
 class _StoredMessage(NamedTuple):
-    """A stored message, with the JSON of its parts in order; an error replaces JSON that cannot be read."""
+    """A stored message and its parts, as JSON. An error stands for JSON that cannot be read."""
 
     id: str
     data: Any
@@ -305,7 +312,7 @@ def _get_data_directory() -> str:
 
 
 def _list_databases() -> list[str]:
-    """Return the paths of the databases; the first one may not exist."""
+    """Return the paths of opencode's databases. The first of them may not exist."""
     directory = _get_data_directory()
     if chosen := paths.read_variable("OPENCODE_DB"):
         return [] if chosen == ":memory:" else [os.path.join(directory, chosen)]  # noqa: PTH118
@@ -319,7 +326,7 @@ def _list_databases() -> list[str]:
 
 
 def _list_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the path and the id of each session file, or only of the session with the id `own_id`."""
+    """Yield the path and the id of each session file, or only of the session `own_id`."""
     root = f"{_get_data_directory()}/storage/session"
     for project in _list_names(root):
         if own_id is None:
@@ -353,7 +360,7 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
 
 
 def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
-    """Map each session id to numbers that change when the session's messages or parts change."""
+    """Map each session id to values that change with the session's messages or their parts."""
     states: dict[str, list[Any]] = {own_id: [] for own_id in ids}
     with open_database(path) as database:
         for table in ("message", "part", "session_message"):
@@ -368,7 +375,7 @@ def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]
 
 
 def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFacts:
-    """Read the size and the title of a session; a session without a title gets one from its first request."""
+    """Read the size and the title of a session. Without a title, its first request becomes one."""
     with open_database(path) as database:
         size = 0
         for table in ("message", "part", "session_message"):
@@ -401,7 +408,7 @@ def _iterate_database_messages(
 def _iterate_session_message_table(
     database: sqlite3.Connection, own_id: str
 ) -> Iterator[_StoredMessage]:
-    """Yield the messages of a session from `session_message`, the table in which opencode 2 stores them."""
+    """Yield the messages of a session that opencode 2 stores in the table `session_message`."""
     columns = list_columns(database, "session_message")
     order = "seq" if "seq" in columns else "time_created, id"
     query = f"SELECT id, type, data FROM session_message WHERE session_id = ? ORDER BY {order}"
@@ -420,7 +427,7 @@ def _iterate_session_message_table(
 
 
 class _SessionFiles:
-    """The files of one session below `storage`: its messages, and the parts of these messages."""
+    """The files of one session in the directory `storage`: its messages and their parts."""
 
     def __init__(self, session_path: str, own_id: str) -> None:
         root = os.path.normpath(f"{session_path}/../../..")
@@ -446,7 +453,7 @@ class _SessionFiles:
         return states
 
     def iterate_messages(self, with_parts: bool = True) -> Iterator[_StoredMessage]:
-        """Yield the messages in the order of their ids, which is also the order of time."""
+        """Yield the messages in the order of their ids, in which they were also written."""
         for name in _list_json_names(self.messages):
             own_id = name.removesuffix(".json")
             data = _read_json_file(f"{self.messages}/{name}")
@@ -458,7 +465,7 @@ class _SessionFiles:
         return [f"{directory}/{name}" for name in _list_json_names(directory)]
 
     def measure_total_file_size(self) -> int:
-        """Return the size of all files of messages and parts, in bytes."""
+        """Return the total size of the files of messages and parts, in bytes."""
         size = 0
         for name in _list_json_names(self.messages):
             for path in (f"{self.messages}/{name}", *self._list_part_files(name)):
@@ -480,7 +487,7 @@ def _read_json_file(path: str) -> bytes | WorkspaceError:
 
 
 def _parse_session_file(data: bytes, session_id: str) -> dict[str, Any]:
-    """Return the content of a session's file in the form of a database row; raises `ValueError`."""
+    """Return the content of a session's file as a database row. Raises `ValueError`."""
     session = orjson.loads(data)
     if type(session) is not dict:
         raise ValueError("it is not an object")
@@ -521,7 +528,7 @@ def _parse_first_reverted_message_id(value: Any) -> str | None:
 
 
 def _choose_title(row: dict[str, Any], messages: Iterable[_StoredMessage]) -> str | None:
-    """Return the title of a session, or one made from its first request."""
+    """Return the title of a session. If there is none, make one from the first request."""
     title = get_text(row["title"])
     if title is not None and title.strip() and not title.startswith(_DEFAULT_TITLES):
         return title
@@ -555,7 +562,7 @@ class OpencodeMessageParser:
 
     @property
     def usage(self) -> ConversationUsage | None:
-        """The tokens of all messages so far; None if no message has a number of tokens."""
+        """The tokens of all messages so far, or None if no message says how many."""
         return _make_usage(self._totals) if self._totals else None
 
     def parse_messages(self, messages: Iterable[_StoredMessage], reverted: str | None) -> None:
@@ -620,7 +627,7 @@ class OpencodeMessageParser:
             self.builder.add_unknown_event(name, {**message, "parts": parts}, time)
 
     def _make_parts_of_flat_message(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        """Convert the content of a message that opencode 2 wrote to the parts that older versions write."""
+        """Convert the content of a message of opencode 2 to parts, as older versions store it."""
         kind = message["type"]
         if kind == "assistant":
             content = message.get("content")
@@ -859,7 +866,10 @@ def _describe_error(error: Any) -> str | None:
 
 
 def _join_result_texts(content: Any) -> str | None:
-    """Join the texts of a tool's result, which opencode 2 stores as a list; None for any other value."""
+    """Join the texts in a list, which is how opencode 2 stores the result of a tool.
+
+    Return None for any other value.
+    """
     if type(content) is not list:
         return None
     items = [item for item in content if type(item) is dict]

@@ -105,9 +105,9 @@ def make_session_of_file(
     is_archived: bool = False,
     parent: str | None = None,
 ) -> StoredSession:
-    """Make the `StoredSession` of a conversation that has its own file `path`.
+    """Make the `StoredSession` of a conversation that has a file of its own at `path`.
 
-    `status` is the state of the file.
+    `status` is the `stat` of the file.
     """
     modified = convert_unix_time(status.st_mtime) or datetime.fromtimestamp(0, UTC)
     return StoredSession(
@@ -146,7 +146,7 @@ class SessionHeadCache(Generic[_Head]):
         self._heads: dict[str, tuple[int, _Head]] = {}
 
     def read_session_head(self, path: str, status: os.stat_result) -> _Head:
-        """Return the facts at the beginning of a file; can raise the errors of `read_head`."""
+        """Return the facts at the beginning of a file. Raises what `read_head` raises."""
         inode, head = self._heads.get(path, (None, None))
         if head is None or inode != status.st_ino:
             head = self._read_head(path)
@@ -163,7 +163,7 @@ def describe_error(error: Exception) -> str:
 def list_directory(
     path: str, unusable: list[UnusableConversationDirectory]
 ) -> list[os.DirEntry[str]]:
-    """Return the entries of a directory, sorted by name; add an unreadable directory to `unusable`."""
+    """Return the entries of a directory by name. An unreadable one is added to `unusable`."""
     try:
         with os.scandir(path) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -176,7 +176,7 @@ def list_directory(
 
 
 def stat_session_file(path: str) -> os.stat_result | None:
-    """Return the state of a regular file; None if there is no regular file at `path`."""
+    """Return the `stat` of a regular file. None if there is no regular file at `path`."""
     try:
         status = os.stat(path)  # noqa: PTH116  (thousands)
     except OSError:
@@ -190,7 +190,10 @@ def make_conversation_id(prefix: str, own_id: str) -> str:
 
 
 def decode_agents_own_id(prefix: str, conversation_id: str) -> str:
-    """Return the id that the agent itself uses for a conversation, without the `prefix` of its format."""
+    """Return the id that the agent itself uses for a conversation.
+
+    `prefix` is the beginning of the ids that kbtui gives to this agent's conversations.
+    """
     return unquote(conversation_id.removeprefix(prefix), errors="surrogateescape")
 
 
@@ -201,7 +204,10 @@ def make_signature(*values: object) -> str:
 
 
 def convert_unix_time(value: Any, units_per_second: int = 1) -> datetime | None:
-    """Convert a number of seconds, or of smaller units, since 1970; return None if it is not valid."""
+    """Convert a Unix time to a date. Return None if `value` is not a valid number.
+
+    `units_per_second` is 1000 if `value` is in milliseconds.
+    """
     if type(value) not in (int, float):
         return None
     try:
@@ -246,7 +252,7 @@ def iterate_json_objects_in_lines(lines: Iterable[bytes]) -> Iterator[dict[str, 
 
 
 def find_last_time(lines: list[bytes]) -> datetime | None:
-    """Return the time of the last record that has one; None if no record has a time."""
+    """Return the time of the last record that has a time, or None."""
     records = iterate_json_objects_in_lines(reversed(lines))
     times = (parse_timestamp(record.get("timestamp")) for record in records)
     return next(filter(None, times), None)
@@ -261,7 +267,7 @@ def make_title_from_request(text: str) -> str | None:
 
 
 def _find_title_end(line: str) -> int:
-    """Return where to cut a title: never within a secret, because half a secret would not be masked."""
+    """Return where to cut a title. A secret is not cut: half of it would not be masked."""
     end = TITLE_CHARACTERS - 1
     # Most titles are cut between words or within a short one, which needs no search for secrets.
     start = max(line.rfind(" ", 0, end), line.rfind("\t", 0, end)) + 1

@@ -117,7 +117,7 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 def free_document_in_background(document: Any) -> None:
-    """Free a large document in small steps in a thread, so that no key is delayed."""
+    """Free the memory of a large document in small steps, in a thread. So no key is delayed."""
     threading.Thread(
         target=_free_document_in_steps, args=(document,), name="kbtui-free", daemon=True
     ).start()

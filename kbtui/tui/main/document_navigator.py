@@ -51,7 +51,10 @@ class NavigationHistory:
         return self.targets[self.at] if self.targets else None
 
     def add_target_to_history(self, target: NavigationTarget) -> None:
-        """Remove all places after the current one, and add `target` as the current place."""
+        """Append `target` to the history as the current place.
+
+        The places after the old one are removed.
+        """
         self.targets[self.at + 1 :] = [target]
         self.at = len(self.targets) - 1
 
@@ -103,18 +106,18 @@ class DocumentNavigator:
         """The place that the reader shows. If this place is a preview of a hit, it is not in `history`."""
 
     def set_library_contents(self, contents: LibrarySnapshot) -> None:
-        """Replace the snapshot of the library, and update the short reference of the shown document."""
+        """Replace the snapshot of the library. Update the short reference of the shown document."""
         self.contents = contents
         self._shorten_reference_of_document(self._pane.document_view.document)
         self._pane.update_header()
 
     def _shorten_reference_of_document(self, document: ReaderDocument) -> None:
-        """Set the short reference of a document that was loaded before the library was read."""
+        """Set the short reference of a document. It is missing if the library was read later."""
         if self.contents and document.ref and not document.short_ref:
             document.short_ref = self.contents.shorten_reference(document.ref)
 
     def open_target_in_reader(self, target: NavigationTarget, *, preview: bool = False) -> None:
-        """Show the place `target`, and add it to the history unless this is only a preview."""
+        """Show the place `target`. Unless this is only a preview, add the place to the history."""
         if not preview:
             self.save_reading_position_in_history()
             current = self.history.current_target
@@ -124,14 +127,14 @@ class DocumentNavigator:
         self.is_opening = self.is_opening and not preview
 
     def save_reading_position_in_history(self) -> None:
-        """Store the reading position in the history, unless the reader shows a preview."""
+        """Store the reading position in the history. During a preview, nothing is stored."""
         current, history = self.history.current_target, self.history
         if current is not None and current.shows_same_document(self.shown):
             mark = self._pane.document_view.viewport.make_scroll_anchor()
             history.targets[history.at] = current._replace(mark=mark)
 
     def go_back_or_forward(self, steps: int) -> None:
-        """Go forward in the history by a number of steps, or back if the number is negative."""
+        """Go `steps` places forward in the history. If `steps` is negative, go back."""
         self.save_reading_position_in_history()
         if 0 <= self.history.at + steps < len(self.history.targets):
             self.history.at += steps
@@ -141,7 +144,7 @@ class DocumentNavigator:
             self._status.show_key_refusal(f"Nothing to go {direction} to.", "dim")
 
     def return_to_document_before_preview(self) -> None:
-        """Return to the document that the reader showed before a preview."""
+        """End a preview: return to the document that the reader showed before."""
         current = self.history.current_target
         if current and current != self.shown and not current.shows_same_document(self.shown):
             self.show_target_in_reader(current)
@@ -219,7 +222,7 @@ class DocumentNavigator:
         self._status.flash_message(f"cannot open: {reason}", "error")
 
     def reload_shown_document(self) -> None:
-        """Read the shown document from disk again, and stay at the current line."""
+        """Read the shown document again from disk. The reader stays at the current line."""
         target = self.shown or HOME
         if target.key.startswith("problem:"):
             return
@@ -263,7 +266,7 @@ class DocumentNavigator:
         return self._lookup_worker.has_pending_result
 
     def open_entered_reference(self, text: str) -> None:
-        """Go to the turn or line if `text` is a number; otherwise open `text` as a reference."""
+        """Open what the user has entered: a turn or line by its number, or a reference."""
         if self._pane.go_to_turn_or_line_number(text):
             return
         document = self._pane.document_view.document
@@ -276,7 +279,7 @@ class DocumentNavigator:
         )
 
     def open_text_if_reference(self, text: str, otherwise: Callable[[], None]) -> None:
-        """Open `text` if it is a reference to something that exists; otherwise call `otherwise`."""
+        """Open `text` if it is a reference to something that exists. Otherwise call `otherwise`."""
         if looks_like_reference(text.strip()):
             self._look_up_and_open_reference(text.strip(), lambda error: otherwise())
         else:

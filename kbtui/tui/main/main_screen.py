@@ -165,7 +165,7 @@ class MainScreen(StyledScreen):
         yield self.hints
 
     def on_mount(self) -> None:
-        """Focus a pane; after the first paint, open a document and read the library."""
+        """Focus a pane. After the first paint, open a document and read the library."""
         self.hints.keymap = self.navigator.keymap = self.configured_keys
         if self._plain:
             self.add_class("plain", "zoomed")
@@ -199,7 +199,7 @@ class MainScreen(StyledScreen):
         self.search.preview_selected_hit()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Start to drag the border between two panes if the mouse is on it."""
+        """If the mouse is on the border between two panes, start to drag the border."""
         if self.panes.grab_pane_border(event.screen_x, event.screen_y):
             event.stop()
             self.capture_mouse()
@@ -246,7 +246,7 @@ class MainScreen(StyledScreen):
         self.hints.equivalent_command = command
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait, because its effect depends on content that is still loading."""
+        """Return whether a key must wait: its effect depends on content that is still loading."""
         if (
             self.search.is_opening_hit
             or self.navigator.is_looking_up_reference
@@ -458,7 +458,7 @@ class MainScreen(StyledScreen):
             self.status.show_key_refusal(text, "dim")
 
     def action_show_jump_labels(self) -> None:
-        """Show a label at each visible item, and go to the item whose label the user types."""
+        """Show a label at each visible item. When the user types a label, go to its item."""
         from kbtui.tui.main.jump_labels import JumpLabelScreen
 
         jump = JumpLabelScreen(self, self.panes, self.items.open_link_on_current_line)

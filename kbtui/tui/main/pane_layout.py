@@ -85,7 +85,7 @@ class PaneLayout:
         self._screen.set_focus(target)
 
     def show_pane(self, name: str | None) -> None:
-        """Unfold a pane; if the terminal has room for only one pane, show this pane."""
+        """Unfold a pane. If the terminal has room for only one pane, show this one."""
         if name is None:
             return
         classes = {f"at-{other}": other == name for other in FOCUS_TARGETS} | {f"no-{name}": False}
@@ -116,7 +116,7 @@ class PaneLayout:
         return [name for name in FOLDABLE if self._screen.has_class(f"no-{name}")]
 
     def fold_pane_if_focused(self, name: str) -> bool:
-        """Fold a pane; return False if the pane is not focused or cannot be folded."""
+        """Fold a pane. Return False if it is not focused or cannot be folded."""
         if name not in FOLDABLE or self.focused_pane_id != name:
             return False
         screen = self._screen
@@ -147,7 +147,7 @@ class PaneLayout:
     # widths
 
     def set_screen_size_css_classes(self, size: Size, *, update: bool = True) -> None:
-        """Set the CSS classes for a screen size; Textual would set them later and need a second layout."""
+        """Set the CSS classes for a screen size before Textual does, which would lay out twice."""
         classes: dict[str, bool] = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
             fitting = max(one for one in breakpoints if room >= one[0])
@@ -177,7 +177,7 @@ class PaneLayout:
         return width
 
     def _get_opposite_pane_width(self, name: str) -> int:
-        """Return the width of the pane on the other side of the reader, or 0 if that pane is hidden."""
+        """Return the width of the pane on the reader's other side, or 0 if it is hidden."""
         other = {"library": "citations", "citations": "library"}.get(name)
         if other is None or not self._screen.query_one(f"#{other}").display:
             return 0
@@ -200,7 +200,7 @@ class PaneLayout:
                 pane.refresh(layout=True)
 
     def widen_focused_pane(self, by: int) -> None:
-        """Widen the focused pane by `by` cells; narrow it if `by` is negative."""
+        """Widen the focused pane by `by` cells. If `by` is negative, the pane gets narrower."""
         if self.focused_pane_id:
             self.widen_pane(self.focused_pane_id, by)
 
@@ -231,7 +231,10 @@ class PaneLayout:
         self.apply_pane_widths()
 
     def grab_pane_border(self, x: int, y: int) -> bool:
-        """Grab the border between panes at this position; return False if there is none."""
+        """Start to drag the border between panes at this position.
+
+        Return False if none is there.
+        """
         if self._screen_width_class is None or not 0 < x < self._screen.size.width - 1:
             return False
         for name in ("library", "results", "citations"):
@@ -251,6 +254,6 @@ class PaneLayout:
                 self._grabbed_border = (name, x)
 
     def release_pane_border(self) -> bool:
-        """Release the grabbed border; return False if no border was grabbed."""
+        """Stop dragging a border. Return False if no border was being dragged."""
         grabbed, self._grabbed_border = self._grabbed_border is not None, None
         return grabbed

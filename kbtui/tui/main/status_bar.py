@@ -35,7 +35,7 @@ PHASES = {"keywords": "indexing", "vectors": "embedding"}
 
 
 class StatusBar(StyledWidget):
-    """A line with current activities on the left, and the state of index and search on the right."""
+    """A line with the current activities (left) and the state of index and search (right)."""
 
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -61,7 +61,7 @@ class StatusBar(StyledWidget):
         self._last_ready_event: EngineReadinessEvent | None = None
 
     def set_activity_text(self, name: str, text: str | None) -> None:
-        """Show the text of the activity `name`; None ends the activity."""
+        """Show `text` for the activity `name`. None means that the activity has ended."""
         if text is None:
             self._activities.pop(name, None)
         else:
@@ -105,7 +105,7 @@ class StatusBar(StyledWidget):
         return ""
 
     def show_engine_event(self, event: EngineEvent) -> None:
-        """Show the state of the index and of search that an event of the engine reports."""
+        """Show what an event of the engine says about the index and about search."""
         if event["event"] == "progress":
             self._show_index_progress(event)
         elif event["event"] == "ready":
@@ -172,7 +172,7 @@ class StatusBar(StyledWidget):
         return [*self._sign, (text, self._index_role), *mode]
 
     def render_line(self, y: int) -> Strip:
-        """Draw the activities on the left, and the state on the right, shortened if necessary."""
+        """Draw the activities on the left and the state on the right. A long state is shortened."""
         width, left = self.content_size.width, self._make_message_spans()
         room = width - measure_cell_width(left) - 2
         texts = (self._index_text, self._short_text)
@@ -204,7 +204,7 @@ FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 
 
 class KeyHintLine(StyledWidget):
-    """A line with key hints for the focused widget, as many as fit."""
+    """A line with as many key hints for the focused widget as fit."""
 
     ALLOW_SELECT: ClassVar[bool] = False
 
@@ -225,7 +225,10 @@ class KeyHintLine(StyledWidget):
     def show_completions(
         self, entry: Input, text: str, cursor: int, found: list[QueryCompletion]
     ) -> None:
-        """Show completions of an input's text: the best one in the input, and all of them in the status bar."""
+        """Show the completions of the text in an input.
+
+        The input shows the best completion, and this line shows all of them.
+        """
         if entry.value != text:
             return
         spans: Spans = [("Tab", "key"), (" completes: ", "dim")]

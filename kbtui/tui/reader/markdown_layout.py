@@ -58,7 +58,7 @@ class TextSection:
 def split_source_text_into_sections(
     text: str, max_characters: int = SECTION_CHARACTERS
 ) -> Iterator[TextSection]:
-    """Split a plain text between lines; split a line longer than `max_characters` at a space."""
+    """Split a text between lines. A line longer than `max_characters` is split at a space."""
     start, line = 0, 1
     while start < len(text):
         end = min(start + max_characters, len(text))

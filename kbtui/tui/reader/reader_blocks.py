@@ -107,10 +107,9 @@ class TextBlock(ReaderBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class MarkdownBlock(TextBlock):
-    """A section of Markdown.
+    """A section of Markdown. `links` has the link definitions of the whole document.
 
-    `links` has the link definitions of the whole document. If `breaks` is true, the line breaks in a
-    paragraph are shown.
+    If `breaks` is true, the line breaks in a paragraph are shown.
     """
 
     links: dict[str, dict[str, str]] | None = None
@@ -143,7 +142,7 @@ class SourceTextBlock(TextBlock):
     panel: bool = False
 
     def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
-        """Lay out the lines of the code; if its language is known, highlight the syntax."""
+        """Lay out the lines of the code. The syntax is highlighted if the language is known."""
         from kbtui.tui.reader.markdown_layout import highlight_source_code, lay_out_code_panel
 
         text = self.get_searchable_text().removesuffix("\n")
@@ -166,7 +165,7 @@ class SourceTextBlock(TextBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class HeadingBlock(ReaderBlock):
-    """A line with text at both edges; if `rule` is true, a horizontal rule fills the space between them."""
+    """A line with text at both edges. If `rule` is true, a horizontal rule joins the two texts."""
 
     left: Spans
     right: Spans = field(default_factory=list)
@@ -200,7 +199,7 @@ class FoldHeadingBlock(HeadingBlock):
     ends_with_path: bool = False
 
     def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
-        """Return a line with an arrow, the summary of the fold and the citation number."""
+        """Return one line: an arrow, the summary of the fold and its citation number."""
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
         right = [*self.right, *note]
         words = highlight_matches(self.left, found)
@@ -229,7 +228,7 @@ class FactTableBlock(ReaderBlock):
     name_role: str = "dim"
 
     def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
-        """Return the lines of all facts; a long value is wrapped within its column."""
+        """Return the lines of the table. A long value is wrapped within its column."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
         hang = [(" " * (column + 2), "")]
         lines: StyledLines = []
@@ -317,7 +316,7 @@ def make_markdown_blocks(
 
 
 def make_message_blocks(said: Spans, where: str | None, hint: str | None) -> list[ReaderBlock]:
-    """Return blocks with a message, its location and a hint; location and hint may be None."""
+    """Return blocks for a message. If `where` or `hint` is given, a table below shows it."""
     known = [("where", where), ("hint", hint)]
     facts = [(name, [(sanitize_to_one_line(text), "")]) for name, text in known if text]
     blocks: list[ReaderBlock] = [ParagraphBlock("message", said)]

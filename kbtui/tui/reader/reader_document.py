@@ -81,12 +81,15 @@ class ReaderDocument:
 
     @property
     def has_many_blocks(self) -> bool:
-        """Whether the document has so many blocks that a pass over all of them delays keys."""
+        """Whether the document has so many blocks that going through them all delays keys."""
         return len(self.blocks) > MANY_BLOCKS
 
     @property
     def available_features(self) -> frozenset[str]:
-        """The features of the document: "turns", "folds", "links", "views". Some commands need one of them."""
+        """Which of "turns", "folds", "links" and "views" the document has.
+
+        Commands can need one.
+        """
         features = {
             "turns": self.turns_total > 0,
             # The command that needs "folds" also opens links.
@@ -101,7 +104,7 @@ class ReaderDocument:
         return self._indices.get(key)
 
     def list_folds_of_block(self, block: int) -> list[str]:
-        """Return the keys of the folds that contain a block, innermost first."""
+        """Return the keys of the folds around the block at index `block`, innermost first."""
         folds = []
         fold = self.blocks[block].fold
         while fold is not None:
@@ -110,7 +113,10 @@ class ReaderDocument:
         return folds
 
     def find_block_index_of_line(self, line: int) -> int:
-        """Return the index of the block that shows source line `line`, or of the nearest block before it."""
+        """Return the index of the block that shows source line `line`.
+
+        If no block shows it, return the index of the nearest block before the line.
+        """
         best = 0
         for index, block in enumerate(self.blocks):
             if isinstance(block, TextBlock) and 0 < block.first_line <= line:
@@ -146,14 +152,14 @@ class ReaderDocument:
 
 
 def compile_search_pattern(terms: Iterable[str]) -> re.Pattern[str] | None:
-    """Return a pattern that finds any of `terms`, regardless of case and spacing; None if all are empty."""
+    """Return a pattern for any of `terms` in any case and spacing. None if all are empty."""
     parts = {r"\s+".join(map(re.escape, term.split())) for term in terms} - {""}
     longest_first = sorted(parts, key=len, reverse=True)
     return re.compile("|".join(longest_first), re.IGNORECASE) if parts else None
 
 
 def count_text_lines(text: str) -> int:
-    """Return the number of lines of a text; a line break at its end does not start another line."""
+    """Return the number of lines of a text. A line break at the end does not start another line."""
     return text.count("\n") + (not text.endswith("\n")) if text else 0
 
 
@@ -176,13 +182,13 @@ def format_text_length(text: str) -> str:
 
 
 def format_turn_count(turns: int, rewound: int) -> str:
-    """Format the number of turns, such as "5 turns"; rewound turns are counted separately."""
+    """Format a number of turns, such as "5 turns". Rewound turns are counted separately."""
     text = format_counted_noun(turns - rewound, "turn")
     return f"{text}, {rewound:,} rewound" if rewound else text
 
 
 def format_characters_and_tokens(number: int) -> str:
-    """Format a number of characters and the estimated number of tokens, at four characters per token."""
+    """Format a number of characters, followed by an estimate of the number of tokens."""
     return f"{number:,} characters {format_token_count(number)}"
 
 
@@ -225,7 +231,10 @@ def find_start_block_and_match(
 
 
 def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> str:
-    """Return a message if the document lacks the turn, tool call or line that a reference names, else ""."""
+    """Return a message if the document lacks what `ref` names: a turn, a tool call or a line.
+
+    If the document contains it, return "".
+    """
     if ref is None:
         return ""
     if ref.turn is not None:
@@ -242,7 +251,7 @@ def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> 
 
 
 def describe_missing_line(document: ReaderDocument, line: int) -> str:
-    """Return a message saying that the shown text has no line with this number."""
+    """Return a message: the shown text has no line with this number."""
     # The output of `learn` has other line numbers than the subject.
     what = "subject" if document.view in ("read", "source") else "text"
     return f"no line {line}: the {what} has {format_counted_noun(document.lines_total, 'line')}"
@@ -272,7 +281,10 @@ def _find_best_matching_block(
 
 
 def _find_passage_block(document: ReaderDocument, passage: str) -> int:
-    """Search for each line of the passage until one is found; return the index of its block, or 0."""
+    """Return the index of the block that contains the beginning of a passage, or 0.
+
+    If the first line of the passage is not found, the following lines are tried.
+    """
     texts = [
         (index, block.get_searchable_text())
         for index, block in enumerate(document.blocks)
@@ -283,13 +295,16 @@ def _find_passage_block(document: ReaderDocument, passage: str) -> int:
 
 
 def _compile_passage_start_pattern(passage: str) -> re.Pattern[str] | None:
-    """Return a pattern for the first eight words of a passage; None if it has fewer than three words."""
+    """Return a pattern for the first eight words of a passage.
+
+    None if the passage has fewer than three words, which could occur anywhere.
+    """
     words = [word for word in passage.split() if any(map(str.isalnum, word))][:8]
     return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None
 
 
 def has_loaded_start_block(document: ReaderDocument, place: NavigationTarget) -> bool:
-    """Return whether a partly loaded document already contains the position that `place` names."""
+    """Return whether the loaded part of a document contains the position that `place` names."""
     if place.mark is not None:
         return document.find_block_index(place.mark.key) is not None
     if place.ref is not None and place.ref.turn is not None:

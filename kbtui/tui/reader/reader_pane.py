@@ -51,7 +51,7 @@ MAX_MATCHES = 100_000
 
 
 class ReaderHeader(LeftAndRightTextLine):
-    """The line above the document; the user can click the parts on its left side."""
+    """The line above the document. The user can click the parts on its left side."""
 
     class HeaderPartClicked(Message):
         """The user clicked a part of the header."""
@@ -73,7 +73,7 @@ class ReaderHeader(LeftAndRightTextLine):
         self.set_edge_texts(left, forms[0])
 
     def render_line(self, y: int) -> Strip:
-        """Render the header; its right side has several versions, and the longest one that fits is shown."""
+        """Render the header. The longest version of its right side that fits is shown."""
         width = self.content_size.width
         room = width - measure_cell_width(self.left)
         forms = [self.right, *self._short_forms]
@@ -97,7 +97,7 @@ class DocumentFactsBar(WrappedParagraphs):
     DEFAULT_CSS = "DocumentFactsBar { max-height: 75%; }"
 
     def set_document_facts(self, facts: list[tuple[str, Spans]]) -> None:
-        """Set the details, as pairs of a name and a value; hide the bar if there are no details."""
+        """Set the details of the document: names and values. Without details, hide the bar."""
         from kbtui.tui.reader.reader_blocks import FactTableBlock
 
         self._block = FactTableBlock("facts", facts)
@@ -120,7 +120,7 @@ class DocumentFactsBar(WrappedParagraphs):
 
 
 class ReaderPane(BorderOnlyPane, Vertical):
-    """The pane that shows a document and the position of the cursor in it."""
+    """The pane that shows a document and the cursor in it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*make_key_bindings_of_scopes("reader")]
 
@@ -141,7 +141,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.text, self.role = text, role
 
     class ViewChangeRequested(Message):
-        """The user asks for another view of the document; "" means the next view."""
+        """The user asks for another view of the document. An empty `view` means the next one."""
 
         def __init__(self, view: str = "") -> None:
             super().__init__()
@@ -171,7 +171,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
 
     @property
     def is_search_pending(self) -> bool:
-        """Whether a thread is still searching for matches, or for the position to show first."""
+        """Whether a thread is still searching for the matches or for the position to show first."""
         return self._start_worker.has_pending_result or self._find_worker.has_pending_result
 
     def show_document(self, document: ReaderDocument, place: NavigationTarget) -> None:
@@ -213,7 +213,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.find_text_in_document(self.find_bar.input.value, jump=False)
 
     def free_document_unless_shown(self, document: ReaderDocument) -> None:
-        """Free a large document in the background, unless the reader shows it."""
+        """Free the memory of a large document in the background, unless the reader shows it."""
         if document is self.viewport.document:
             return
         self._request_texts = {}
@@ -223,7 +223,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
     def _find_and_go_to_start_position(
         self, document: ReaderDocument, place: NavigationTarget
     ) -> None:
-        """Go to the position that `place` specifies; find it in a background thread if that is slow."""
+        """Go to the position that `place` names. A slow search for it runs in the background."""
         self._start_worker.discard_pending_results()
         if place.mark or not (document.has_many_blocks and place.words):
             self._go_to_start_position(
@@ -293,7 +293,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
     def _make_right_sides_of_header(self) -> list[Spans]:
-        """Return variants of the right side of the header, the longest first; only the size differs."""
+        """Return the versions of the header's right side, the longest first.
+
+        They differ only in how they show the size of the document.
+        """
         document = self.viewport.document
         if self.is_finding and not self.matches:
             return [[("no match", "warning")]]
@@ -344,9 +347,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.document_view.redraw_after_viewport_change()
 
     def action_toggle_folds_of_kind(self, kind: str, name: str) -> None:
-        """Open or close all folds of a kind, in this document and in those opened later.
+        """Open or close all folds of a kind. This also applies to documents that are opened later.
 
-        `name` is the plural noun for these folds in a message.
+        `name` is what a message calls these folds, in the plural.
         """
         document = self.viewport.document
         if kind not in document.fold_kinds.values() and not document.is_partial:
@@ -366,13 +369,19 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._go_to_next_block_of_kind("turn", step)
 
     def action_go_to_next_request_or_error(self, kind: str, step: int) -> None:
-        """Go to the next (`step` 1) or previous (-1) event of a kind: a request or a failed tool call."""
+        """Go to the next event of a kind: `request`, or `error` for a failed tool call.
+
+        If `step` is -1 instead of 1, go to the previous one.
+        """
         if not self._go_to_next_block_of_kind(kind, step):
             names = {"request": "requests", "error": "failed tool calls"}
             self._post_status_message(f"No more {names[kind]} {'below' if step > 0 else 'above'}.")
 
     def _go_to_next_block_of_kind(self, kind: str, step: int) -> bool:
-        """Go to the next (`step` 1) or previous (-1) turn, request or error; return whether there is one."""
+        """Go to the next turn, request or error (`kind`). Return whether there is one.
+
+        If `step` is -1 instead of 1, go to the previous one.
+        """
         viewport = self.viewport
         block_indices_by_kind = viewport.document.block_indices_by_kind.get(kind, [])
         here = viewport.cursor.block
@@ -440,7 +449,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message("This document has no details.", "dim")
 
     def action_toggle_model_view(self) -> None:
-        """Switch between the whole conversation and the part that the model sees after compaction."""
+        """Show only what the model sees after compaction, or show the whole conversation again."""
         viewport = self.viewport
         if not viewport.is_model_view and not viewport.document.is_compacted:
             self._post_status_message("Nothing is compacted, so the model sees everything.", "dim")
@@ -461,7 +470,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self._post_status_message(said, "strong")
 
     def action_scroll_code_sideways(self, way: int) -> None:
-        """Scroll wide code by a third of the reader's width: right if `way` is 1, left if it is -1."""
+        """Scroll wide code to the right if `way` is 1, or to the left if it is -1.
+
+        One step is a third of the reader's width.
+        """
         viewport, offset = self.viewport, self.viewport.code_offset
         if way < 0 and not offset:
             return
@@ -497,7 +509,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.screen.set_focus(self.document_view)
 
     def find_text_in_document(self, words: str, *, jump: bool) -> None:
-        """Find and highlight `words`; with `jump`, go to the first match at or after the cursor."""
+        """Find and highlight `words`. If `jump` is true, go to the first match from the cursor."""
         pattern = compile_search_pattern([words])
         document, as_model = self.viewport.document, self.viewport.is_model_view
         self.viewport.highlight_search_pattern(pattern)
@@ -523,7 +535,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.update_header()
 
     def go_to_match_at_index(self, match: int) -> None:
-        """Go to the match with index `match`; an index past the last match wraps around to the first."""
+        """Go to the match with the index `match`. The first match follows the last one."""
         if self.matches:
             self.match_index = match % len(self.matches)
             self.viewport.go_to_match_in_block(*self.matches[self.match_index])

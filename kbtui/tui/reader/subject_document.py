@@ -33,7 +33,7 @@ _MARKDOWN = {".md", ".markdown", ".mdown"}
 
 
 def make_subject_badges(subject: Subject) -> Spans:
-    """Return badges for the state of a subject: hidden, pre-loaded, disabled, shadowed by another file."""
+    """Return the badges of a subject: hidden, pre-loaded, disabled, shadowed by another file."""
     badges = (
         (subject.hidden, "hidden", "dim"),
         (subject.learned, "pre-loaded", "accent"),

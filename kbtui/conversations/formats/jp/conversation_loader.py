@@ -1,4 +1,4 @@
-"""Reads the events of one conversation: all, some, or only the facts for lists and statistics."""
+"""Reads the events of one conversation: all of them, a part, or only facts for lists."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def load_conversation_beginning(
 
 
 def decode_turns(info: ConversationInfo) -> DecodedTurns:
-    """Decode all turns for searching, without metadata and configuration. Never raises."""
+    """Decode all turns, for a search. Metadata and configuration are not decoded. Never raises."""
     if info.events_path is None:
         return DecodedTurns([])
     problems: list[str] = []
@@ -189,7 +189,7 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
 
 
 def _read_last_element(path: str) -> dict[str, Any] | None:
-    """Return the last element of the array in a file, or None if JP did not format the end of the file."""
+    """Return the last element of a file's array. None if JP did not format the file's end."""
     tail = read_file_tail(path, _TAIL_BYTES).rstrip()
     start = tail.rfind(b"\n  {")
     if start < 0 or not tail.endswith(b"\n  }\n]"):
@@ -249,7 +249,7 @@ def _iterate_object_elements(
 
 
 def can_load_conversation_parts(info: ConversationInfo) -> bool:
-    """Return whether a conversation is long enough for `load_conversation_part`."""
+    """Return whether a conversation is large enough to be loaded in parts, but not too large."""
     return info.events_path is not None and MIN_BYTES_FOR_PARTS <= info.size <= MAX_EVENTS_BYTES
 
 
@@ -294,7 +294,7 @@ class _JsonElementBatch(NamedTuple):
     elements: list[Any]
 
     def find_last_turn_start(self) -> int:
-        """Return the index of the last element that begins a turn, 0 if none is found."""
+        """Return the index of the last element that begins a turn, or 0 if none does."""
         for index in range(len(self.elements) - 1, 0, -1):
             element = self.elements[index]
             if type(element) is dict and element.get("type") == "turn_start":
@@ -346,7 +346,10 @@ def _decode_conversation_part(
     span: _JsonElementBatch,
     is_last: bool,
 ) -> ConversationPart | None:
-    """Decode the turns in `span`; return None if it has a tool result whose call is before `span`."""
+    """Decode the turns in `span`, a part of a conversation.
+
+    Return None if a tool result in `span` belongs to a call before `span`.
+    """
     before = start or ReadingResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
     if waiting and any(

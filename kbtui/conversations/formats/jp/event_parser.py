@@ -47,7 +47,10 @@ class MergedConversationConfig:
             self._update_attachments(conversation.get("attachments"))
 
     def _update_attachments(self, value: Any) -> None:
-        """Add the attachments in a list or `{value, strategy}`; the strategy "replace" removes earlier ones."""
+        """Add the attachments in a list or in an object `{value, strategy}`.
+
+        The strategy "replace" first removes the earlier attachments.
+        """
         kept = self.attachments
         if isinstance(value, dict):
             kept = [] if value.get("strategy") == "replace" else kept
@@ -131,7 +134,7 @@ class ConversationEventParser(ProblemCollector):
 
     @property
     def turns(self) -> list[Turn]:
-        """All turns so far. Reading this property joins the pieces of split messages."""
+        """All turns so far. Reading this property also joins the pieces of split messages."""
         for message, texts in self._split_messages.values():
             message.text = "".join(texts)
         self._split_messages.clear()
@@ -153,7 +156,7 @@ class ConversationEventParser(ProblemCollector):
             self.last_time = parse_timestamp(last.get("timestamp")) if type(last) is dict else None
 
     def find_unanswered_call_ids(self) -> set[str]:
-        """Return the ids of calls and questions without a response so far."""
+        """Return the ids of the calls and questions that have no response so far."""
         return {*self._open_calls, *self._open_questions}
 
     def _parse_unknown_element(self, index: int, element: Any) -> None:
@@ -206,7 +209,10 @@ class ConversationEventParser(ProblemCollector):
             event.text = f"{event.text}\n\n{text}" if event.text else text
 
     def _parse_chat_response(self, index: int, element: _Element) -> None:
-        """Parse a response by the first key that it has: `message`, `reasoning` or `data`."""
+        """Parse a response.
+
+        Its kind is the first of these keys that it has: `message`, `reasoning`, `data`.
+        """
         if "message" in element:
             kind = "message"
         elif "reasoning" in element:
@@ -325,7 +331,7 @@ class ConversationEventParser(ProblemCollector):
     def _append_event(
         self, kind: str, index: int, element: _Element, text: Any, field: str
     ) -> ConversationEvent:
-        """Append a new event to the current turn; the message before it, if any, cannot continue."""
+        """Append a new event to the current turn. A message before it can no longer continue."""
         self._open_message = None
         turn = self._turn or self._start_turn()
         time = parse_timestamp(element.get("timestamp"))
@@ -352,7 +358,10 @@ class ConversationEventParser(ProblemCollector):
     def _set_event_text_from_value(
         self, event: ConversationEvent, element: _Element, value: Any, field: str
     ) -> None:
-        """Set the text of an event from typed content; report any other value, and set the text to its JSON."""
+        """Set the text of an event from a value that is not a string.
+
+        Typed content becomes text. Any other value becomes JSON, and is reported as a problem.
+        """
         try:
             text = format_typed_content(value)
         except RecursionError:
@@ -378,7 +387,7 @@ class ConversationEventParser(ProblemCollector):
     def _decode_metadata(
         self, event: ConversationEvent, metadata: dict[str, Any]
     ) -> dict[str, Any]:
-        """Decode the values of an event's metadata, except signatures, which are large and never text."""
+        """Decode the values of an event's metadata. Signatures are kept: they are never text."""
         try:
             decoded = {
                 key: value if key.endswith("_signature") else decode_base64_strings(value)
@@ -402,7 +411,10 @@ class ConversationEventParser(ProblemCollector):
     def _pair_response_with_request(
         self, event: ConversationEvent, element: _Element, waiting: _OpenRequests
     ) -> None:
-        """Pair a response with the oldest open request that has its id; ids can repeat."""
+        """Pair a response with a request.
+
+        Ids can repeat: the oldest open request with this id is taken.
+        """
         if (call_id := self._read_call_id(event, element)) is None:
             return
         if call_id not in waiting:
@@ -442,13 +454,16 @@ _NOT_EVENTS = frozenset({"turn_start", "config_delta", "compaction", "unknown"})
 
 
 def is_known_event_type(element_type: str) -> bool:
-    """Return whether elements of this type are events of a known kind."""
+    """Return whether elements of this type are events of a kind that kbtui knows."""
     is_known = element_type in _PARSERS or element_type in EVENT_KINDS
     return is_known and element_type not in _NOT_EVENTS
 
 
 def _parse_compaction_tool_policy(value: Any) -> str | None:
-    """Return how a compaction treats tool calls: `omit`, `strip`, `strip-request`, `strip-response` or None."""
+    """Return how a compaction treats tool calls, or None if it does not say.
+
+    The value is `omit`, `strip`, `strip-request` or `strip-response`.
+    """
     if type(value) is not dict or type(policy := value.get("policy")) is not str:
         return None
     halves = [half for half in ("request", "response") if value.get(half) is True]

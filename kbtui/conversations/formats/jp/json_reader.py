@@ -86,7 +86,7 @@ def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[i
 
 
 def _resolve_link_inside_root(path: str) -> str:
-    """Return a link's target; raises `WorkspaceError` if it is outside the conversations' directory."""
+    """Return a link's target. Raises `WorkspaceError` if it is outside JP's conversations."""
     conversations = os.path.dirname(os.path.dirname(path))  # noqa: PTH120
     target = os.path.realpath(path)
     if not target.startswith(f"{os.path.realpath(conversations)}/"):
@@ -95,7 +95,7 @@ def _resolve_link_inside_root(path: str) -> str:
 
 
 def read_file(path: str, largest: int) -> bytes:
-    """Read a regular file of at most `largest` bytes; raises `WorkspaceError`."""
+    """Read a regular file with at most `largest` bytes. Raises `WorkspaceError`."""
     with open_regular_file(path, largest) as (file, _):
         return FileIO(file, closefd=False).readall()
 
@@ -107,7 +107,7 @@ def read_file_head(path: str, length: int) -> bytes:
 
 
 def read_file_tail(path: str, length: int) -> bytes:
-    """Read up to `length` bytes from the end of a regular file; raises `WorkspaceError`."""
+    """Read the last bytes of a regular file, at most `length`. Raises `WorkspaceError`."""
     with open_regular_file(path) as (file, size):
         return os.pread(file, length, max(0, size - length))
 
@@ -190,7 +190,10 @@ def keep_complete_array_elements(data: bytes) -> bytes:
 
 
 def _read_json_array_in_blocks(file: int, size: int, problems: list[str]) -> Iterator[list[Any]]:
-    """Yield the elements of an array, split at separators into blocks of whole elements."""
+    """Yield the elements of an array in lists.
+
+    The file is read in blocks. A block ends at a separator, so it contains only whole elements.
+    """
     position, pending, count = 1, b"", 0
     while position < size:
         # Double the block, so that an element of many megabytes is copied only a few times.
@@ -341,7 +344,10 @@ def _parse_json_leniently(text: str, problems: list[str]) -> Any:
 
 
 def _replace_surrogates(value: Any, found: list[str]) -> Any:
-    """Replace unpaired surrogates, which cannot be stored or printed; add problems to `found`."""
+    """Return a JSON value without unpaired surrogates, which cannot be stored or printed.
+
+    A problem for each string that contains one is appended to `found`.
+    """
     if isinstance(value, str):
         replaced, count = _LONE_SURROGATE.subn("\ufffd", value)
         if count:
