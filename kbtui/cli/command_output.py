@@ -24,7 +24,7 @@ def are_colors_off(stream: Any = None) -> bool:
 
 
 def get_terminal_width() -> int:
-    """Return how many columns the terminal has. Importing `shutil` for this would take too long."""
+    """Return how many columns the terminal has, without importing `shutil`, which takes too long."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) > 0:
         return int(columns)

@@ -329,7 +329,7 @@ class LogRedactor:
 
 
 def _redact_path(match: re.Match[str]) -> str:
-    """Reduce a matched path to its base directory and its extension."""
+    """Return a matched path of which only `WORKSPACE` or `~` and the extension are left."""
     ending = Path(match[0]).suffix
     return f"{match[1] or ''}/…{ending if re.fullmatch(r'[.][a-z0-9]{1,6}', ending) else ''}"
 

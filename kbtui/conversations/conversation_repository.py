@@ -138,7 +138,7 @@ def list_conversations(
 
 
 def list_conversation_signatures(workspace: Workspace) -> dict[str, str]:
-    """Return the signature of every conversation by id; no file is read."""
+    """Map the ids of all conversations to their signatures, without reading a file."""
     return {one.id: one.signature for one in _iterate_stored_conversations(workspace)}
 
 
@@ -454,7 +454,7 @@ class AgentOverview(NamedTuple):
 
 
 def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
-    """Return an overview of each agent that has conversations here or is named in the setting `agents`."""
+    """Return an overview of each agent that has conversations, or that the setting `agents` names."""
     chosen = get_chosen_agents(load_settings())
     enabled = {one.name for one in list_enabled_conversation_formats()}
     found = []

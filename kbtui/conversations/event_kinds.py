@@ -112,7 +112,7 @@ def map_include_groups_to_event_kinds() -> dict[str, tuple[str, ...]]:
 
 
 def _collect_group_values(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
-    """Collect the distinct values of each group in order; pairs without a group are ignored."""
+    """Map each group to its distinct values, in the order of `pairs`. A pair without a group is ignored."""
     groups: dict[str, tuple[str, ...]] = {}
     for group, value in pairs:
         if group is not None and value not in groups.setdefault(group, ()):

@@ -37,7 +37,7 @@ class ModelPrice(NamedTuple):
 
 
 class ModelPrices:
-    """The prices of all models in the user's settings. A name can be a pattern with `*`."""
+    """The prices of all models in the user's settings. The name of a model can be a pattern with `*`."""
 
     def __init__(self, settings: Settings) -> None:
         self._prices = {

@@ -121,7 +121,7 @@ class ClientConnection:
 
 
 async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
-    """Wait up to `seconds` for an event of another thread; return whether it is set.
+    """Wait up to `seconds` for an event of another thread; return whether the event is set.
 
     Waiting does not occupy a thread.
     """
@@ -239,7 +239,7 @@ class EngineServer:
             self._search_pool.shutdown(wait=False, cancel_futures=True)
 
     async def _do_periodic_work_until_idle(self) -> None:
-        """Do the periodic work; return as soon as there is a reason to end the engine."""
+        """Do the engine's periodic work until there is a reason to end the engine."""
         swept = looked = -math.inf
         while not self._should_end.is_set():
             with contextlib.suppress(TimeoutError):
@@ -366,7 +366,7 @@ class EngineServer:
     async def _serve_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Exchange hello messages, then answer the client's requests until it disconnects."""
+        """Exchange hello messages, then answer the client's requests until the client disconnects."""
         client = ClientConnection(writer)
         if len(self._clients) >= MAX_CLIENTS or not is_client_from_same_user(writer):
             client.close()
@@ -463,7 +463,7 @@ class EngineServer:
     async def _execute_refresh_operation(
         self, client: ClientConnection, request: RefreshRequest
     ) -> RefreshOutcome:
-        """Bring the index up to date with a new refresh, and answer when it is done."""
+        """Bring the index up to date with a new refresh; answer when the refresh is done."""
         self._end_engine_if_obsolete()
         wait = engine_protocol.get_wait_seconds(request)
         check = request.get("check")
@@ -516,7 +516,10 @@ class EngineServer:
     async def _execute_settle_operation(
         self, client: ClientConnection, request: WaitTimeLimit
     ) -> RefreshOutcome:
-        """Wait until every chunk has its vector, or until an error prevents embedding."""
+        """Wait until every chunk has its vector.
+
+        The wait also ends when an error prevents embedding, or at the time limit in `request`.
+        """
         finished = await wait_for_thread_event(
             self._embedding_worker.caught_up, engine_protocol.get_wait_seconds(request)
         )

@@ -110,13 +110,13 @@ class IndexWorker:
         self._thread.start()
 
     def stop_thread(self) -> None:
-        """Stop the thread after the current entry; wait up to ten seconds for it to end."""
+        """Stop the thread after the current entry. Wait up to ten seconds for the thread to end."""
         self._stop.set()
         self._wake.set()
         self._thread.join(10.0)
 
     def request_index_refresh(self) -> threading.Event:
-        """Request a refresh, and return an event that is set when it is done.
+        """Request a refresh, and return an event that is set when the refresh is done.
 
         The refresh begins after this call, so it includes every earlier change.
         """
@@ -194,7 +194,7 @@ class IndexWorker:
         self._wake.wait(None if due is None else max(0.0, due - time.monotonic()))
 
     def _refresh_index(self) -> bool:
-        """Refresh the index, or rebuild it if it is unusable; return whether it was interrupted."""
+        """Refresh the index, or rebuild it if it is unusable; return whether the refresh was interrupted."""
         remember_worktrees(self._workspace)
         for attempt in (1, 2):
             try:

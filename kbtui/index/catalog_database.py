@@ -312,7 +312,7 @@ class CatalogDatabase:
             self._db.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
 
     def remove_entry(self, entry_id: str, seq: int) -> None:
-        """Delete an entry with its chunks and, for a conversation, its citations and usage."""
+        """Delete an entry with its chunks. For a conversation, also delete its usage and the citations in it."""
         for table in TURN_TABLES:
             self._db.execute(
                 f"DELETE FROM {table} WHERE conversation = "
@@ -457,7 +457,7 @@ class CatalogDatabase:
         return self.get_entries_by_id([entry_id]).get(entry_id)
 
     def get_entries_by_id(self, ids: Collection[str]) -> dict[str, CatalogEntry]:
-        """Return the entries with these ids, by id; unknown ids are left out."""
+        """Map these ids to their entries; unknown ids are left out."""
         query = f"SELECT * FROM entries WHERE id IN ({_make_sql_placeholders(ids)})"
         return {row[0]: parse_catalog_entry_row(row) for row in self._db.execute(query, list(ids))}
 
@@ -576,7 +576,10 @@ class CatalogDatabase:
         return self._query_single_value(query, seq) is not None
 
     def sort_entries_for_embedding(self, ids: Collection[str]) -> list[str]:
-        """Sort entry ids in the order of embedding: first the subjects, then the conversations, newest first."""
+        """Sort entry ids in the order of embedding: first the subjects, then the conversations.
+
+        In both groups, the entry that changed last comes first.
+        """
         return self._query_first_column(
             "SELECT id FROM entries WHERE id IN (SELECT value FROM json_each(?)) "
             "ORDER BY kind = 'conversation', changed DESC, id",

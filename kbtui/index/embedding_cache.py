@@ -34,7 +34,7 @@ def _compute_embedding_checksum(model: str, key: bytes, vector: bytes) -> int:
 
 
 class EmbeddingCache:
-    """The cached embeddings of one model. Only one thread may use it."""
+    """The cached vectors of one model. Only one thread may use it."""
 
     def __init__(self, path: Path, model: str) -> None:
         self._path, self.model = path, model

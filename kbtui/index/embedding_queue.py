@@ -59,7 +59,7 @@ class ChunksWithoutVector:
     def queue_chunks_and_remove_stale_vectors(
         self, catalog: CatalogDatabase, store: VectorStore
     ) -> None:
-        """Find the chunks without a current vector, and remove vectors that are stale or have no chunk."""
+        """Queue the chunks without a current vector. Remove vectors that are stale or belong to no chunk."""
         # Read the number first, so that chunks written during the comparison are compared next time.
         seq = catalog.get_last_transaction_number()
         stale, found = compare_vectors_with_catalog(catalog, store)
@@ -71,7 +71,7 @@ class ChunksWithoutVector:
         self.seq = seq
 
     def count_chunks_of_hidden_entries(self) -> int:
-        """Count the chunks without a vector that belong to hidden entries."""
+        """Count the chunks of hidden entries that have no vector."""
         return len(self.numbers & self._of_hidden_entries)
 
     def remove_embedded_chunks(self, entry_id: str, numbers: set[int]) -> bool:

@@ -77,7 +77,7 @@ def make_subject_change_signature(subject: Subject) -> str:
 
 
 def read_subject_entry(subject: Subject) -> EntryPartToWrite:
-    """Read a subject, and return its entry and chunks; if it cannot be read, the entry has an `error`."""
+    """Read a subject, and return its entry and chunks. If the subject cannot be read, the entry has an `error`."""
     entry = CatalogEntry(
         id=make_subject_id(subject.topic, subject.slug),
         kind="subject",

@@ -52,7 +52,7 @@ def compute_index_schema_hash() -> str:
 
 
 def compute_index_fingerprint(settings: Settings) -> str:
-    """Return the schema hash, followed by six hex digits for the settings that change the index."""
+    """Return the schema hash, followed by six hex digits for the settings that affect the index."""
     chosen = (settings.language, settings.embed_tool_results)
     return f"{compute_index_schema_hash()}{_hash_values(chosen)}"
 

@@ -62,7 +62,7 @@ PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
 """A search with an approximate index compares the full vectors of at least this many rows."""
 REINDEX_GROWTH = 4
-"""The index is rebuilt when the table needs at least this many times as many partitions as the index has."""
+"""If the table needs at least this multiple of the partitions that the index has, the index is rebuilt."""
 # Lance never joins table fragments that different parts of the index cover, so their number only grows.
 MAX_SUPPLEMENTS = 12
 """If the vector index has more parts than this, it is rebuilt. Each compaction of the table adds a part."""
@@ -269,7 +269,7 @@ class VectorStore:
                 self.table.create_index(column, config=BTree())
 
     def _read_partition_count(self) -> int:
-        """Return the number of partitions that the name of the index contains; 0 if there is no index."""
+        """Return the number of partitions of the vector index, which is part of its name; 0 if there is no index."""
         names = (index.name for index in self.table.list_indices())
         counts = [
             int(name.removeprefix(_INDEX_PREFIX))

@@ -91,7 +91,7 @@ def _sample_word_run_hashes(words: list[str]) -> list[int]:
 
 
 def _estimate_text_similarity(one: frozenset[int], other: frozenset[int]) -> float:
-    """Estimate the similarity of two texts, from 0 to 1, from the hashes of `_sample_word_run_hashes`."""
+    """Estimate how similar two texts are (0 to 1) by their hashes from `_sample_word_run_hashes`."""
     common, union = one & other, one | other
     most = max(len(one), len(other))
     if len(common) < MIN_SIMILARITY * min(most, len(union)):
@@ -164,7 +164,7 @@ MAX_PRELOAD_TOKENS = 10_000
 
 
 def lint_knowledge(knowledge: KnowledgeBase) -> list[KnowledgeProblem]:
-    """Return the problems of topics and subjects; `KnowledgeBase.problems` has those of the configuration."""
+    """Return the problems of topics and subjects. `KnowledgeBase.problems` has the problems of the configuration."""
     problems = list(_find_duplicate_topic_titles(knowledge))
     texts: list[tuple[Subject, str]] = []
     for topic in knowledge.topics.values():
@@ -213,9 +213,9 @@ def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[Knowledge
             continue
         winner = first.setdefault(topic.title.casefold(), topic)
         if winner is not topic:
-            clash = f"is also the title of {winner.id}; this name finds {winner.id}"
+            clash = f"is also the title of the topic {winner.id}; this title refers to {winner.id}"
         elif enabled.get(topic.title, topic) is not topic:
-            clash = "is also the id of another topic; this name finds the other topic"
+            clash = "is also the id of another topic; this name refers to the other topic"
         else:
             continue
         key = f"kb.topic.{topic.id}.title"

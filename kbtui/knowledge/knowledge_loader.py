@@ -402,7 +402,10 @@ class KnowledgeBase:
     def _find_learn_topic_and_patterns(
         self, topic: str, patterns: list[str]
     ) -> tuple[Topic, list[str]]:
-        """Return the topic and patterns; split `topic` if it is `TOPIC/SLUG`. Raises `NothingFound`."""
+        """Return the topic and the patterns of a call of `learn`. A `topic` such as `TOPIC/SLUG` is split.
+
+        Raises `NothingFound`.
+        """
         name, _, slug = topic.partition("/")
         try:
             return self.resolve_topic(topic), patterns

@@ -296,7 +296,7 @@ def shorten_argument(argument: str) -> str:
 def _format_no_match_error(
     resolved: SubjectSlugsByVisibility, patterns: list[str], caller: LearnToolCaller
 ) -> str:
-    """Return the error for patterns that match nothing, with the available subjects."""
+    """Return the error for patterns that match nothing. The error also lists the available subjects."""
     named = ", ".join(f'"{shorten_argument(pattern)}"' for pattern in patterns[:_MAX_PATTERNS])
     blocks = [_NO_MATCH_IN_TOPIC.format(resolved.topic.name, named)]
     available = caller.list_offered_subjects(resolved)

@@ -35,7 +35,7 @@ class UnreadableSubject(KbtuiError):
 
 
 def read_subject_text(subject: Subject) -> str:
-    """Return the text of a subject's file with its line endings; raises `UnreadableSubject`."""
+    """Return the text of a subject's file, with unchanged line endings; raises `UnreadableSubject`."""
     try:
         data, problem = _read_subject_bytes(subject)
         if b"\0" in data[:BINARY_BYTES]:
@@ -102,7 +102,7 @@ def format_skipped_subject_note(error: KbtuiError, slug: str) -> str:
 
 
 def _read_subject_bytes(subject: Subject) -> tuple[bytes, str | None]:
-    """Return the bytes of a subject, and a problem if kbtui must not use them; raises `OSError`."""
+    """Return the bytes of a subject, and why kbtui must not use them (None if it may); raises `OSError`."""
     path = subject.file
     root = os.fspath(subject.root) if subject.root else path.removesuffix(f"/{subject.relative}")
     # Check again: a file may have become a link since it was listed.

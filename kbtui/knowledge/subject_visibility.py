@@ -1,4 +1,4 @@
-"""Glob patterns over slugs, and which subjects of a topic are visible."""
+"""Matches slugs with glob patterns, and finds out which subjects of a topic are visible."""
 
 from __future__ import annotations
 
@@ -247,7 +247,10 @@ def apply_mark_to_topic(
 def _find_matching_pattern(
     resolved: SubjectSlugsByVisibility, topic: Topic, field: str, slug: str
 ) -> str | None:
-    """Return the first pattern in `learned` or `disabled` (`field`) that matches a slug, or None."""
+    """Return the first pattern in the key `field` of a topic that matches a slug, or None.
+
+    `field` is `learned` or `disabled`.
+    """
     for pattern in getattr(topic, field):
         fields: dict[str, Any] = {"learned": (), "disabled": (), field: (pattern,)}
         alone = replace(topic, **fields)

@@ -1,4 +1,4 @@
-"""Reads the targets of references (subjects, conversations, passages) and their citations."""
+"""Reads what references name (subjects, conversations, passages), and finds citations."""
 
 from __future__ import annotations
 
@@ -372,7 +372,7 @@ def _get_entry_title(entries: dict[str, CatalogEntry], entry_id: str, default: s
 
 
 def _is_workspace_file_missing(root: Path, path: str) -> bool:
-    """Return whether a file is missing from the workspace; False for a path outside of it."""
+    """Return whether a file of the workspace is missing; false for a path outside the workspace."""
     full = os.path.normpath(root / path)
     if not full.startswith(f"{root}/"):
         return False

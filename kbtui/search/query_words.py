@@ -102,7 +102,7 @@ class QueryToken(NamedTuple):
 
 
 class QueryWord(NamedTuple):
-    """A word of a query. `forms` are the terms to search for in the field `code`.
+    """A word of a query. `forms` are the forms that it can have in the field `code` of the index.
 
     If the user is still typing the word, `completions` are the indexed terms that can complete it, as
     pairs `(field, term)`.

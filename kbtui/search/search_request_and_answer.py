@@ -214,7 +214,7 @@ class SearchRequest(NamedTuple):
     zone: str | None = None
 
     def as_json(self) -> "SearchRequestJson":
-        """Return the fields that differ from their defaults as JSON, for `parse_search_request`."""
+        """Return a JSON object for `parse_search_request`, with the fields that differ from their defaults."""
         shape = {
             name: value.isoformat() if isinstance(value, datetime) else value
             for name, value in self._asdict().items()
@@ -418,7 +418,7 @@ class SearchLegRank(NamedTuple):
     reason: Notice | None = None
 
     def as_json(self) -> "SearchLegRankJson":
-        """Return the fields as JSON, and the text of `reason` as `note`."""
+        """Return the fields as JSON. The key `note` has the text of the notice `reason`."""
         reason = self.reason
         note = format_notice(reason) if reason else None
         shape = self._asdict() | {"note": note, "reason": reason._asdict() if reason else None}

@@ -1,4 +1,4 @@
-"""Start other programs: the browser, viewers, and those that copy text to the clipboard."""
+"""Starts other programs: the browser, viewers, and programs that copy text to the clipboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Insights into the last few days: searches, gaps, citations and tokens, and a chart of the activity by day."""
+"""Statistics of the last days: searches, gaps, citations and tokens, and a chart of the activity by day."""
 
 from __future__ import annotations
 

@@ -154,12 +154,12 @@ def test_titles_that_two_topics_share(build: Build) -> None:
     assert list_problems(build(kb, files)) == [
         (
             "kb.topic.u.title",
-            "'SAME' is also the title of t; this name finds t",
+            "'SAME' is also the title of the topic t; this title refers to t",
             "choose another title",
         ),
         (
             "kb.topic.v.title",
-            "'t' is also the id of another topic; this name finds the other topic",
+            "'t' is also the id of another topic; this name refers to the other topic",
             "choose another title",
         ),
     ]

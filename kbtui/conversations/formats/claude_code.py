@@ -262,7 +262,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         )
 
     def _contains_request(self, file: _FileWithoutWorkingDirectory) -> bool:
-        """Return whether a file that names no directory contains a request."""
+        """Return whether a file in which no record names the working directory contains a request."""
         state = (file.path, file.status.st_ino, file.status.st_size, file.status.st_mtime_ns)
         if state not in self._with_turn:
             self._with_turn[state] = file.name is not None and any(

@@ -89,7 +89,7 @@ class ConversationFormat(ABC):
     id_prefix: str
     """The prefix of the ids of the agent's conversations, such as `claude-`."""
     max_checked_bytes: int | None = 4 << 20
-    """A list checks a conversation with more bytes than this only for some problems. None means no limit."""
+    """When conversations are listed, those with more bytes are checked only for some problems. None means no limit."""
 
     @abstractmethod
     def find_stored_conversations(
@@ -129,7 +129,7 @@ class ConversationFormat(ABC):
         return {}
 
     def add_last_event_time(self, info: ConversationInfo) -> ConversationInfo:
-        """Return `info` with the time of the last event; reads as little of the conversation as possible."""
+        """Return `info` with the time of the last event. As little of the conversation as possible is read."""
         return info
 
     def add_event_count(self, info: ConversationInfo) -> ConversationInfo:
@@ -180,7 +180,7 @@ class ConversationFormat(ABC):
         )
 
     def list_files_added_to_chat(self, event: ConversationEvent) -> list[str]:
-        """Return the files that the user added to the conversation, if an event reports this."""
+        """If an event reports that the user added files to the conversation, return these files."""
         return []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:

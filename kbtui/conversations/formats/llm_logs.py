@@ -195,7 +195,7 @@ def get_database_path() -> str:
 
 
 def _read_conversation_rows(path: str) -> list[_ConversationRow]:
-    """Read all conversations of a database; raises `WorkspaceError`."""
+    """Read the facts about each conversation of a database, such as its name and times; raises `WorkspaceError`."""
     rows: dict[str, _ConversationRow] = {}
     with open_database(path) as database:
         if not list_columns(database, "responses") and not list_columns(database, "turns"):
@@ -223,7 +223,7 @@ def _read_conversation_rows(path: str) -> list[_ConversationRow]:
 
 
 def _merge_conversation_rows(old: _ConversationRow, new: _ConversationRow) -> _ConversationRow:
-    """Merge the two rows of a conversation that is both in the tables of version 0.31 and in newer tables."""
+    """Merge the two rows of a conversation that is in the tables of llm 0.31 and also in newer tables."""
     return _ConversationRow(
         old.id,
         old.name or new.name,
@@ -352,7 +352,7 @@ class _LlmConversationReader:
         return self._fetch_rows(query, response_id)
 
     def _describe_fragments(self, response_id: str) -> list[str]:
-        """Return one line for each fragment, a text that the user attached to the prompt of the response."""
+        """Return one line for each fragment of a response. A fragment is a text that the user attached to the prompt."""
         if not self._has_table_columns(
             "fragments", "id", "source", "content"
         ) or not self._has_table_columns("prompt_fragments", "response_id", "fragment_id"):

@@ -297,7 +297,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self._show_prompt_totals()
 
     def on_unmount(self) -> None:
-        """Stop counting, and free the rows and the prompt, which may be large."""
+        """Discard sizes that are still being counted, and free the rows and the prompt, which may be large."""
         self.count_worker.discard_pending_results()
         self.planned_prompt = self.list.planned_prompt = None
         self.pattern_result = PatternMatchResult("")

@@ -184,7 +184,7 @@ class DocumentViewport:
         return LinePosition(block, max(0, len(self.get_block_lines(block)) - 1))
 
     def find_position_lines_below(self, start: LinePosition, lines: int) -> LinePosition:
-        """Return the position `lines` lines below `start` (above if negative), but not beyond the document."""
+        """Return the position `lines` lines below `start`, or above it if negative; it stays within the document."""
         if not self.document.blocks:
             return LinePosition()
         block, line = start.block, start.line + lines
@@ -259,7 +259,7 @@ class DocumentViewport:
 
     @property
     def should_follow_new_text(self) -> bool:
-        """Whether the user is at the end of the document, so that new text should scroll into view."""
+        """Whether the view follows new text, because the user is at the end of the document."""
         is_at_end = bool(self.rows) and self.cursor == self.last_line_position
         return is_at_end or (self.is_last_line_visible and self.top > self.first_line_position)
 
@@ -475,7 +475,7 @@ class DocumentViewport:
                 return
 
     def set_citation_numbers_of_calls(self, numbers: dict[str, int]) -> bool:
-        """Set the citation numbers of tool calls (block key -> number); return whether any number has changed."""
+        """Set the citation numbers next to tool calls (block key -> number); return whether any number has changed."""
         has_changed = False
         for key, number in numbers.items():
             index = self.document.find_block_index(key)
