@@ -114,9 +114,9 @@ def strip_escape_sequences_before_cutting(text: str) -> str:
 def sanitize_text_and_move_ranges(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Sanitize a text, and move `marks`, ranges of characters in it, to their places in the clean text.
+    """Sanitize a text. Return it, and `marks` moved to their places in it.
 
-    Ranges that become empty are left out.
+    `marks` are ranges of characters. Ranges that become empty are left out.
     """
     clean = sanitize(text)
     if clean == text:
@@ -163,7 +163,7 @@ def sanitize_to_one_line(text: str, policy: Policy | None = None) -> str:
 def format_parent_title_suffix(
     parent_title: str | None, parent_id: str | None, policy: Policy | None = None
 ) -> str:
-    """Return the suffix of a conversation's title that names the parent; "" without a parent.
+    """Return the text that names a conversation's parent after the title; "" without a parent.
 
     A parent without a title is named by its id.
     """
@@ -240,7 +240,7 @@ LEG_NAMES: dict[Literal["lexical", "semantic"], str] = {
 
 
 def describe_missing_words(missing: Sequence[str]) -> list[str]:
-    """Return a line with the words that a passage lacks, and a line with those that are not side by side."""
+    """Return at most two lines: words that are not in the passage, and words that are not side by side."""
     words = [word for word in missing if " " not in word]
     # Leave out a pair if one of its words is missing: the first line already says so.
     pairs = [pair for pair in missing if " " in pair and not set(pair.split()) & set(words)]
@@ -248,9 +248,9 @@ def describe_missing_words(missing: Sequence[str]) -> list[str]:
     return lines + ([f"not side by side: {', '.join(pairs)}"] if pairs else [])
 
 
-def make_backtick_fence(text: str, least: int = 3) -> str:
-    """Return a run of at least `least` backticks that is longer than any in the text."""
-    return "`" * max([least, *(len(run) + 1 for run in re.findall("`+", text))])
+def make_backtick_fence(text: str, minimum: int = 3) -> str:
+    """Return a run of at least `minimum` backticks that is longer than any run in the text."""
+    return "`" * max([minimum, *(len(run) + 1 for run in re.findall("`+", text))])
 
 
 def replace_surrogates(text: str) -> str:

@@ -208,7 +208,7 @@ def add_checksum_mark(body: str, folders: Iterable[str] = ()) -> bytes:
 
 
 def _plan_file_change(workspace: Workspace, path: str, body: str) -> PlannedFileChange:
-    """Return the planned change of a file that should contain `body` and a checksum."""
+    """Plan the change that gives a file the content `body` and a checksum."""
     _check_inside_workspace(workspace, path)
     state, old = _read_file_and_ownership(workspace, path)
     if state == "absent":
@@ -298,7 +298,10 @@ def _check_inside_workspace(workspace: Workspace, path: str) -> None:
 
 
 def _find_conflicting_tool_files(workspace: Workspace, names: set[str]) -> dict[str, str]:
-    """Map each of `names` that another file also defines to that file; JP would merge both definitions."""
+    """Return the tools in `names` that another file also defines, each with that file.
+
+    JP would merge the two definitions.
+    """
     found: dict[str, str] = {}
     tool_files = sorted((workspace.jp_directory / "mcp/tools").rglob("*.toml"))
     for file in (workspace.jp_directory / "config.toml", *tool_files):

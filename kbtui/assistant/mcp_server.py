@@ -49,7 +49,10 @@ async def _forward_valid_messages(
     checked: MemoryObjectSendStream[Item],
     output: WriteStream[SessionMessage],
 ) -> None:
-    """Forward messages; replace unpaired surrogates, and answer invalid lines, which the SDK would drop."""
+    """Forward messages, with unpaired surrogates replaced.
+
+    An invalid line, which the SDK would drop, is answered with an error.
+    """
     with contextlib.suppress(anyio.BrokenResourceError):
         async with reading, checked:
             async for item in reading:
@@ -288,7 +291,10 @@ class _McpRequestHandler:
         ]
 
     async def _run_in_thread(self, work: Callable[[], T], slots: asyncio.Semaphore) -> T:
-        """Run `work` in a thread; it keeps one of the `slots` until it ends, even after a cancellation."""
+        """Run `work` in a thread that occupies one of the `slots`.
+
+        If the request is cancelled, the slot becomes free only when `work` ends.
+        """
         loop = asyncio.get_running_loop()
         await slots.acquire()
         self.running += 1

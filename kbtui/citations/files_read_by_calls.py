@@ -112,9 +112,10 @@ def _iterate_files_read_by_command(command: Any, directory: str | None) -> Itera
 
 
 def _iterate_simple_commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each command in a command line, except commands that write to a file.
+    """Yield the words of each command in a command line.
 
-    Stops at a here-document and at text that cannot be parsed.
+    Commands that write to a file are left out. Reading stops at a here-document, and at text that
+    cannot be parsed.
     """
     lexer = shlex.shlex(text, posix=True, punctuation_chars=";<>|&\n")
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""

@@ -309,7 +309,7 @@ def _show_conversation_info(library: Library, args: Namespace) -> int:
 
 
 def _format_conversation_facts(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each fact about a conversation; `-` means that the files do not have the fact."""
+    """Yield a line for each fact about a conversation. `-` stands for a fact that the files do not contain."""
     from kbtui.conversations.model_prices import format_cost
     from kbtui.conversations.models import ConversationUsage
 

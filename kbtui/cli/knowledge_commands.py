@@ -193,7 +193,7 @@ def _add_knowledge_options(parser: ArgumentParser) -> None:
 
 
 def _load_knowledge_with_options(args: Namespace) -> KnowledgeBase:
-    """Load the knowledge with the options of a command; print its problems on stderr."""
+    """Load the knowledge as the options `--cfg` and `-k` configure it. Print its problems on stderr."""
     from kbtui.library import open_workspace
 
     with WaitingLine("reading the topics"):

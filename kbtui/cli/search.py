@@ -167,7 +167,7 @@ def _check_search_arguments(args: Namespace) -> None:
 
 
 def _serialize_search_request(args: Namespace) -> SearchRequestJson:
-    """Return the search request as JSON; `parse_search_request` parses dates and adds the defaults."""
+    """Return the search request as JSON. `parse_search_request` later parses dates and adds defaults."""
     request: SearchRequestJson = {
         **parse_filter_options(args),
         "query": " ".join(args.query),
@@ -270,7 +270,7 @@ def _join_lines_with_spaces(text: str) -> str:
 
 
 def format_hit_explanation(explained: RankExplanationJson) -> str:
-    """Format an explanation: rank in each leg, matching terms, and why the passage is excluded, if it is."""
+    """Format an explanation of a passage: its rank in each leg, matching terms, reasons why it is no hit."""
     # Only values are sanitized: a “ or × in every line would make each search compile the patterns
     # for text that is not ASCII.
     return "\n".join(_iterate_explanation_lines(explained))

@@ -210,7 +210,10 @@ class ConversationUsage:
 
 
 def add_up_usage(usages: Iterable[ConversationUsage]) -> ConversationUsage | None:
-    """Return the sum of usages, or None if there are none. One estimate makes the sum an estimate."""
+    """Return the sum of usages, or None if there are none.
+
+    The sum is an estimate if one of the usages is an estimate.
+    """
     found = list(usages)
     if not found:
         return None

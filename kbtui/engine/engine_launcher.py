@@ -205,7 +205,7 @@ def _is_engine_incompatible(client: EngineClient) -> bool:
 
 
 def list_differing_directory_variables(client: EngineClient) -> list[str]:
-    """Return the environment variables for agents' directories that differ between engine and client."""
+    """Return the environment variables for agents' directories whose values differ in engine and client."""
     own = paths.read_agent_directory_variables()
     known = client.hello.get("agent_variables", own)
     return [name for name, value in own.items() if known.get(name) != value]
@@ -229,7 +229,10 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 
 def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
-    """Connect through the socket that the lock file names, else the usual one; None if both fail."""
+    """Connect through the socket that the lock file names, or through the usual one if that fails.
+
+    Returns None if both fail. Raises `UnresponsiveEngine` or `EngineOwnedByOtherUser`.
+    """
     found = read_engine_lock_file(workspace)
     socket_paths: list[str] = []
     if found and found.get("host") == os.uname().nodename:

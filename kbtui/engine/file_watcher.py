@@ -307,7 +307,7 @@ class FileWatcher:
     def _report_changes_until_roots_change(
         self, roots: list[Path], reports: Iterator[set[str]]
     ) -> None:
-        """Call `on_change` whenever paths are reported; return when the roots change."""
+        """Call `on_change` whenever files have changed. Return when the directories to watch have changed."""
         state, places = _get_root_inodes(roots), set(map(str, roots))
         files = self._read_agent_file_states()
         compared = time.monotonic()
@@ -371,7 +371,10 @@ class FileWatcher:
                 yield {path for path in paths if is_wanted(watchfiles.Change.modified, path)}
 
     def _should_watch_directory(self, path: str) -> bool:
-        """Return whether to watch a directory below a root; not if it is a link out of the workspace."""
+        """Return whether to watch a directory below a root.
+
+        Directories with ignored names, the cache, and links out of the workspace are not watched.
+        """
         if Path(path).name in _IGNORED_NAMES or path.startswith(str(self._workspace.cache_dir)):
             return False
         target = _resolve_path_links(Path(path))
@@ -416,7 +419,7 @@ def _explain_watch_error(error: Exception) -> str:
 
 
 def _resolve_path_links(path: Path) -> Path:
-    """Resolve links in a path; `Path.resolve` would raise an error for circular links."""
+    """Resolve links in a path. Unlike `Path.resolve`, raise no error for circular links."""
     return Path(os.path.realpath(path))
 
 

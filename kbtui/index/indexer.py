@@ -224,7 +224,7 @@ def _has_too_many_stale_documents(writer: KeywordIndexWriter) -> bool:
 
 
 def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bool:
-    """Whether two versions of an entry have equal fields in the keyword index; the time may differ."""
+    """Whether two versions of an entry have equal fields in the keyword index. Times are not compared."""
     names = ("title", "kind", "type", "topic", "hidden", "archived")
     return old is not None and all(getattr(old, name) == getattr(new, name) for name in names)
 
@@ -508,7 +508,7 @@ def _get_file_size_and_time(path: Path) -> list[object]:
 def _add_citation_and_usage_rows(
     part: EntryPartToWrite, conversation: Conversation, targets: CitationTargetLookup
 ) -> None:
-    """Set `citations` and `usage` of a part; if this fails, set the `error` of the part's entry."""
+    """Add the rows for citations and usage to a part. If this fails, store the error in its entry."""
     try:
         part.citations = _make_citation_rows(conversation, targets)
         part.usage = _make_usage_rows(conversation)

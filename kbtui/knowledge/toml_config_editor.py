@@ -123,7 +123,10 @@ def _edit_toml_document(
 
 
 def _insert_toml_key(table: Any, key: str, value: Any) -> None:
-    """Insert a key after the table's last key, before comments that belong to the next table."""
+    """Insert a key after the last key of a table.
+
+    Comments after the last key belong to the next table, so they stay behind the new key.
+    """
     import tomlkit
     from tomlkit.items import InlineTable, Table
 
@@ -155,7 +158,7 @@ def _edit_toml_array(array: Any, wanted: list[str]) -> None:
 
 
 def _rebuild_toml_array(array: Any, wanted: list[str]) -> Any:
-    """Return an array of the wanted strings, one per line, below the comments of the old array."""
+    """Return a new array with the comments of the old one, then the wanted strings, one on each line."""
     import tomlkit
 
     found = tomlkit.array()
@@ -238,7 +241,7 @@ def plan_toml_change_for_topic(knowledge: KnowledgeBase, topic: Topic) -> TomlFi
 def _make_topic_toml_change(
     knowledge: KnowledgeBase, topics: dict[str, tuple[Topic, Topic]]
 ) -> TomlFileChange:
-    """Return the change to `kb.toml` that replaces the first topic of each pair with the second."""
+    """Return the change to `kb.toml` that turns the first topic of each pair into the second one."""
     edits: dict[str, dict[str, object] | None] = {}
     for name, (before, after) in topics.items():
         changed = [key for key in TOPIC_FIELDS if getattr(before, key) != getattr(after, key)]
@@ -291,7 +294,7 @@ def undo_toml_change(change: TomlFileChange) -> None:
 
 
 def read_toml_text(path: Path) -> str | None:
-    """Return the text of a TOML file with its line endings, or None if the file does not exist."""
+    """Return the text of a TOML file with its line endings. Return None if the file does not exist."""
     if path.is_symlink():
         message = "the file is a symbolic link; kbtui writes only regular files"
         raise ConfigError(message, where=str(path))

@@ -45,7 +45,7 @@ class TopicScan:
 
 
 def split_file_extension(name: str) -> tuple[str, str]:
-    """Split a file name into stem and last extension; leading dots do not start an extension."""
+    """Split a file name into stem and last extension. Dots at its start do not begin an extension."""
     stem, dot, ending = name.rpartition(".")
     return (stem, dot + ending) if stem.strip(".") else (name, "")
 
@@ -115,7 +115,7 @@ def _strip_leading_dots(name: str) -> str:
 
 
 def find_file_name_problem(name: str) -> str | None:
-    """Return the reason why a file's name does not fit into JSON or on one line; None if it fits."""
+    """Return why a file's name cannot be used, or None. The name must fit into JSON and on one line."""
     categories = () if name.isprintable() else set(map(unicodedata.category, name))
     if "Cs" in categories:
         return "the name is not UTF-8"
@@ -123,7 +123,7 @@ def find_file_name_problem(name: str) -> str | None:
 
 
 def _get_slug_collision_rank(path: str) -> tuple[bool, int, str]:
-    """Return a sort key for paths with the same slug; the path that sorts first gets the slug."""
+    """Return a key for sorting paths that have the same slug. The first path in this order gets the slug."""
     ending = split_file_extension(path.rpartition("/")[2])[1].lower()
     known = ending in _EXTENSIONS_BY_RANK
     rank = _EXTENSIONS_BY_RANK.index(ending) if known else len(_EXTENSIONS_BY_RANK)

@@ -118,7 +118,7 @@ class IndexAndEngineAccess:
 
     @property
     def agent_directory_notices(self) -> list[Notice]:
-        """A list with the notice that engine and client use different directories of agents; else []."""
+        """A list with a notice if engine and client use different directories of agents. Otherwise []."""
         names = self._different_variables
         return [Notice("other_directories", {"variables": names})] if names else []
 
@@ -130,7 +130,7 @@ class IndexAndEngineAccess:
 
     @property
     def is_index_private(self) -> bool:
-        """Whether this client has built a temporary index for itself because there is no engine."""
+        """Whether this client uses a temporary index of its own, because there is no engine."""
         return self._private is not None
 
     def close(self) -> None:
@@ -166,7 +166,10 @@ class IndexAndEngineAccess:
         )
 
     def call_engine(self, send: Callable[[EngineClient], Answer]) -> Answer:
-        """Call `send`; if it loses the connection, retry once. Raises `EngineUnavailable`."""
+        """Call `send` with a connection to the engine. If the connection is lost, try once more.
+
+        Raises `EngineUnavailable`.
+        """
         cancellation = get_current_cancellation()
         for last in (False, True):
             with self._lock:
@@ -207,7 +210,7 @@ class IndexAndEngineAccess:
             raise
 
     def open_index_reader(self, wait: float = FIRST_INDEX_SECONDS) -> IndexReader:
-        """Return an index reader within `wait` seconds; raises `IndexUnavailable`."""
+        """Return an index reader. Waits at most `wait` seconds for an index. Raises `IndexUnavailable`."""
         from kbtui.index.index_reader import IndexReader
 
         with self._lock:
@@ -236,7 +239,7 @@ class IndexAndEngineAccess:
             private.update_from_files(wait)
 
     def _open_first_index_reader(self, wait: float) -> IndexReader:
-        """Have the engine build or repair the index, or build a temporary one, and open it.
+        """Open the index after the engine has built it. Without an engine, build a temporary index.
 
         Waits at most `wait` seconds for an index that is being built.
         """
@@ -321,7 +324,7 @@ class PrivateIndex:
 
     @property
     def remaining_wait_seconds(self) -> float:
-        """How many more seconds calls wait until this index is up to date with the files."""
+        """For how many more seconds a call waits until this index is up to date with the files."""
         return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
 
     @property
@@ -331,7 +334,10 @@ class PrivateIndex:
 
     @property
     def index_notices(self) -> list[Notice]:
-        """Notices that say that this index is temporary, why kbtui uses it, and what it may lack."""
+        """Notices that say that this index is temporary, and why kbtui uses it.
+
+        If the configuration is invalid, a further notice says so.
+        """
         notices = [
             Notice("private_index", {"is_complete": self.is_complete, "detail": self._error or ""}),
             Notice("keywords_only", make_engine_unavailable_notice_values(self._cause)),
@@ -364,7 +370,7 @@ class PrivateIndex:
         self.wait_until_up_to_date(seconds)
 
     def wait_until_up_to_date(self, seconds: float) -> None:
-        """Wait up to `seconds` until the index is up to date; raises `Cancelled`."""
+        """Wait at most `seconds` until the index is up to date. Raises `Cancelled`."""
         cancellation, end = get_current_cancellation(), time.monotonic() + seconds
         with self._turn:
             while self._reached < self._wanted and time.monotonic() < end:

@@ -45,7 +45,7 @@ UPDATE_SECONDS = 10.0
 
 
 def open_workspace(path: Path | str | None = None, settings: Settings | None = None) -> Library:
-    """Open the workspace around `path` (default: the current directory).
+    """Open the workspace that contains `path` (default: the current directory).
 
     Reads only the settings. Raises `WorkspaceError` or `ConfigError`.
     """
@@ -148,7 +148,7 @@ class Library(ReferenceReader):
         )
 
     def update_index(self, wait: float = UPDATE_SECONDS) -> None:
-        """Wait up to `wait` seconds until the index is up to date.
+        """Have the engine update the index, and wait for that at most `wait` seconds.
 
         If no engine is available, this process updates its temporary index, if it has one.
         """

@@ -81,7 +81,7 @@ class ParsedQuery(NamedTuple):
 
 
 def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that matches one filter, phrase or word of a query; `re` caches it."""
+    """Return a pattern that matches one filter, phrase or word of a query."""
     return re.compile(
         r"(?P<no>(?<!\S)-(?=[^\s-]))?"
         rf"(?:(?P<key>(?<![^\s-])(?:{'|'.join(names)})):(?P<values>{VALUE_PATTERN}(?:,{VALUE_PATTERN})*)"
@@ -172,7 +172,7 @@ class ArgumentAndExclusionFilters(NamedTuple):
     without: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def allows_chunk(self, entry: CatalogEntry, chunk: Chunk) -> bool:
-        """Return whether a chunk passes these filters; needed because the vector table cannot apply them."""
+        """Return whether a chunk passes the filters that the vector table cannot apply."""
         return all(
             set(terms) & _list_tool_argument_terms(chunk) for terms in self.args
         ) and not any(
@@ -264,7 +264,7 @@ class _QueryFilterApplier:
         self._mistakes.append(mistake)
 
     def _resolve_request_filters(self) -> None:
-        """Convert the topics, roles and other filters of the request to indexed terms; report unknown values."""
+        """Convert the values of the request's filters to indexed terms. Report unknown values."""
         for row in _list_resolved_filters():
             field = row.search
             values: list[str] = []

@@ -159,7 +159,7 @@ def _drop_menus_and_buttons(tree: Any) -> None:
 
 
 def _is_hidden_element(node: Any) -> bool:
-    """Return whether an element is hidden; false for a tab panel, because the user can open it."""
+    """Return whether an element is hidden. A tab panel never is, because the user can open it."""
     if node.tag in ("body", "main", "article") or node.get("role") == "tabpanel":
         return False
     return node.get("hidden") is not None or node.get("aria-hidden") == "true"
@@ -170,7 +170,7 @@ def _list_css_classes(node: Any) -> set[str]:
 
 
 def _find_main_content_element(tree: Any) -> Any:
-    """Return the element that a class or role marks as the text of the page, or None."""
+    """Return the element whose class or role says that it is the page's main text, or None."""
     elements, classes = tree.iter("div", "article", "main"), _CONTENT_CLASSES.split()
     named = [node for node in elements if not _list_css_classes(node).isdisjoint(classes)]
     if named:
@@ -315,7 +315,7 @@ def _restore_code_blocks(text: str | None, codes: list[str]) -> str:
 
 
 def _squeeze_blank_lines(lines: list[str]) -> str:
-    """Join lines; reduce several blank lines to one, except in code."""
+    """Join lines. Of several blank lines in a row, only the first is kept, except in code."""
     kept: list[str] = []
     fence = ""
     for line in lines:
@@ -368,7 +368,7 @@ def extract_document_text(
 
 
 def decode_document_text(content: bytes, charset: str | None) -> str:
-    """Decode a text. Tries `charset`, UTF-8, the encoding that the text declares, and a detected one."""
+    """Decode a text. Tries `charset`, UTF-8, the encoding that the text declares, then a detected one."""
     own = _DECLARED_CHARSET.search(content[:2048])
     for name in (charset, "utf-8-sig", own[1].decode("ascii") if own else None):
         try:

@@ -76,7 +76,10 @@ def make_source_run_limits(settings: Settings) -> SourceRunLimits:
 
 
 def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
-    """Return why a document of `size` bytes (None if unknown) is too large for the limit `max_bytes`."""
+    """Return a phrase that says that a document is larger than `max_bytes`.
+
+    `size` is the document's size in bytes, None if it is unknown.
+    """
     limit = f"than the limit of {max_bytes:,} bytes (setting source_bytes)"
     return f"is larger {limit}" if size is None else f"is {size:,} bytes long, more {limit}"
 
@@ -103,7 +106,7 @@ class FetchError(Exception):
 
 @dataclass
 class FetchedResponse:
-    """A response. After redirects, `url` is the last URL, not the requested one."""
+    """A response. `url` is the URL after all redirects, not the requested one."""
 
     url: str
     status: int
@@ -249,7 +252,7 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the HTTP client of one host. A client for several hosts would not check every certificate."""
+        """Return the HTTP client of one host. A client shared by hosts would not check every certificate."""
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(

@@ -187,7 +187,7 @@ def count_source_documents(workspace: Workspace, source: SourceDefinition) -> in
 def _open_source_directories_in_all_topics(
     workspace: Workspace, source: SourceDefinition
 ) -> list[SourceDocumentDirectory]:
-    """Return the source's directories in all topics; earlier runs may have used another topic."""
+    """Return the source's directories in all topics. Earlier runs may have used another topic."""
     from kbtui.knowledge import load_knowledge
 
     root = Path(os.path.realpath(workspace.root))

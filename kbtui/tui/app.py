@@ -189,7 +189,7 @@ class KbtuiApp(App[None]):
         return closed
 
     def on_ready(self) -> None:
-        """Set up garbage collection and a SIGTERM handler, and handle the keys that the user typed during startup."""
+        """Set up the garbage collector and the SIGTERM handler. Then handle the keys typed during startup."""
         configure_garbage_collector()
         exit_on_sigterm(lambda: self.exit(return_code=128 + signal.SIGTERM))
         if self.start.typed:
@@ -197,7 +197,7 @@ class KbtuiApp(App[None]):
                 self.post_message(message)
 
     async def action_quit(self) -> None:
-        """Quit. If a screen refuses to close, for example because of unwritten changes, show it instead."""
+        """Quit. If a screen refuses to close, for example because of unwritten changes, show that screen."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StyledScreen) and not screen.can_close_screen():
                 while self.screen is not screen:
@@ -206,7 +206,7 @@ class KbtuiApp(App[None]):
         await super().action_quit()
 
     def action_help_quit(self) -> None:
-        """Quit if the user has pressed ctrl+c twice; Textual calls this only if no text is selected."""
+        """Quit at the second ctrl+c in a row. Textual calls this only if no text is selected."""
         if monotonic() - self._last_quit < DOUBLE_PRESS_SECONDS:
             self.call_later(self.action_quit)
             return

@@ -75,7 +75,7 @@ def _make_command_item(name: str, command: TuiCommand) -> CommandPaletteItem:
 
 
 def _describe_command(command: TuiCommand) -> str:
-    """Return a command's help text; its label comes first if the text lacks a word of the label."""
+    """Return a command's help text. If the text lacks a word of the label, put the label before the text."""
     text, label = command.help.rstrip("."), command.label
     if all(word in text.casefold() for word in label.casefold().split()):
         return text

@@ -189,7 +189,7 @@ class LibrarySnapshotReader:
         return self._add_known_details(snapshot)
 
     def read_snapshot_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
-        """Read more details for about `READ_SECONDS`; return the snapshot with all details read so far."""
+        """Read more details for about `READ_SECONDS`. Return the snapshot with all details read so far."""
         end = monotonic() + READ_SECONDS
         self._find_unreadable_subjects(contents, end)
         for info in contents.conversations:
@@ -201,7 +201,7 @@ class LibrarySnapshotReader:
         return self._add_known_details(contents)
 
     def _find_unreadable_subjects(self, contents: LibrarySnapshot, end: float) -> None:
-        """Read new and changed subjects until the time `end`, to find those that cannot be read."""
+        """Find subjects that cannot be read. New and changed subjects are read until the time `end`."""
         for subject in contents.subjects:
             stamp = _make_subject_file_stamp(subject)
             if self._checked.get(subject.file) == stamp:
@@ -216,7 +216,7 @@ class LibrarySnapshotReader:
                 return
 
     def _add_known_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
-        """Return the snapshot with all details read so far, except those whose files have changed since."""
+        """Return the snapshot with all details read so far. Outdated details of changed files are left out."""
         unreadable: dict[tuple[str, str], str] = {}
         unchecked = 0
         for subject in contents.subjects:

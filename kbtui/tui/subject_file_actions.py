@@ -164,7 +164,10 @@ class SubjectFileActions:
         )
 
     def _suspend_tui_and_run(self, work: Callable[[], T], on_done: Callable[[T], None]) -> None:
-        """Suspend the TUI, run `work` in the terminal, then call `on_done` with its result."""
+        """Suspend the TUI, and run `work` in the terminal. Then call `on_done` with the result.
+
+        If `work` raises an error, show it.
+        """
         try:
             with self._screen.app.suspend():
                 result = work()

@@ -143,7 +143,7 @@ class AiderFormat(ConversationFormat):
         return _ADDED_TO_CHAT.findall(event.text) if event.kind == "tool_call_response" else []
 
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
-        """Add up the numbers of tokens, which aider rounds. Never raises."""
+        """Return the sum of the tokens that aider reported in rounded numbers. Never raises."""
         try:
             return sum_reported_tokens(self._read_session(info, MAX_SESSION_BYTES))
         except WorkspaceError:
@@ -245,7 +245,10 @@ def _find_sessions(
 
 
 def _has_only_grown(file: int, state: tuple[int, int, int], known: _HistoryFileSessions) -> bool:
-    """Return whether a file has grown since `known` was read, and seems otherwise unchanged."""
+    """Return whether text was only appended to a file since `known` was read.
+
+    The inode, the size and the bytes at the old end are compared.
+    """
     inode, size, _ = known.state
     at = size - len(known.tail)
     return (

@@ -201,7 +201,7 @@ class CodexFormat(JsonlConversationFormat):
     def make_parser(
         self, builder: TurnBuilder, state: CodexState | None
     ) -> JsonlConversationParser:
-        """Return a parser that resumes with `state`, or starts at the beginning if `state` is None."""
+        """Return a parser that continues from `state`. Without a state, it starts at the beginning."""
         return CodexParser(builder, state)
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
@@ -330,7 +330,10 @@ def _read_codex_session_facts(
 def _iterate_session_files(
     home: str, unusable: list[UnusableConversationDirectory]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the path of every session, newest directory first, and whether the session is archived."""
+    """Yield the path of each session, and whether the session is archived.
+
+    Live sessions come first, then archived ones. In both groups, newer directories come first.
+    """
     for name, is_archived in _ROOTS:
         pending = [(f"{home}/{name}", 0)]
         compressed = 0
@@ -399,7 +402,10 @@ def _read_first_line(file: int) -> bytes:
 
 
 def _find_working_directory(file: int, end: int) -> str | None:
-    """Return the working directory that a request in the first `end` bytes names, or None."""
+    """Return the working directory that a message of the user names, or None.
+
+    Only the first `end` bytes of the file are read.
+    """
     for record in iterate_jsonl_records(file, 0, end):
         message = record.value
         if type(message) is dict and message.get("role") == "user":
@@ -626,13 +632,16 @@ class CodexParser(JsonlConversationParser):
         self._has_meta = True
 
     def _is_copied_from_original(self, time: datetime | None) -> bool:
-        """Return whether a record with this time was copied from the session that was forked."""
+        """Return whether a record with this time was copied into this session when the session was forked."""
         if self._forked_at is None or time is None:
             return False
         return (time - self._forked_at).total_seconds() < COPY_SECONDS
 
     def _add_tokens_of_call(self, info: Any, is_copied: bool) -> None:
-        """Add the tokens used since the last count, unless the record was copied from another session."""
+        """Add the tokens used since the last count.
+
+        If the record was copied from another session, its tokens are not added.
+        """
         if type(info) is not dict:
             return
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
@@ -803,7 +812,7 @@ class CodexParser(JsonlConversationParser):
 
 
 def split_ide_context(text: str) -> tuple[str | None, str]:
-    """Split a request into the context that an IDE added (None if there is none) and the person's text."""
+    """Return the context that an IDE added to a request (or None), and the text that the person wrote."""
     if not text.lstrip().startswith(_IDE_CONTEXT):
         return None, text
     match = _IDE_REQUEST.search(text)
@@ -840,7 +849,10 @@ def read_tool_output(output: Any) -> tuple[str, bool]:
 
 
 def _unwrap_record(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return a record's kind and its content: the `payload` or, in old versions, the record itself."""
+    """Return a record's kind and its content.
+
+    The content is the `payload`. In old versions, it is the record itself.
+    """
     kind = record.get("type")
     if "payload" in record:
         if type(record["payload"]) is not dict:

@@ -303,7 +303,7 @@ def _read_project_registry(path: str) -> dict[str, str]:
 
 
 def _read_session_head(path: str) -> _GeminiSessionHead:
-    """Return which session a file contains; raises `WorkspaceError` or `ValueError`."""
+    """Return the session id and the project that a file names. Raises `WorkspaceError` or `ValueError`."""
     with open_regular_file(path) as (file, size):
         if not size:
             raise ValueError("it is empty")
@@ -407,7 +407,10 @@ class _ReplayedSession:
             self.messages.insert(position, message)
 
     def _mark_messages_rewound(self, message_id: str) -> None:
-        """Mark the message with this id and all later ones as rewound; if none has the id, mark all."""
+        """Mark the message with this id and all later messages as rewound.
+
+        If no message has the id, mark all messages.
+        """
         target = self._by_id.get(message_id)
         found = target is None
         for message in self.messages:

@@ -217,7 +217,7 @@ class TurnBuilder(ProblemCollector):
         time: datetime | None = None,
         **fields: Any,
     ) -> ConversationEvent:
-        """Add a tool call; arguments that are not an object become the text of the event."""
+        """Add a tool call. If `arguments` is not an object, it becomes the text of the event."""
         is_object = type(arguments) is dict
         text = "" if is_object or arguments is None else format_json_unless_text(arguments)
         event = self.add_event(
@@ -288,7 +288,7 @@ class TurnBuilder(ProblemCollector):
     def make_conversation_with_event_count(
         self, info: ConversationInfo, problems: list[str], **fields: Any
     ) -> Conversation:
-        """Like `make_conversation`, but count the events and add the time of the last one to `info`."""
+        """Return what `make_conversation` returns, with the number of events and the last time in `info`."""
         count = sum(len(turn.events) for turn in self.turns)
         last = self.last_time or info.last_event_at
         info = replace(info, events_count=count, last_event_at=last)

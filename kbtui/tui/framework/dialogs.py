@@ -76,7 +76,10 @@ class DialogOption:
 
 
 class OptionsDialog(StyledScreen):
-    """A dialog with a row for each option; its result is the chosen option's `result`, or None if cancelled."""
+    """A dialog with a row for each option.
+
+    Its result is the `result` of the chosen option, or None if the user cancels.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", show=False),

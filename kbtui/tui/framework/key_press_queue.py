@@ -96,7 +96,7 @@ class KeyPressQueue:
         app.call_next(target.post_message, KeyHandled(self._number, FOLLOW_UP_MESSAGES, target))
 
     def resume_keys_after_handled_key(self, done: KeyHandled) -> None:
-        """Send the next follow-up message; after the last one, deliver the next key."""
+        """Send the next follow-up message (see `KeyHandled`). After the last of them, deliver the next key."""
         if done.number != self._number or not self._is_busy:
             return
         if done.rounds > 1:
@@ -139,7 +139,7 @@ class KeyPressQueue:
         self._app.call_next(self._app.on_event, self._sending)
 
     def _should_hold_key(self, event: events.Event) -> bool:
-        """Return whether a key must wait for unfinished work; False after `MAX_WAIT_SECONDS`."""
+        """Return whether a key must wait for unfinished work. A key waits at most `MAX_WAIT_SECONDS`."""
         screen = self._app.screen
         if not (
             isinstance(event, events.Key)

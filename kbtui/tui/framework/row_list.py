@@ -1,4 +1,7 @@
-"""A list widget that draws only the visible rows. The same row, by key, stays selected when the rows change."""
+"""A list widget that draws only its visible rows.
+
+When the rows change, the selected row stays selected. It is found again by its key.
+"""
 
 from __future__ import annotations
 

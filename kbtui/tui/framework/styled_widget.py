@@ -144,7 +144,10 @@ class StyledScreen(Screen[Any]):
         return chain
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
-        """Close the screen with a result; ignore further calls, which keys can cause while the screen is closing."""
+        """Close the screen with a result.
+
+        While the screen is closing, keys can cause further calls. These are ignored.
+        """
         return super().dismiss(result) if self.is_current else AwaitComplete()
 
     def should_key_wait(self, key: str) -> bool:
@@ -201,7 +204,7 @@ class StyledWidget(Widget, inherit_bindings=False):
 
 
 class ScrollViewWithoutRelayout(ScrollView, inherit_bindings=False):
-    """A scroll view that usually changes its content size without a new layout of the screen."""
+    """A scroll view. When its content's size changes, the screen usually needs no new layout."""
 
     def set_content_size(self, size: Size) -> None:
         """Set the size of the content and update the scroll bar."""
@@ -243,7 +246,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         self._repaint_region = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render the top border, the bottom border, and one line that is used for all lines between them."""
+        """Render the top border, the bottom border, and one of the lines between them, which are all equal."""
         last = self.outer_size.height - 1
         strips: dict[int, Strip] = {}
         for y in crop.line_range:
@@ -256,7 +259,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         return Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
-        """Repaint the given regions or the whole pane; during `set_border_subtitle`, only the bottom line."""
+        """Repaint the given regions or the whole pane. In `set_border_subtitle`, repaint only the bottom line."""
         if self._repaint_region is not None:
             regions = (self._repaint_region,)
         return super().refresh(*regions, **options)

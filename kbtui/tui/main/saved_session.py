@@ -137,7 +137,7 @@ class SavedSessionManager:
         self._is_restored = False
 
     def restore_session_or_open_first_target(self) -> None:
-        """Restore the saved session, or show the first place if there is none."""
+        """Restore the saved session. If there is none, show the first place."""
         self._first_theme = self._main.screen.app.theme
         if self._must_reopen:
             self._worker.submit_call(
@@ -186,7 +186,10 @@ class SavedSessionManager:
         self._worker.submit_call(lambda: save_session(library, session))
 
     def save_session_on_exit(self) -> None:
-        """Save the session if it was restored, or if the user opened a place or changed layout or theme."""
+        """Save the session, unless it is new and unchanged.
+
+        It is unchanged if the user has opened no second place and kept the layout and the theme.
+        """
         if not self._is_on or not self._main.navigator.history.targets:
             return
         session = self._capture_session()

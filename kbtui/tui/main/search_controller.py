@@ -324,7 +324,7 @@ class SearchController:
         )
 
     def recall_earlier_query(self) -> None:
-        """Put the latest query of the query log into the input. Each further call goes one query back."""
+        """Put an earlier query into the input: first the latest one in the query log, then older ones."""
         if self._recent_index >= 0:
             self._recall_older_query()
             return
@@ -378,7 +378,7 @@ class SearchController:
         )
 
     def preview_selected_hit(self) -> None:
-        """Preview the selected hit without a delay if the screen has room for the reader."""
+        """Preview the selected hit without a delay, if the screen has room for the reader."""
         if row := self._pane.list.selected_row:
             self._preview_target_in_reader(make_hit_target(row.data))
 

@@ -116,7 +116,7 @@ class WorkspaceChangeListener:
 
     @staticmethod
     def may_event_concern_entry(ref: Ref | None, event: IndexChangedEvent) -> bool:
-        """Return whether the changes that an event reports may include the entry with this reference."""
+        """Return whether an event may report a change of the entry with this reference."""
         if ref is None or ref.kind != "conversation":
             return True
         changed = event.get("conversations") or []

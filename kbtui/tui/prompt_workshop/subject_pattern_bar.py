@@ -42,7 +42,7 @@ class PatternInputWord(NamedTuple):
 
 
 class PatternProblem(NamedTuple):
-    """An error in the input, or a warning about the input; `at` is the index of the wrong character."""
+    """An error in the input, or a warning about the input. `at` is the index of the wrong character."""
 
     message: str
     at: int
@@ -68,7 +68,7 @@ class PatternMatchResult:
 
     @property
     def is_valid_pattern(self) -> bool:
-        """Whether the pattern could be parsed; otherwise, there is only a `problem`."""
+        """Whether the input contains a pattern that could be parsed."""
         return bool(self.topic or self.preloads)
 
     @property
@@ -82,7 +82,7 @@ class PatternMatchResult:
 def find_subject_pattern_matches(
     text: str, knowledge: KnowledgeBase, costs: SubjectSizes, selected: str | None
 ) -> PatternMatchResult:
-    """Parse the input and find its matches; `selected` is the topic for a pattern that names no topic."""
+    """Parse the input and find its matches. If a pattern names no topic, the topic is `selected`."""
     try:
         words = list(_split_pattern_words(text))
         if not words:
@@ -184,7 +184,7 @@ def _match_preload_patterns(
 
 
 def _parse_knowledge_flag_values(words: list[PatternInputWord]) -> Iterator[PatternInputWord]:
-    """Yield the values of flags: `-k VALUE`, `-kVALUE`, `-k=VALUE`, `--knowledge=VALUE`."""
+    """Yield the values of the flags `-k` and `--knowledge`, written as `-k VALUE`, `-kVALUE` or `-k=VALUE`."""
     rest = iter(words)
     for word in rest:
         text = word.text
@@ -233,7 +233,10 @@ class SubjectPatternInput(PaneInput):
 
 
 class SubjectPatternBar(Vertical):
-    """The input, and a line below it with the result, or with a problem and a `^` below the wrong character."""
+    """The input of a pattern, and a line below it.
+
+    The line shows the result, or a problem with a `^` below the wrong character.
+    """
 
     def __init__(self) -> None:
         super().__init__(id="trying")

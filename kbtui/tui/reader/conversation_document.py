@@ -183,7 +183,10 @@ MAX_NAMED_TOOLS = 12
 def list_conversation_facts(
     conversation: Conversation, present: datetime, *, brief: bool = False
 ) -> list[tuple[str, Spans]]:
-    """Return facts about a conversation (names and values); with `brief`, only those shown above the first turn."""
+    """Return facts about a conversation, as names and values.
+
+    With `brief`, return only the facts that are shown above the first turn.
+    """
     info = conversation.info
     times = [("created", info.created_at), ("activity", info.last_event_at)]
     if not brief:
@@ -478,7 +481,10 @@ class _ConversationDocumentBuilder:
         self.view = ""
 
     def _add_compaction_summary(self, summary: ConversationCompaction) -> None:
-        """Add a summary, which the model sees in place of the current turn and possibly of later turns."""
+        """Add a compaction's summary.
+
+        The model sees the summary in place of the current turn, and possibly of later turns.
+        """
         self.view = "model"
         last = self.turn
         while last in self.compacted_turns and self.compacted_turns[last].summary is summary:
@@ -669,7 +675,7 @@ class _ConversationDocumentBuilder:
         self.after_fold, self.space_above = True, 0
 
     def _add_compaction_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add a fold with a compaction's summary where the agent wrote it; only the user's view has it."""
+        """Add a fold with a compaction's summary where the agent wrote it. The model's view lacks the fold."""
         self.view = "user"
         words: Spans = [
             ("compacted here  ", "accent"),
@@ -679,7 +685,7 @@ class _ConversationDocumentBuilder:
         self._add_markdown_blocks(key, event.text)
 
     def _add_unknown_event_fold(self, key: str, event: ConversationEvent) -> None:
-        """Add an event of an unknown kind as JSON; a newer version of the agent may have written it."""
+        """Add an event of an unknown kind as JSON. A newer version of the agent may have written the event."""
         words: Spans = [
             ("unknown event  ", "warning"),
             (sanitize_to_one_line(event.name or ""), "dim"),

@@ -180,7 +180,7 @@ def _find_source_text_at_line(block: ReaderBlock, source_line: int) -> str:
 
 
 def _join_turn_text(document: ReaderDocument, turn: int) -> str:
-    """Return the text of a turn without its heading, as shown to the user (not to the model)."""
+    """Return the text of a turn without its heading. Text that only the model saw is left out."""
     in_turn = (b for b in document.blocks if b.turn == turn and b.key != f"turn:{turn}")
     texts = [block.get_searchable_text().strip() for block in in_turn if block.view != "model"]
     return "\n\n".join(filter(None, texts))

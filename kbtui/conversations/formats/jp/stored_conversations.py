@@ -86,13 +86,14 @@ class JpStoredConversation:
     archived_copies: list[ConversationCopy]
 
     def get_copy_to_read_events_from(self) -> ConversationCopy:
-        """Return the copy whose events and base configuration are read."""
+        """Return the copy from which events and base configuration are read."""
         return max(self.copies, key=ConversationCopy.get_rank_for_reading_events)
 
     def get_copy_to_read_metadata_from(self) -> ConversationCopy:
-        """Return the copy whose metadata is read.
+        """Return the copy from which the metadata is read.
 
-        This is the newest copy or, if the conversation is archived, the copy in the workspace.
+        This is the newest copy. Of an archived conversation, it is the copy in the workspace, if
+        there is one.
         """
         copies = [copy for copy in self.copies if METADATA in copy.files] or self.copies
         if self.is_archived:
@@ -125,7 +126,10 @@ class JpStoredConversation:
         return blake2b(text, digest_size=12).hexdigest()
 
     def describe_duplicates(self) -> str | None:
-        """Return a message if several directories of one root have the same id, otherwise None."""
+        """Return a message if several directories in one root have this id, otherwise None.
+
+        The message names the directories, and the one that kbtui reads.
+        """
         is_doubled = len({copy.is_local for copy in self.copies}) < len(self.copies)
         if not is_doubled and not self.archived_copies:
             return None
@@ -332,7 +336,7 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def _leads_to_allowed_directory(workspace: Workspace, path: str) -> bool:
-    """Return whether a path leads into the workspace, its `.jp`, or the user-local directory."""
+    """Return whether a path, with links resolved, is in the workspace, its `.jp` or the user-local directory."""
     allowed = [
         workspace.root,
         workspace.jp_directory,
@@ -343,7 +347,7 @@ def _leads_to_allowed_directory(workspace: Workspace, path: str) -> bool:
 
 
 def _parse_id_from_directory_name(name: str) -> str | None:
-    """Return the id at the start of a directory's name, before the first `-`, or None."""
+    """Return the conversation id in a directory's name: the number before the first `-`. None if invalid."""
     digits = name.partition("-")[0]
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 12:
         return None
@@ -351,7 +355,7 @@ def _parse_id_from_directory_name(name: str) -> str | None:
 
 
 def _find_nested_conversations(path: str) -> list[str]:
-    """Return the paths of child conversations, which newer versions of JP store in the parent's directory."""
+    """Return the paths of child conversations. Newer versions of JP store them in the parent's directory."""
     try:
         # A directory with two links has no subdirectories: most file systems count a link for each,
         # and the others always report one link.
