@@ -83,7 +83,7 @@ class ConversationToolNotice(NamedTuple):
 def format_tool_notices(
     notices: Iterable[ConversationToolNotice], *, for_command: bool = False
 ) -> str:
-    """Join notices on one line, with their hints for people if `for_command` is true, else those for assistants."""
+    """Join notices on one line. The hints are for people if `for_command` is true, else for assistants."""
     parts = []
     for notice in notices:
         hint = notice.command_hint if for_command else notice.tool_hint

@@ -207,7 +207,7 @@ class CatalogDatabase:
 
     @contextmanager
     def open_write_transaction(self) -> Iterator[int]:
-        """Open a write transaction, and yield its sequence number; an error rolls it back."""
+        """Open a write transaction, and yield its sequence number. An error rolls the transaction back."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             seq = self.get_last_transaction_number() + 1

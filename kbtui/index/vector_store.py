@@ -269,7 +269,7 @@ class VectorStore:
                 self.table.create_index(column, config=BTree())
 
     def _read_partition_count(self) -> int:
-        """Return the number of partitions of the vector index, which is part of its name; 0 if there is no index."""
+        """Return the number of partitions of the vector index, read from its name; 0 if there is no index."""
         names = (index.name for index in self.table.list_indices())
         counts = [
             int(name.removeprefix(_INDEX_PREFIX))

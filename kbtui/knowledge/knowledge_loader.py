@@ -179,7 +179,7 @@ def _parse_assigned_value(kind: str, text: str, as_json: bool, where: str) -> An
 
 
 def build_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]:
-    """Return the valid topics in the order of declaration; record the mistakes in the others."""
+    """Return the valid topics in the order of declaration. Record the mistakes of the other topics."""
     topics = {}
     for name, values in declared.values.items():
         key, where = f"kb.topic.{name}.subjects", declared.origins[name]

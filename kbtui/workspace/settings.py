@@ -150,7 +150,7 @@ def get_settings_path() -> Path:
 
 
 def load_settings(path: Path | None = None) -> Settings:
-    """Read the settings from the file; environment variables override it. Raises `ConfigError`."""
+    """Read the settings from the file and the environment, which overrides the file. Raises `ConfigError`."""
     return Settings(**{found.key.name: found.value for found in list_settings_with_origins(path)})
 
 

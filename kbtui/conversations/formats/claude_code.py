@@ -473,7 +473,7 @@ def _read_session_facts(path: str) -> ConversationFacts:
 
 
 def _collect_title(record: dict[str, Any], titles: dict[str, str]) -> None:
-    """Store a record's title in `titles`, if it has one; a later title of the same kind replaces it."""
+    """If a record contains a title, store it in `titles`, where it replaces an earlier title of its kind."""
     for kind, key in (
         ("custom-title", "customTitle"),
         ("ai-title", "aiTitle"),
@@ -511,7 +511,7 @@ def _join_text_blocks(content: Any) -> str:
 
 
 def format_request_text(content: Any) -> str:
-    """Return a request as the user typed it. For a command, this is the command's name with its arguments."""
+    """Return a request as the user typed it. If the user typed a command, return its name with its arguments."""
     text = _format_content(content)
     if text.lstrip().startswith("<command-message>"):
         name = re.search(_TAG.format("command-name"), text)

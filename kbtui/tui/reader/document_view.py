@@ -702,6 +702,6 @@ class DocumentOverlayScreen(StyledScreen):
         self.reader.focus()
 
     def action_confirm(self) -> None:
-        """Close the screen with the result True if it has a `confirm_label`."""
+        """If the screen has a `confirm_label`, close it with the result True."""
         if self._confirm_label:
             self.dismiss(True)
