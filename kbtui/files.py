@@ -16,7 +16,7 @@ FILE_SIZE_LIMIT = 500_000
 
 
 def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_LIMIT) -> bytes:
-    """Read a file. Raises `OSError` if it is not regular or has more than `max_bytes` bytes."""
+    """Read a regular file. Raises `OSError`, also for a file larger than `max_bytes`."""
     # O_NONBLOCK: opening a pipe would wait for a writer.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), "rb") as file:

@@ -126,7 +126,7 @@ class CitationTargetLookup:
         return next((topic for topic in titled if topic.enable), titled[0] if titled else None)
 
     def expand_conversation_id(self, id: str) -> str:  # noqa: A002
-        """Return the whole id of a conversation; `id` may be shortened."""
+        """Return the whole id of a conversation. `id` may be its short form."""
         from kbtui.conversations.shortened_ids import find_ids_with_beginning
 
         if id in self.titles or id.startswith(JP_ID_PREFIX):

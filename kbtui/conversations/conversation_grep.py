@@ -123,7 +123,10 @@ def cut_line_around_match(line: str, match: int | None = None, length: int = LIN
 
 
 def _find_character_boundary(line: str, offset: int, step: int) -> int:
-    """Return the nearest character start, from `offset` forwards (`step` 1) or back (-1)."""
+    """Return `offset` if a character starts there, else the nearest offset where one does.
+
+    The search goes forwards if `step` is 1, and backwards if it is -1.
+    """
     from unicodedata import category
 
     for _ in range(32):
@@ -158,7 +161,7 @@ class GrepQuery:
 
 @dataclass(slots=True)
 class GrepLine:
-    """A matching line, or a line of context. Lines that adjoin have the same number in `block`.
+    """A matching line, or a line of context. Adjacent lines have the same number in `block`.
 
     `is_rewound` says whether the line's turn is rewound.
     """
@@ -194,7 +197,7 @@ def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
 
 
 def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool:
-    """Return whether `scopes` include an event. Answers are searched only if they are free text."""
+    """Return whether the event has a role in `scopes`. An answer must also be free text."""
     kind = event_kinds.EVENT_KINDS[event.kind]
     # JP does not search answers to questions. Here, those in free text are searched.
     is_json_answer = kind.is_response and event.data is not None and type(event.data) is not str

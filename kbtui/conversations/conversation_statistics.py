@@ -88,7 +88,7 @@ class ConversationStatistics:
 def compute_conversation_statistics(
     workspace: Workspace, info: ConversationInfo
 ) -> ConversationStatistics:
-    """Summarize a conversation and its subagents. Never raises; errors are in `problems` of the result."""
+    """Summarize a conversation and its subagents. Never raises: `problems` has the errors."""
     statistics = _read_conversation_statistics(workspace, info)
     for one in find_subagents(workspace, info):
         subagent = _read_conversation_statistics(workspace, one)

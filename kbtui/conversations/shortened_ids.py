@@ -19,12 +19,12 @@ SHORT_ID_CHARACTERS = 8
 """A shortened id has at least this many characters after the prefix that names the agent."""
 
 
-def find_ids_with_beginning(ids: Iterable[str], begun: str) -> list[str]:
-    """Return the ids for which `begun` is a short form.
+def find_ids_with_beginning(ids: Iterable[str], beginning: str) -> list[str]:
+    """Return the ids for which `beginning` is a short form.
 
     In an id with `~`, the part before `~` and the part after it can both be shortened.
     """
-    beginnings = begun.split("~")
+    beginnings = beginning.split("~")
     found = [
         id
         for id in ids  # noqa: A001

@@ -365,7 +365,7 @@ class EmbeddingWorker:
         pending: Future[Matrix] | None,
         question: SearchRequest,
     ) -> SemanticRanking:
-        """Rank chunks by meaning. Must not be called unless `keywords_only_notice` is None.
+        """Rank chunks by meaning. Call this only while `keywords_only_notice` is None.
 
         `pending` is the result of `start_query_embedding` for `text`.
         """
@@ -506,7 +506,7 @@ class EmbeddingWorker:
         remove_vector_directory(folder / "vectors")
 
     def _embed_passages_without_vector(self, folder: Path) -> None:
-        """Add all vectors that an index generation lacks. Vectors that are not open are opened."""
+        """Open the vectors of an index generation, and add those that are missing."""
         from kbtui.index.embedding_cache import EmbeddingCache
         from kbtui.index.embedding_queue import EmbeddingQueue
         from kbtui.index.vector_store import VectorStore

@@ -121,7 +121,7 @@ class TorchEmbedder:
     """An embedding model that runs in torch. Several threads may use it at the same time."""
 
     def __init__(self, model: EmbeddingModelSource) -> None:
-        """Verify and load the model. Takes seconds. Raises `EmbeddingModelUnavailable`."""
+        """Verify and load the model, which takes seconds. Raises `EmbeddingModelUnavailable`."""
         verify_packaged_model(model)
         # Set these before the import: they keep the libraries from contacting a model hub.
         os.environ["HF_HUB_OFFLINE"] = "1"

@@ -206,7 +206,7 @@ class KeywordIndexWriter:
         self._add_documents(entry, [*before, *chunks], positions)
 
     def remove_entry(self, entry_id: str) -> None:
-        """Remove an entry from the index. Each of its chunks is a document there."""
+        """Remove an entry's documents from the index. Each chunk of an entry is a document."""
         is_indexed = entry_id in self._added
         if not is_indexed and self._searcher.doc_freq("entry", entry_id):
             # The frequency includes deleted documents, so search for one that still exists.

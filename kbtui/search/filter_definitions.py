@@ -287,7 +287,7 @@ def format_filter_keys(surface: Surface, *, without: Sequence[str] = ()) -> str:
 
 
 def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
-    """Map each key of a filter that `surface` accepts to the filter. Aliases are keys too."""
+    """Return the filters that `surface` accepts, by their keys and aliases."""
     return {name: row for row in list_surface_filters(surface) for name in (row.key, *row.aliases)}
 
 

@@ -410,7 +410,7 @@ def _list_content_tokens(word: QueryWord) -> list[QueryToken]:
 
 
 def _count_passages_with_word(word: QueryWord, searcher: Any) -> int:
-    """Return how many passages contain a word. Of several tokens, the rarest one is counted."""
+    """Return how many passages contain a word. Of a word with several tokens, the rarest counts."""
     counts = [
         max(searcher.doc_freq(field, term) for field, term in token.index_terms)
         for token in _list_content_tokens(word)

@@ -388,7 +388,7 @@ def suggest_source_name(kind: str, what: str) -> str:
 def _write_source_table(
     workspace: Workspace, name: str, changes: Mapping[str, object] | None
 ) -> None:
-    """Set and remove keys of a source in the file. None for `changes` removes the whole source."""
+    """Set and remove keys of a source in the file. If `changes` is None, remove the source."""
     path = get_sources_file_path(workspace)
     old = read_toml_text(path)
     apply_toml_change(

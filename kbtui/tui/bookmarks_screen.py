@@ -77,7 +77,7 @@ class BookmarksScreen(StyledScreen):
         self._hints.set_edge_texts(format_key_hints(pairs))
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait: the bookmarks are still being read or changed."""
+        """Return whether a key must wait until the bookmarks have been read or changed."""
         return self._worker.has_pending_result and key != "escape"
 
     def _show_bookmarks(self, bookmarks: list[Bookmark]) -> None:

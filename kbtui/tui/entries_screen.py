@@ -158,9 +158,9 @@ TITLE_HEADINGS = ("title, reference, #tags", "title, reference", "title")
 
 
 class EntryTable(RowList):
-    """A table with a row for each entry. The text of a row is made when the row is drawn.
+    """A table with a row for each entry. There may be tens of thousands of entries.
 
-    There may be tens of thousands of entries.
+    So the text of a row is made only when the row is drawn.
     """
 
     def __init__(self) -> None:
@@ -414,7 +414,7 @@ class EntriesScreen(ListDetailScreen):
     def _reload_if_entries_pending(self) -> None:
         """Reload the list if it has entries that are not embedded yet.
 
-        When they have been embedded, the engine does not send an event.
+        The engine sends no event when they have been embedded.
         """
         if self.loaded and self.loaded.page.by_status.get("pending"):
             self.action_reload()

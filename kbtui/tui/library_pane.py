@@ -179,7 +179,7 @@ class LibraryPaneState:
     sort: str = "activity"
 
     def is_row_unfolded(self, key: str) -> bool:
-        """Return whether the row with this key is unfolded. While a filter is set, all are."""
+        """Return whether the row with this key is unfolded. While a filter is set, all rows are."""
         return key in self.unfolded or bool(self.filter)
 
 
@@ -546,7 +546,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         return self.state.filter.needs_tools_and_models or self.state.sort == "turns"
 
     def _unfold_topics_that_fit(self, contents: LibrarySnapshot) -> None:
-        """Unfold topics as long as their subjects fit into the pane without scrolling."""
+        """Unfold each topic whose subjects still fit into the pane without scrolling."""
         room = self.list.scrollable_content_region.height
         if len(contents.main_conversations) >= room:
             return
@@ -585,7 +585,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
             self.update_library_rows()
 
     def select_row_of_target(self, place: NavigationTarget) -> None:
-        """Select the row of the place `place`, and unfold the rows that contain it."""
+        """Select the row of `place`, and unfold the rows that contain it."""
         wanted: set[str] = set()
         if place.ref and place.ref.kind == "subject" and place.ref.slug:
             wanted = set(list_parent_row_keys(place.ref.topic or "", place.ref.slug))

@@ -135,9 +135,9 @@ def detect_terminal_background() -> tuple[bool | None, str]:
 
 
 def _query_background_color() -> bytes:
-    """Ask the terminal for its background colour. Return all bytes that arrive.
+    """Ask the terminal for its background colour.
 
-    If the user types at the same time, these bytes are among them.
+    Return all bytes that arrive, including those that the user types.
     """
     import termios
     import tty

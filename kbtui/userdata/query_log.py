@@ -296,7 +296,7 @@ def normalize_query(query: str) -> str:
 
 
 def list_last_local_dates(now: float, days: int) -> list[str]:
-    """Return the last `days` local dates in ISO form, oldest first. `now` is on the last one."""
+    """Return `days` local dates in ISO form, oldest first. The last one is the date of `now`."""
     last = datetime.fromtimestamp(now).date()
     return [(last - timedelta(days=back)).isoformat() for back in range(max(1, days) - 1, -1, -1)]
 

@@ -137,9 +137,10 @@ class SourceRunRecord(NamedTuple):
 
 
 class UserData:
-    """What kbtui stores about a workspace: bookmarks, approvals, runs of sources, and more.
+    """What kbtui stores about a workspace. Thread-safe.
 
-    The query log and the states of front ends are also stored here. Thread-safe.
+    The data are bookmarks, approvals and runs of sources, the query log and the states of front
+    ends.
     """
 
     def __init__(self, workspace: Workspace) -> None:

@@ -171,7 +171,10 @@ def make_engine_socket_path(root: str) -> str:
 
 
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
-    """Return whether this user runs the process at the other end. Always True except on Linux."""
+    """Return whether this user runs the process at the other end.
+
+    Only Linux says who runs it. On other systems, the result is always True.
+    """
     if sys.platform != "linux":
         return True
     from _socket import SO_PEERCRED, SOL_SOCKET

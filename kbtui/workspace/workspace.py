@@ -1,4 +1,4 @@
-"""Finds a workspace; gives its root, its directories and its id."""
+"""Finds a workspace, and gives its root, its directories and its id."""
 
 import os
 import re

@@ -100,9 +100,9 @@ class OpencodeFormat(ConversationFormat):
     def find_stored_conversations(
         self, workspace: Workspace, only: str | None = None
     ) -> tuple[Sequence[StoredConversation], list[UnusableConversationDirectory]]:
-        """Find the sessions of a workspace and the problems.
+        """Find the sessions of a workspace, and the databases and files that cannot be read.
 
-        If `only` is an id, find only this session.
+        If `only` is an id, only this session is searched for.
         """
         projects = ProjectDirectories(workspace)
         own_id = None if only is None else decode_agents_own_id(self.id_prefix, only)
@@ -297,7 +297,7 @@ class _DatabaseSessions(NamedTuple):
 
 
 class _StoredMessage(NamedTuple):
-    """A stored message and its parts, as JSON. An error stands for JSON that cannot be read."""
+    """A stored message and its parts, as JSON. An error replaces JSON that cannot be read."""
 
     id: str
     data: Any
@@ -375,7 +375,7 @@ def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]
 
 
 def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFacts:
-    """Read the size and the title of a session. Without a title, its first request becomes one."""
+    """Read a session's size and title. If it has no title, one is made from its first request."""
     with open_database(path) as database:
         size = 0
         for table in ("message", "part", "session_message"):
@@ -453,7 +453,7 @@ class _SessionFiles:
         return states
 
     def iterate_messages(self, with_parts: bool = True) -> Iterator[_StoredMessage]:
-        """Yield the messages in the order of their ids, in which they were also written."""
+        """Yield the messages in the order of their ids, which is also their order in time."""
         for name in _list_json_names(self.messages):
             own_id = name.removesuffix(".json")
             data = _read_json_file(f"{self.messages}/{name}")

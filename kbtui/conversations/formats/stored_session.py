@@ -163,7 +163,7 @@ def describe_error(error: Exception) -> str:
 def list_directory(
     path: str, unusable: list[UnusableConversationDirectory]
 ) -> list[os.DirEntry[str]]:
-    """Return the entries of a directory by name. An unreadable one is added to `unusable`."""
+    """Return the sorted entries of a directory. An unreadable directory is added to `unusable`."""
     try:
         with os.scandir(path) as entries:
             return sorted(entries, key=lambda entry: entry.name)

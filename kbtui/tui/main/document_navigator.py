@@ -39,7 +39,7 @@ _TURN_NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
 
 
 class NavigationHistory:
-    """The places that the user opened, oldest first; `at` is the index of the current place."""
+    """The places that the user opened, oldest first. `at` is the index of the current place."""
 
     def __init__(self, targets: list[NavigationTarget] | None = None, at: int = -1) -> None:
         self.targets = targets or []
@@ -112,7 +112,7 @@ class DocumentNavigator:
         self._pane.update_header()
 
     def _shorten_reference_of_document(self, document: ReaderDocument) -> None:
-        """Set the short reference of a document. It is missing if the library was read later."""
+        """Give a document its short reference if it was loaded before the library was read."""
         if self.contents and document.ref and not document.short_ref:
             document.short_ref = self.contents.shorten_reference(document.ref)
 

@@ -246,7 +246,7 @@ class MainScreen(StyledScreen):
         self.hints.equivalent_command = command
 
     def should_key_wait(self, key: str) -> bool:
-        """Return whether a key must wait: its effect depends on content that is still loading."""
+        """Return whether a key must wait, because it acts on content that is still loading."""
         if (
             self.search.is_opening_hit
             or self.navigator.is_looking_up_reference

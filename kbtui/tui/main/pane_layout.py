@@ -147,7 +147,10 @@ class PaneLayout:
     # widths
 
     def set_screen_size_css_classes(self, size: Size, *, update: bool = True) -> None:
-        """Set the CSS classes for a screen size before Textual does, which would lay out twice."""
+        """Set the CSS classes for a screen size.
+
+        Textual would set them later, and the screen would be laid out a second time.
+        """
         classes: dict[str, bool] = {}
         for room, breakpoints in ((size.width, WIDTH_CLASSES), (size.height, HEIGHT_CLASSES)):
             fitting = max(one for one in breakpoints if room >= one[0])

@@ -308,7 +308,7 @@ def lay_out_markdown(
 
 
 def parse_markdown(text: str, links: dict[str, dict[str, str]] | None = None) -> list[Token]:
-    """Parse Markdown; `links` are the link definitions of the whole document."""
+    """Parse Markdown. `links` are the link definitions of the whole document."""
     return _get_markdown_parser().parse(text, {"references": dict(links or {})})
 
 

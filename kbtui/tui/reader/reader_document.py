@@ -86,10 +86,7 @@ class ReaderDocument:
 
     @property
     def available_features(self) -> frozenset[str]:
-        """Which of "turns", "folds", "links" and "views" the document has.
-
-        Commands can need one.
-        """
+        """Which of "turns", "folds", "links", "views" the document has. Some commands need one."""
         features = {
             "turns": self.turns_total > 0,
             # The command that needs "folds" also opens links.
@@ -251,7 +248,7 @@ def describe_missing_turn_or_line(document: ReaderDocument, ref: Ref | None) -> 
 
 
 def describe_missing_line(document: ReaderDocument, line: int) -> str:
-    """Return a message: the shown text has no line with this number."""
+    """Return the message that the shown text has no line with this number."""
     # The output of `learn` has other line numbers than the subject.
     what = "subject" if document.view in ("read", "source") else "text"
     return f"no line {line}: the {what} has {format_counted_noun(document.lines_total, 'line')}"
@@ -297,7 +294,7 @@ def _find_passage_block(document: ReaderDocument, passage: str) -> int:
 def _compile_passage_start_pattern(passage: str) -> re.Pattern[str] | None:
     """Return a pattern for the first eight words of a passage.
 
-    None if the passage has fewer than three words, which could occur anywhere.
+    None if there are fewer than three.
     """
     words = [word for word in passage.split() if any(map(str.isalnum, word))][:8]
     return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None

@@ -411,10 +411,7 @@ class ConversationEventParser(ProblemCollector):
     def _pair_response_with_request(
         self, event: ConversationEvent, element: _Element, waiting: _OpenRequests
     ) -> None:
-        """Pair a response with a request.
-
-        Ids can repeat: the oldest open request with this id is taken.
-        """
+        """Pair a response with the oldest open request that has its id. Ids can repeat."""
         if (call_id := self._read_call_id(event, element)) is None:
             return
         if call_id not in waiting:

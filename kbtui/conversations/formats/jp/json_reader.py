@@ -48,12 +48,12 @@ _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @contextmanager
-def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[int, int]]:
+def open_regular_file(path: str, max_bytes: int | None = None) -> Iterator[tuple[int, int]]:
     """Open a file; yield its descriptor and its size in bytes.
 
     Raises `WorkspaceError` in these cases:
 
-    - The file is larger than `largest` bytes.
+    - The file is larger than `max_bytes`.
     - The file is a pipe or another special file, from which reading could wait forever.
     - The path is a link that leads out of the conversations' directory.
     - The file cannot be opened, or the `with` block cannot read from it.
@@ -69,8 +69,8 @@ def open_regular_file(path: str, largest: int | None = None) -> Iterator[tuple[i
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
                 raise WorkspaceError("it is not a regular file", where=path)
-            if largest is not None and status.st_size > largest:
-                message = f"its size is {status.st_size:,} bytes; the limit is {largest:,}"
+            if max_bytes is not None and status.st_size > max_bytes:
+                message = f"its size is {status.st_size:,} bytes; the limit is {max_bytes:,}"
                 raise WorkspaceError(message, where=path)
             yield file, status.st_size
         finally:
@@ -94,9 +94,9 @@ def _resolve_link_inside_root(path: str) -> str:
     return target
 
 
-def read_file(path: str, largest: int) -> bytes:
-    """Read a regular file with at most `largest` bytes. Raises `WorkspaceError`."""
-    with open_regular_file(path, largest) as (file, _):
+def read_file(path: str, max_bytes: int) -> bytes:
+    """Read a regular file. Raises `WorkspaceError`, also for a file larger than `max_bytes`."""
+    with open_regular_file(path, max_bytes) as (file, _):
         return FileIO(file, closefd=False).readall()
 
 
@@ -113,7 +113,7 @@ def read_file_tail(path: str, length: int) -> bytes:
 
 
 def hash_file_range(digest: Any, file: int, start: int, end: int) -> None:
-    """Add a range of an open file to the hash `digest`: from offset `start` to before `end`."""
+    """Add the bytes of an open file from offset `start` to `end` (exclusive) to a hash."""
     while start < end and (block := os.pread(file, min(BLOCK_BYTES, end - start), start)):
         digest.update(block)
         start += len(block)
