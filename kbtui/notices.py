@@ -73,7 +73,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "never_embedded": "tool calls and their results have no vectors, only keywords",
     "no_text": "none of its text is indexed",
     "no_words": "it contains none of the words",
-    "not_embedded_yet": "not embedded yet: its keyword rank counts twice",
+    "not_embedded_yet": "not embedded yet, so its rank by keywords counts twice",
     "not_indexed_yet": "it is not indexed yet; `kbtui index` brings the index up to date",
     "not_ranked": "not among the best {limit}, or not embedded yet",
     "passage_gone": "this passage no longer exists",

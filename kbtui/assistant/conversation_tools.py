@@ -527,7 +527,7 @@ def _make_conversation_read_answer(
     if call is not None:
         turn_ref = make_conversation_ref(info.id, selected[0].number)
         notice = ConversationToolNotice(
-            f"only call {call} of turn {turn_ref.turn}",
+            f"this is only call {call} of turn {turn_ref.turn}",
             f"pass {turn_ref} as `id` for the whole turn",
             f"{turn_ref} shows the whole turn",
         )
@@ -591,7 +591,7 @@ def _list_conversation_notices(
         count = len(problems) - 1
         more = f" (and {format_counted_noun(count, 'more problem')})" if count else ""
         yield ConversationToolNotice(
-            f"damaged: {_mask_secrets_if_requested(masked, problems[0])}{more}"
+            f"the conversation is damaged: {_mask_secrets_if_requested(masked, problems[0])}{more}"
         )
     elif not conversation.turns:
         yield ConversationToolNotice("the conversation has no turns yet")
@@ -682,7 +682,7 @@ def shorten_turn(turn: TurnJson, size: int) -> tuple[TurnJson, ConversationToolN
     fact = f"turn {turn['turn']} is shortened"
     if left_out := len(events) - len(kept):
         verb = "is" if left_out == 1 else "are"
-        fact += f": {left_out} of its {len(events)} events in the middle {verb} omitted"
+        fact += f": {left_out} of its {len(events)} events {verb} omitted from the middle"
     return shortened, ConversationToolNotice(
         fact, f"{_FEWER_KINDS_HINT} in `include`", f"{_FEWER_KINDS_HINT} with --include"
     )

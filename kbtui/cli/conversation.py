@@ -87,7 +87,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "print at most N matches (default: 50)"
     grep.add_argument("--limit", type=int, default=50, metavar="N", help=text)
     read = commands.add_parser("read", aliases=["print"], help="print a conversation")
-    text = "limit XML to N characters: one turn is shortened; several turns that are longer are an error"
+    text = "print at most N characters of XML: a single turn is shortened to fit; if several turns do not fit, kbtui refuses"
     read.add_argument("--max-chars", type=int, metavar="N", help=text)
     info = commands.add_parser("info", help="show what a conversation contains and used")
     text = "write a conversation as Markdown, with its citations"

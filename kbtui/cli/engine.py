@@ -14,6 +14,7 @@ from kbtui.cli.command_output import (
     print_to_stderr,
 )
 from kbtui.notices import PAUSE_REASONS, format_keywords_only_reason, format_notice
+from kbtui.text import format_counted_noun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,11 +48,11 @@ def run_engine_command(args: Namespace) -> int:
     if args.action == "stop":
         pid = engine.pid
         engine.stop_engine()
-        print(f"stopped engine {pid}")
+        print(f"stopped the engine (process {pid})")
         return 0
     state = engine.send_request("status")
     lines = [
-        f"engine {state['pid']}, version {state['version']}, for {state['root']}",
+        f"engine: process {state['pid']}, version {state['version']}, for {state['root']}",
         f"keywords: {'ready' if state['lexical'] else 'indexing'}",
         f"vectors: {_format_embedding_progress(state)}",
     ]
@@ -72,11 +73,11 @@ def _format_embedding_progress(state: EngineStatus) -> str | None:
         return _format_keywords_only_reason(state)
     if not state["left"]:
         return "ready"
-    text = f"{state['left']:,}"
     progress = state["progress"]
     if progress is None or progress["phase"] != "vectors":
-        return f"{text} passages to embed"
-    text += f" of {progress['total']:,} passages to embed"
+        return f"{format_counted_noun(state['left'], 'passage')} not embedded yet"
+    total = format_counted_noun(progress["total"], "passage")
+    text = f"{state['left']:,} of {total} not embedded yet"
     if progress["waits"]:
         return f"{text}; paused because {PAUSE_REASONS[progress['waits']]}"
     seconds = progress["seconds_left"]
@@ -137,7 +138,7 @@ def run_index_command(args: Namespace) -> int:
     )
     print_text_or_json(text, facts, args.json)
     if facts["reason"] and not (args.no_vectors or args.json):
-        print_to_stderr(f"keywords only: {facts['reason']}")
+        print_to_stderr(f"search uses keywords only: {facts['reason']}")
     if vectors["error"]:
         print_to_stderr(f"the last refresh failed: {vectors['error']}")
         return 3

@@ -68,7 +68,11 @@ def declare_entries_command_arguments(parser: CommandParser) -> None:
     add("--archived", action="store_true", help="include archived conversations")
     text = f"page size, 1 to {MAX_PAGE_SIZE} (default: {DEFAULT_PAGE_SIZE})"
     add("--limit", type=int, default=DEFAULT_PAGE_SIZE, metavar="N", help=text)
-    add("--cursor", metavar="C", help="list the page after cursor C; repeat all filters")
+    add(
+        "--cursor",
+        metavar="C",
+        help="list the next page: C is the cursor that the previous page printed; repeat all filters",
+    )
     add("--json", action="store_true", help="print one JSON document")
 
 

@@ -97,7 +97,7 @@ def format_insights_report(found: Insights) -> str:
     from kbtui.userdata.insights import draw_daily_activity_chart
 
     never = f"Never cited ({found.never_cited_total})"
-    stale = f"Cited, unchanged for {format_counted_noun(found.stale_days, 'day')}"
+    stale = f"Cited, but unchanged for {format_counted_noun(found.stale_days, 'day')}"
     before = found.tokens.day_before
     lists = {
         "Top queries": map(_format_logged_query, found.searches.top),
@@ -116,7 +116,11 @@ def format_insights_report(found: Insights) -> str:
             )
             if counts
         },
-        **({"Tokens": [f"  none in this period; last used on {before}"]} if before else {}),
+        **(
+            {"Tokens": [f"  no tokens in this period; the last were used on {before}"]}
+            if before
+            else {}
+        ),
         "By day": [f"  {line}" for line in draw_daily_activity_chart(found)],
     }
     days = format_counted_noun(found.days, "day")

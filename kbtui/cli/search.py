@@ -12,6 +12,7 @@ from kbtui.text import (
     LEG_NAMES,
     cut_to_width,
     describe_missing_words,
+    format_counted_noun,
     format_parent_title_suffix,
     sanitize,
     sanitize_text_and_move_ranges,
@@ -286,7 +287,7 @@ def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
             yield f"    {name}: {_format_leg_rank(explained[leg])}"
     matches = explained["matches"]
     terms = [
-        f"{match['term']} in {match['field']} {match['score']:.2f} (weight {match['weight']:g})"
+        f"{match['term']} in {match['field']} (score {match['score']:.2f}, weight {match['weight']:g})"
         for match in matches[:MAX_TERMS_SHOWN]
     ]
     if terms:
@@ -304,16 +305,18 @@ def _format_leg_rank(leg: SearchLegRankJson) -> str:
     if leg["rank"] is None:
         found = sanitize(leg["note"] or "not found")
     else:
-        found = f"rank {leg['rank']}, {leg['score']:.4f}"
-    return f"{found}; contributes {leg['gives']:.4f}" if leg["gives"] else found
+        found = f"rank {leg['rank']}, score {leg['score']:.4f}"
+    return f"{found}; adds {leg['gives']:.4f} to the score" if leg["gives"] else found
 
 
 def _iterate_embedded_text_lines(embedded: EmbeddedChunkTextJson) -> Iterator[str]:
-    yield (
-        f"    embedded: {len(embedded['text'])} characters, + {embedded['neighbour_weight']:g} × "
-        f"neighbours ({len(embedded['neighbours'])}), + {embedded['title_weight']:g} × the title "
-        f"“{sanitize_to_one_line(embedded['title'])}”"
-    )
+    parts = [f"the text ({len(embedded['text'])} characters)"]
+    if count := len(embedded["neighbours"]):
+        passages = format_counted_noun(count, "neighbouring passage")
+        parts.append(f"{passages} (weight {embedded['neighbour_weight']:g})")
+    title = sanitize_to_one_line(embedded["title"])
+    parts.append(f"the title “{title}” (weight {embedded['title_weight']:g})")
+    yield f"    the vector was made from: {', '.join(parts)}"
     yield f"      {sanitize_to_one_line(embedded['text'])}"
     for text in embedded["neighbours"]:
         yield f"      + {sanitize_to_one_line(text)}"

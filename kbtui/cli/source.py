@@ -190,7 +190,7 @@ def _run_sources(workspace: Workspace, userdata: UserData, args: Namespace) -> i
     from kbtui.sources.source_runner import run_source
 
     if bool(args.name) == args.all:
-        raise UsageError("name a source or give --all", where="source run")
+        raise UsageError("name a source, or use --all", where="source run")
     found = load_source_definitions(workspace)
     names = [args.name] if args.name else []
     for source in found.sources.values() if args.all else ():
@@ -283,7 +283,7 @@ def _format_source_summary(
             state += f" {time[:16].replace('T', ' ')}, {count}"
     if approved_at is None:
         state = "NOT APPROVED"
-    cron = f", at {source.cron}" if source.cron else ""
+    cron = f", scheduled at {source.cron}" if source.cron else ""
     text = f"{source.name}  {source.kind} into {source.topic}{cron}: {state}\n"
     details = filter(None, [source.target_description, run.error if run else None])
     return text + "".join(f"    {sanitize_to_one_line(detail)}\n" for detail in details)

@@ -109,7 +109,7 @@ _ACTION_LABELS = {
     "update": "update",
     "remove": "remove",
     "keep": "up to date",
-    "edited": "edited by you and left alone",
+    "edited": "not changed, because you edited it",
     "taken": "not installed: the file exists, and kbtui did not write it",
 }
 

@@ -81,7 +81,7 @@ def _check_format_of_other_package(
 ) -> None:
     """Raise `TypeError` or `ValueError` if a format is invalid or conflicts with one of `formats`."""
     if not isinstance(found, ConversationFormat):
-        raise TypeError("it is not a ConversationFormat")
+        raise TypeError("the entry point does not provide a ConversationFormat")
     if found.name in formats:
         raise ValueError(f"there is already a format with the name {found.name!r}")
     if not _OTHER_PREFIX.fullmatch(found.id_prefix):
@@ -254,7 +254,7 @@ def describe_known_agents(mistyped: str) -> str:
 
 
 def _describe_excluded_agent(name: str) -> str:
-    return f"conversations of {name} are read only if `agents` in [conversations] of config.toml names this agent"
+    return f"conversations of {name} are read only if `agents` in the table [conversations] of config.toml names this agent"
 
 
 class ConversationNotFound(NothingFound):
@@ -406,8 +406,8 @@ def _iterate_stored_conversations(
 
 AgentOffReason = Literal["not_named", "project_unknown"]
 AGENT_OFF_TEXTS: dict[AgentOffReason, str] = {
-    "not_named": "`agents` in [conversations] does not name the agent",
-    "project_unknown": "its files do not say to which project a conversation belongs; to read the conversations of all projects, add the agent to `agents` in [conversations]",
+    "not_named": "`agents` in the table [conversations] does not name the agent",
+    "project_unknown": "its files do not say to which project a conversation belongs; to read the conversations of all projects, add the agent to `agents` in the table [conversations]",
 }
 
 
@@ -501,5 +501,7 @@ def check_chosen_agents() -> None:
     """
     for name, hint in list_unknown_agents():
         if name not in unusable_formats:
-            message = f"conversations.agents names {name!r}, but there is no such agent"
+            message = (
+                f"`agents` in the table [conversations] names {name!r}, but there is no such agent"
+            )
             raise ConfigError(message, where=locate_chosen_agents(), hint=hint)

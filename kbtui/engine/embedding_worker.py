@@ -197,7 +197,7 @@ class EngineEmbeddingModel:
             if not self._model.packaged:
                 raise EmbeddingModelUnavailable("only the packaged model has an export")
             self._embedder = OnnxEmbedder(self._model)
-            self._log(f"model loaded from its export in {time.monotonic() - began:.1f} s")
+            self._log(f"model loaded in {time.monotonic() - began:.1f} s (from its ONNX export)")
         except EmbeddingModelUnavailable:
             self._embedder = TorchEmbedder(self._model)
             self._log(f"model loaded in {time.monotonic() - began:.1f} s")

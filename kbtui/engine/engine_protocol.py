@@ -207,9 +207,11 @@ REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 16 << 20
 """The maximum size of a frame that the engine sends to a client."""
 WAIT_SECONDS, SEARCH_SECONDS = 10.0, 25.0
-"""By default, a search waits up to `WAIT_SECONDS` until the model is ready, and a refresh until it is done.
+"""How long a request waits by default.
 
-A client waits `SEARCH_SECONDS` longer than that for the answer to a search.
+* A search waits at most `WAIT_SECONDS` for the model.
+* A refresh waits at most `WAIT_SECONDS` for its end; then the engine answers that it is not done.
+* A client waits at most `WAIT_SECONDS` + `SEARCH_SECONDS` for the answer to a search.
 """
 MAX_WAIT_SECONDS = 86_400
 FRAME_HEADER = struct.Struct(">I")

@@ -205,7 +205,7 @@ MIN_EXPORT_COSINE = 0.9999
 
 _SAMPLE_TEXTS = (
     "a question",
-    "The engine watches the files and keeps the index.",
+    "The engine watches the files and keeps the index up to date.",
     "def main(): pass\n" * 30,
 )
 

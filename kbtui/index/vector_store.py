@@ -62,7 +62,10 @@ PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
 """A search with an approximate index compares the full vectors of at least this many rows."""
 REINDEX_GROWTH = 4
-"""If the table needs at least this multiple of the partitions that the index has, the index is rebuilt."""
+"""How often an index is rebuilt with more partitions, because the table has grown.
+
+An index with n partitions is rebuilt when the table needs n × `REINDEX_GROWTH` partitions or more.
+"""
 # Lance never joins table fragments that different parts of the index cover, so their number only grows.
 MAX_SUPPLEMENTS = 12
 """If the vector index has more parts than this, it is rebuilt. Each compaction of the table adds a part."""

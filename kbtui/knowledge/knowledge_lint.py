@@ -232,7 +232,7 @@ def _find_slug_collisions(resolved: SubjectSlugsByVisibility) -> Iterator[Knowle
         winner = scan.relative_paths[slug]
         others = ", ".join(sorted(names))
         yield KnowledgeProblem(
-            f"{winner} and {others} have the same slug; it refers to {winner}",
+            f"{winner} and {others} have the same slug, which refers to {winner}",
             where=f"{resolved.topic.id}/{slug}",
             topic=resolved.topic.id,
             hint="rename the others, or refer to them by their paths",
@@ -271,7 +271,7 @@ def explain_pattern_without_match(resolved: SubjectSlugsByVisibility, pattern: s
     if is_hidden_path(pattern):
         return "slugs have no leading dots"
     if has_unclosed_bracket(pattern):
-        return "a [ without ] is literal"
+        return "a [ without ] matches only the character ["
     if is_glob_pattern(pattern):
         return None
     from difflib import get_close_matches

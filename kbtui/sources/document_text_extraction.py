@@ -521,7 +521,7 @@ class TextExtractorProcess:
         except (TimeoutError, OSError, EOFError, ValueError) as error:
             await self._stop_child_process()
             is_late = isinstance(error, TimeoutError)
-            reason = f"it took more than {self._seconds:g} s to read"
+            reason = f"reading it took more than {self._seconds:g} s"
             raise TextExtractionError(reason if is_late else "reading it failed") from error
         except BaseException:
             # The child may have read half a request, so it cannot be used again.

@@ -295,7 +295,7 @@ def parse_keymap_settings(table: Mapping[str, Any]) -> Keymap:
     for name, value in _flatten_keymap_table(table):
         if name not in COMMANDS_BY_ID:
             near = get_close_matches(name, COMMANDS_BY_ID, n=1, cutoff=0.5)
-            hint = "type `id:` in the palette to list them"
+            hint = "type `id:` in the command palette to list the commands"
             if near:
                 hint = f"did you mean {near[0]!r}?"
             keymap.problems.append(f"unknown command {name!r}; {hint}")

@@ -174,7 +174,7 @@ def _make_conversation_blocks(contents: LibrarySnapshot, now: datetime) -> list[
                 "They appear after your first session with one of these agents in this directory."
             )
             if not contents.agents:
-                hint = "The setting `conversations.agents` selects only JP."
+                hint = "`agents` in the table [conversations] of config.toml names only JP."
         heading = _make_heading("talks", "No conversations yet")
         return [heading, _make_paragraph("no-talks", hint, "dim")]
     found = contents.main_conversations
@@ -321,7 +321,7 @@ def _make_search_leg_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
         else:
             spans = [(f"rank {result.rank}", ""), (f", score {result.score:.4f}", "dim")]
         if result.gives:
-            spans.append((f", contributes {result.gives:.4f}", "dim"))
+            spans.append((f", adds {result.gives:.4f} to the combined score", "dim"))
         facts.append((name, spans))
     heading = _make_heading("head:legs", "Ranks by keywords and by meaning")
     return [heading, FactTableBlock("legs", facts)]

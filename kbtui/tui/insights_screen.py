@@ -147,7 +147,7 @@ def _make_token_sections(tokens: TokenStatistics) -> list[ReaderBlock]:
             rows = [_make_token_block(f"tokens-{name}", count) for count in counts]
             blocks += _make_insights_section(f"tokens-{name}", heading, rows)
     if tokens.day_before is not None:
-        text = f"  none in this period; last used on {tokens.day_before}"
+        text = f"  no tokens in this period; the last were used on {tokens.day_before}"
         blocks.append(HeadingBlock("head:tokens", [("Tokens", "h2")], [], above=1))
         blocks.append(ParagraphBlock("none:tokens", [(text, "dim")]))
     return blocks

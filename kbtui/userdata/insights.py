@@ -58,7 +58,7 @@ class TokenCount:
     def list_remarks(self) -> list[str]:
         """Return short phrases with the number of turns, the output tokens and the cost, such as `3 turns`."""
         remarks = [format_counted_noun(self.turns, "turn")]
-        remarks.append(f"{self.usage.output_tokens or 0:,} output")
+        remarks.append(f"{self.usage.output_tokens or 0:,} output tokens")
         if self.cost is not None:
             remarks.append(f"cost {'over ' * self.is_cost_partial}{format_cost(self.cost)}")
         if self.usage.is_estimate:

@@ -189,7 +189,7 @@ class UserData:
         """
         text = json.dumps(state)
         if len(text) > SESSION_CHARACTERS:
-            raise ValueError("the state is too large to save")
+            raise ValueError(f"the state of {name} is too large to save")
         self._execute_write_statement(
             "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", name, text, time.time()
         )

@@ -203,12 +203,12 @@ def locate_chosen_agents() -> str:
 def _check_conversations_table(table: dict[str, Any], locate: "Callable[..., str]") -> None:
     """Raise `ConfigError` if there is a key other than `agents`, or if `agents` is not a list of names."""
     if unknown := [key for key in table if key != "agents"]:
-        hint = "the only key is agents"
-        message = f"unknown key {unknown[0]!r} in conversations"
+        hint = "the only key is `agents`"
+        message = f"unknown key {unknown[0]!r} in the table [conversations]"
         raise ConfigError(message, where=locate(unknown[0]), hint=hint)
     agents = table.get("agents", [])
     if not isinstance(agents, list) or not all(isinstance(name, str) for name in agents):
-        message = "conversations.agents must be a list of names"
+        message = "`agents` in the table [conversations] must be a list of names"
         raise ConfigError(message, where=locate("agents"))
 
 
@@ -273,12 +273,12 @@ def _check_model_prices(table: dict[str, Any], locate: "Callable[..., str]") -> 
             raise ConfigError(f"{name} must be a table", where=locate(model), hint=hint)
         if unknown := [key for key in prices if key not in _PRICE_KEYS]:
             hint = f"the keys are {', '.join(_PRICE_KEYS)}"
-            message = f"unknown key {unknown[0]!r} in {name}"
+            message = f"unknown key {unknown[0]!r} in the table [{name}]"
             raise ConfigError(message, where=locate(model, unknown[0]), hint=hint)
         for key in _PRICE_KEYS:
             price = prices.get(key)
             if price is None and key in ("input", "output"):
-                raise ConfigError(f"{name} has no {key}", where=locate(model))
+                raise ConfigError(f"the table [{name}] has no key {key!r}", where=locate(model))
             is_number = isinstance(price, int | float) and not isinstance(price, bool)
             if price is not None and not (is_number and 0 <= price <= _MAX_PRICE):
                 message = f"{name}.{key} must be a number from 0 to {_MAX_PRICE:,}"

@@ -276,9 +276,9 @@ def test_a_file_that_a_person_edited_is_theirs(
     edited.write_text(text)
     capfd.readouterr()
     assert command(built.root, "install", "--yes") == 0
-    assert "learn.toml: edited by you and left alone" in capfd.readouterr().out
+    assert "learn.toml: not changed, because you edited it" in capfd.readouterr().out
     assert command(built.root, "uninstall") == 0
-    assert "learn.toml: edited by you and left alone" in capfd.readouterr().out
+    assert "learn.toml: not changed, because you edited it" in capfd.readouterr().out
     assert edited.read_text() == text
     assert [path.name for path in (built.root / FOLDER).iterdir()] == ["learn.toml"]
 

@@ -261,7 +261,7 @@ def test_a_configured_price_gives_the_cost(
     [
         ("prices = 3", 2, "prices must be a table"),
         ("[prices]\nx = 3", 3, 'prices."x" must be a table'),
-        ("[prices.x]\ninput = 3", 2, 'prices."x" has no output'),
+        ("[prices.x]\ninput = 3", 2, "the table [prices.\"x\"] has no key 'output'"),
         ("[prices.x]\ninput = 3\noutput = -1", 4, 'prices."x".output must be a number'),
         ("[prices.x]\ninput = nan\noutput = 1", 3, 'prices."x".input must be a number'),
         ("[prices.x]\ninput = 1\noutput = inf", 4, 'prices."x".output must be a number from 0 to'),

@@ -265,7 +265,7 @@ def test_damage_is_named_and_the_rest_is_read(jp: Path) -> None:
     write(jp, [*hello("whole").elements, None, 7])
     answer = read(jp)
     assert answer["turns"][0]["events"][0]["content"] == "whole"
-    assert "damaged: " in answer["hint"]
+    assert "the conversation is damaged: " in answer["hint"]
     assert "1 more problem" in answer["hint"]
     write(jp, None, number=ID + 1)
     assert "there is no events.json" in read(jp, id=f"jp-c{ID + 1}")["hint"]

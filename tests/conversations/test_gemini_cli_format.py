@@ -288,7 +288,7 @@ def test_unusable_files(chats: Path, workspace: Workspace) -> None:
     assert list_infos(workspace) == []
     reasons = dict(list_problems(workspace))
     assert reasons["session-1.json"] == "it is empty"
-    assert reasons["session-2.json"] == "it does not say which session it is"
+    assert reasons["session-2.json"] == "the file contains no session id"
     assert set(reasons) == {f"session-{n}.json{'l' * (n == 3)}" for n in range(1, 5)}
 
 

@@ -392,7 +392,7 @@ def test_typed_content_gives_its_text_and_names_the_rest(jp: Path) -> None:
     assert results[2].text == "[stored elsewhere: cd34]"
     assert texts(conversation)[-1] == "Seen."
     assert conversation.problems == [
-        "events.json: element 6 (tool_call_response): no earlier event has its id"
+        "events.json: element 6 (tool_call_response): no earlier event has the same id"
     ]
 
 

@@ -102,7 +102,7 @@ def test_what_leads_before_any_request_is_kept(jp: Path) -> None:
     conversation = load(jp.parent)
     assert [turn.number for turn in conversation.turns] == [1, 2]
     assert texts(conversation) == ["an answer to nothing", "q", "x"]
-    assert "no earlier event has its id" in conversation.problems[0]
+    assert "no earlier event has the same id" in conversation.problems[0]
 
 
 @pytest.mark.parametrize(

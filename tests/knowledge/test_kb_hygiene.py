@@ -32,7 +32,7 @@ def test_collisions(build: Build) -> None:
     assert list_problems(build(topic(), files)) == [
         (
             "t/a",
-            "a.md and .a.md, a.toml have the same slug; it refers to a.md",
+            "a.md and .a.md, a.toml have the same slug, which refers to a.md",
             "rename the others, or refer to them by their paths",
         )
     ]
@@ -52,7 +52,7 @@ def test_dead_patterns_and_why(build: Build) -> None:
         (key, "'apha' matches no subject", "did you mean 'alpha'?"),
         (key, "'x/*' matches no subject", None),
         (key, "'.secret' matches no subject", "slugs have no leading dots"),
-        (key, "'[' matches no subject", "a [ without ] is literal"),
+        (key, "'[' matches no subject", "a [ without ] matches only the character ["),
         (key, "'secret' matches no subject", "the subjects that it would match are disabled"),
         ("kb.topic.t.disabled", "'gone' matches no subject", None),
     ]

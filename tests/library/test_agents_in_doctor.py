@@ -51,7 +51,9 @@ def test_an_agent_that_is_off_says_why(home: Path, root: Path) -> None:
     settings(home, '[conversations]\nagents = ["jp", "claude-kode"]\n')
     found = findings(root)
     assert [state for state, _ in found] == ["ok", "note", "wrong"]
-    assert found[1][1].endswith("not read: `agents` in [conversations] does not name the agent")
+    assert found[1][1].endswith(
+        "not read: `agents` in the table [conversations] does not name the agent"
+    )
     assert "names 'claude-kode', which kbtui cannot read; did you mean claude-code?" in found[2][1]
 
 
@@ -121,7 +123,7 @@ def test_a_wrong_name_is_a_mistake_of_the_settings(
     for words in (["conversation", "ls"], ["learn", "guide"], ["show", "jp-c17800000001"]):
         assert main([*words, "-w", str(root)]) == 2
         err = capsys.readouterr().err
-        assert f"config.toml:3: conversations.agents names '{name}'" in err
+        assert f"config.toml:3: `agents` in the table [conversations] names '{name}'" in err
         assert hint in err
     assert main(["doctor", "-w", str(root)]) == 1
     assert f"names '{name}', which kbtui cannot read; {hint}" in capsys.readouterr().out
@@ -143,9 +145,7 @@ def test_what_the_settings_exclude_is_said(
     home: Path, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings(home, '[conversations]\nagents = ["jp"]\n')
-    said = (
-        "conversations of claude-code are read only if `agents` in [conversations] of config.toml"
-    )
+    said = "conversations of claude-code are read only if `agents` in the table [conversations] of config.toml"
     for words in (["ls", "--agent", "claude"], ["info", f"claude-{session_id(1)}"]):
         assert main(["conversation", *words, "-w", str(root)]) == 1
         assert said in capsys.readouterr().err

@@ -22,7 +22,10 @@ def root(home: Path, workspace_root: Path) -> Path:
     return workspace_root
 
 
-DAMAGED = ("wrong", f"claude-{session_id(2)}: line 2 (tool_call_response): no call has its id")
+DAMAGED = (
+    "wrong",
+    f"claude-{session_id(2)}: line 2 (tool_call_response): no tool call has the same id",
+)
 
 
 @pytest.mark.parametrize("seconds", [60.0, 0.0])

@@ -471,7 +471,7 @@ MISTAKES = [
     ("-k projcet/*", 3, "did you mean project?"),
     ("-k project/* start", 13, "this pattern needs -k too"),
     ('start "peo', 6, "unclosed quote"),
-    ("peop[le/*", 4, "a [ without ] is literal"),
+    ("peop[le/*", 4, "a [ without ] matches only the character ["),
     ("start.md", 0, "slugs have no extension: write 'start'"),
     ("start sty", 6, "nothing matches"),
     (".secret", 0, "slugs have no leading dots"),

@@ -120,8 +120,9 @@ def test_a_period_without_tokens_says_when_the_last_were_used(home: Path, builde
     write_session(home, builder.root, session_id(1), RECORDS, start=long_ago)
     found = statistics(builder)
     assert (found.tokens.by_day, found.tokens.day_before) == ([], "2025-05-27")
-    assert "Tokens\n  none in this period; last used on 2025-05-27\n" in format_insights_report(
-        found
+    assert (
+        "Tokens\n  no tokens in this period; the last were used on 2025-05-27\n"
+        in format_insights_report(found)
     )
     write_session(home, builder.root, session_id(2), RECORDS)
     assert statistics(builder).tokens.day_before is None

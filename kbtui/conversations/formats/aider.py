@@ -88,7 +88,7 @@ class AiderFormat(ConversationFormat):
                 problems.append(UnusableConversationDirectory(Path(path), error.message, True))
                 continue
             if not history.sessions and history.is_text:
-                reason = "it has text, but no header of a session"
+                reason = "the file has text, but no header of a session"
                 problems.append(UnusableConversationDirectory(Path(path), reason, True))
             before: datetime | None = None
             for session in history.sessions:

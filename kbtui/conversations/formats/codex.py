@@ -348,7 +348,7 @@ def _iterate_session_files(
                     pending.append((entry.path, depth + 1))
         if compressed:
             noun = "session is" if compressed == 1 else "sessions are"
-            reason = f"{compressed} {noun} compressed, which kbtui cannot read"
+            reason = f"{compressed} {noun} compressed; kbtui cannot read compressed sessions"
             unusable.append(UnusableConversationDirectory(Path(home, name), reason))
 
 
@@ -377,7 +377,7 @@ def _read_session_head(path: str) -> _CodexSessionHead:
         if uuid is None and name is not None:
             uuid = name[0]
         if uuid is None:
-            raise ValueError("its first line does not say which session it is")
+            raise ValueError("neither its name nor its first line contains a session id")
         directory = get_text(meta.get("cwd"))
         if directory is None:
             directory = _find_working_directory(file, min(size, HEAD_BYTES))

@@ -89,7 +89,10 @@ class ConversationFormat(ABC):
     id_prefix: str
     """The prefix of the ids of the agent's conversations, such as `claude-`."""
     max_checked_bytes: int | None = 4 << 20
-    """When conversations are listed, those with more bytes are checked only for some problems. None means no limit."""
+    """When conversations are listed, those of at most this many bytes are checked for all problems.
+
+    Larger conversations are checked for only some problems. None means that there is no limit.
+    """
 
     @abstractmethod
     def find_stored_conversations(

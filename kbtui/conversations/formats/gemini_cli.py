@@ -318,7 +318,7 @@ def _read_session_head(path: str) -> _GeminiSessionHead:
         )
     metadata = _replay_readable_records(path).metadata
     if type(metadata.get("sessionId")) is not str or not metadata["sessionId"]:
-        raise ValueError("it does not say which session it is")
+        raise ValueError("the file contains no session id")
     return _GeminiSessionHead(metadata["sessionId"], str(metadata.get("projectHash")))
 
 

@@ -83,7 +83,7 @@ def _check_and_make_read_only_uri(path: str) -> str:
         return uri
     if log is not None and log[1]:
         raise WorkspaceError(
-            "its last changes are in a log that only the agent can recover",
+            "the last changes are in a log file that only the agent can apply",
             where=path,
             hint="start the agent once",
         )

@@ -250,7 +250,7 @@ class TurnBuilder(ProblemCollector):
         )
         waiting = self._open_calls.get(call_id) if call_id is not None else None
         if call_id is None or waiting is None:
-            self.add_event_problem(event, "no call has its id")
+            self.add_event_problem(event, "no tool call has the same id")
             return event
         turn, request = waiting.pop(0)
         if not waiting:

@@ -96,7 +96,11 @@ class KeyPressQueue:
         app.call_next(target.post_message, KeyHandled(self._number, FOLLOW_UP_MESSAGES, target))
 
     def resume_keys_after_handled_key(self, done: KeyHandled) -> None:
-        """Send the next follow-up message (see `KeyHandled`). After the last of them, deliver the next key."""
+        """Continue after one of the follow-up messages of a key has reached the app.
+
+        If there are more follow-up messages, send the next one. Otherwise, the key has been handled:
+        deliver the next key.
+        """
         if done.number != self._number or not self._is_busy:
             return
         if done.rounds > 1:

@@ -8,7 +8,7 @@ from textual.reactive import reactive
 from textual.suggester import SuggestionReady
 
 from kbtui.notices import PAUSE_REASONS, format_keywords_only_reason
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import Scope, find_key_label_of_command, list_commands_of_scopes
 from kbtui.tui.framework.styled_text import (
     align_spans_to_edges,
@@ -154,7 +154,7 @@ class StatusBar(StyledWidget):
             text = f"index ready · keywords only: {sanitize_to_one_line(reason)}"
             self._set_index_status("◐", "warning", text, "keywords only")
         elif left:
-            text = f"index ready · {left:,} passages to embed"
+            text = f"index ready · {format_counted_noun(left, 'passage')} not embedded yet"
             self._set_index_status("◐", "warning", text, "embedding")
         else:
             text = "index ready · keywords and meaning"

@@ -425,7 +425,7 @@ class PromptWorkshopScreen(ListDetailScreen):
             if self.planned_prompt is not None and self.planned_prompt.knowledge is knowledge:
                 self.planned_prompt = replace(self.planned_prompt, sums=sums)
                 self.list.set_planned_prompt(self.planned_prompt)
-            subtitle = f"{left:,} not counted yet" if left else ""
+            subtitle = f"{format_counted_noun(left, 'subject')} still to be read" if left else ""
             self.query_one("#listed", Vertical).border_subtitle = subtitle
 
         self.run_in_thread(measure_in_thread, lambda _: None, self.count_worker)

@@ -219,7 +219,9 @@ def _find_pattern_problem(
                 "nothing matches", at, explain_pattern_without_match(resolved, pattern)
             )
         if is_unclosed and not resolved.is_enabled_slug(pattern):
-            return PatternProblem("the unclosed [ matches only a literal [", at, is_error=False)
+            return PatternProblem(
+                "the [ without ] matches only the character [", at, is_error=False
+            )
     return None
 
 

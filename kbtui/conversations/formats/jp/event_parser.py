@@ -415,7 +415,7 @@ class ConversationEventParser(ProblemCollector):
         if (call_id := self._read_call_id(event, element)) is None:
             return
         if call_id not in waiting:
-            self.add_event_problem(event, "no earlier event has its id")
+            self.add_event_problem(event, "no earlier event has the same id")
             return
         request = waiting[call_id].pop(0)
         if not waiting[call_id]:
