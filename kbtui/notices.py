@@ -138,7 +138,7 @@ def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
 
 
 def format_keywords_only_reason(values: NoticeValues) -> str:
-    """Return the reason why only keyword search is possible; "" if the notice contains no reason."""
+    """Return the reason why only keyword search is possible, or "" if the notice contains none."""
     return values.get("detail") or MODEL_CAUSES.get(values.get("cause", ""), "")
 
 

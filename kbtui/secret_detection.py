@@ -221,7 +221,7 @@ def mask_secrets(text: str) -> str:
 def mask_secrets_in_text_part(
     text: str, start: int, end: int, found: Sequence[DetectedSecret]
 ) -> str:
-    """Return a part of a text with its secrets masked; `found` has the secrets of the whole text."""
+    """Return a part of a text with its secrets masked. `found` has the secrets of the whole text."""
     parts, at = [], start
     for secret in found:
         if secret.end > start and secret.start < end:
@@ -318,7 +318,7 @@ def describe_secrets_in_text(text: str) -> str | None:
 
 
 def find_secrets(text: str) -> list[DetectedSecret]:
-    """Return the secrets of a text in order of position; overlapping secrets are merged."""
+    """Return the secrets of a text in order of position. Overlapping secrets are merged."""
     found: list[DetectedSecret] = []
     for secret in sorted(_find_secret_candidates(text), key=lambda one: (one.start, -one.end)):
         if found and secret.start < found[-1].end:
@@ -416,7 +416,7 @@ def _load_wallet_seed_words() -> frozenset[str]:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return whether an assigned value looks secret; without `=` or `:`, the rules are stricter."""
+    """Return whether an assigned value looks secret. Without `=` or `:`, the rules are stricter."""
     value = match["value"]
     is_mixed = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
     if match["blank"] and not (len(value) >= 12 and is_mixed):

@@ -97,7 +97,7 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
 
 
 def strip_escape_sequences(text: str) -> str:
-    """Remove escape sequences from a text. Otherwise, the `31m` of a colour would be indexed as a word."""
+    """Remove escape sequences from a text, so that no `31m` of a colour is indexed as a word."""
     if "\x1b" not in text and (text.isascii() or not re.search(_INTRODUCERS, text)):
         return text
     return re.sub(_SEQUENCES, "", text)
@@ -114,7 +114,7 @@ def strip_escape_sequences_before_cutting(text: str) -> str:
 def sanitize_text_and_move_ranges(
     text: str, marks: list[tuple[int, int]]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Sanitize a text. Return it, and `marks` moved to their places in it.
+    """Return the sanitized text, and `marks` moved to their places in that text.
 
     `marks` are ranges of characters. Ranges that become empty are left out.
     """
@@ -172,7 +172,7 @@ def format_parent_title_suffix(
 
 
 def format_counted_noun(number: int, noun: str, plural: str | None = None) -> str:
-    """Format a number with a noun: "1 turn", "2 turns"; the default plural is `noun` with "s"."""
+    """Format a number with a noun: "1 turn", "2 turns". By default, `plural` is `noun` with "s"."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 

@@ -107,7 +107,7 @@ def reparse_line_with_surrogates(item: Item) -> Item:
 
 
 def make_invalid_line_response(item: Item) -> types.JSONRPCError | None:
-    """Return the error to send for a line that is not a message; None to send nothing."""
+    """Return the error to send for a line that is not a message, or None if nothing must be sent."""
     errors = getattr(item, "errors", None)
     if errors is None:
         return None

@@ -414,7 +414,7 @@ class ConversationFormatter:
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colours and text else text
 
     def make_text_safe_for_terminal(self, text: str) -> str:
-        """Make text from files safe for a terminal; for a pipe, return it unchanged."""
+        """Make text from files safe for a terminal. If the output is a pipe, return the text unchanged."""
         return sanitize(text) if self.terminal else text
 
     def put_on_one_safe_line(self, text: str) -> str:
@@ -422,7 +422,7 @@ class ConversationFormatter:
         return sanitize_to_one_line(text) if self.terminal else " ".join(text.splitlines())
 
     def format_conversation_list(self, answer: ConversationListPage) -> Iterator[str]:
-        """Yield a line for each conversation; on a terminal, column names come first."""
+        """Yield a line for each conversation. On a terminal, the names of the columns come first."""
         entries = answer.conversations
         ids = [answer.short_ids.get(e["id"], e["id"]) for e in entries]
         wide_id = max(map(len, ids), default=0)
@@ -514,7 +514,7 @@ class ConversationFormatter:
         return self.style_text(head, "dim") + "".join([*parts, text[at:]])
 
     def format_conversation_turns(self, answer: ConversationReadAnswer) -> Iterator[str]:
-        """Yield the lines of turns; each event has a heading (author and time) and its text."""
+        """Yield the lines of turns. Each event has a heading (author and time) and its text."""
         yield self._format_conversation_heading(answer.id, answer.title, answer.parent_id)
         for turn in answer.turns:
             yield ""

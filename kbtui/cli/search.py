@@ -186,7 +186,7 @@ def _serialize_search_request(args: Namespace) -> SearchRequestJson:
 
 
 def _raise_first_query_mistake(answer: SearchAnswerMessage) -> None:
-    """If the query has mistakes, raise `UsageError` for the first, with its position."""
+    """If the query has mistakes, raise `UsageError` for the first mistake, with its position."""
     for start, end, message, hint in answer["details"]["mistakes"][:1]:
         where = None
         if start >= 0:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         problem: str | None
 
     class OpenTurnState(TypedDict):
-        """The state of an unfinished turn, as JSON. A `TurnBuilder` that gets it continues the turn."""
+        """The state of an unfinished turn, as JSON. With this state, a `TurnBuilder` can continue the turn."""
 
         started_at: str | None
         model: str | None
@@ -245,7 +245,7 @@ def add_up_usage_by_model(
 
 @dataclass(slots=True)
 class Turn:
-    """One turn, numbered from 1 as in JP; it may have no events.
+    """One turn, numbered from 1 as in JP. A turn may have no events.
 
     `model` is the model configured at the start of the turn, None if no model is configured.
     """

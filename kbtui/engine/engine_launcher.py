@@ -212,7 +212,7 @@ def list_differing_directory_variables(client: EngineClient) -> list[str]:
 
 
 def _stop_incompatible_engine(client: EngineClient) -> None:
-    """Stop the engine; raises `EngineUnavailable` if its version is newer than this client's."""
+    """Stop an engine of an older version. Raises `EngineUnavailable` if the engine's version is newer."""
     if _parse_version_numbers(str(client.hello.get("version"))) > _parse_version_numbers(
         __version__
     ):
@@ -306,7 +306,7 @@ def _start_engine(workspace: Workspace) -> Any:
 
 
 def _open_engine_log(path: Path) -> Any:
-    """Open the engine's log for appending; rename it first if it is larger than a megabyte."""
+    """Open the engine's log for appending. A log larger than a megabyte is renamed first."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size > 1 << 20:
             path.replace(path.with_suffix(".old.log"))

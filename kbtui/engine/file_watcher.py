@@ -263,7 +263,7 @@ class FileWatcher:
             os.eventfd_write(self._alarm, 1)
 
     def _find_directories_to_watch(self) -> list[Path]:
-        """Return the directories to watch, including the targets of links. None is inside another one."""
+        """Return the directories to watch, including the targets of links, but no directory inside another."""
         root = self._workspace.root
         # Watch both `.jp` and `.kbtui`: if a `.jp` appears, kbtui reads the configuration from it.
         wanted = [self._workspace.jp_directory, self._workspace.kbtui_directory]
@@ -329,7 +329,7 @@ class FileWatcher:
             self._pause = max(ROOT_CHECK_SECONDS, (time.monotonic() - looked) * ROOT_CHECK_SHARE)
 
     def _read_agent_file_states(self) -> list[tuple[int, int, int] | None]:
-        """Return the inode, size and modification time of each watched agent file; None if it is missing."""
+        """Return inode, size and modification time of each watched agent file, or None for a missing file."""
         states: list[tuple[int, int, int] | None] = []
         for path in list_watched_agent_files(self._workspace):
             try:

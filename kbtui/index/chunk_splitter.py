@@ -45,7 +45,7 @@ _WIDE_CHARACTER_SIZE = 3
 
 
 def count_weighted_characters(text: str) -> int:
-    """Return a text's size in characters; a character of a script without spaces counts as three."""
+    """Return a text's size in characters. A character of a script without spaces counts as three."""
     if text.isascii():
         return len(text)
     return len(text) + (_WIDE_CHARACTER_SIZE - 1) * len(re.findall(_WIDE_CHARACTER, text))
@@ -103,7 +103,7 @@ def _join_text_blocks(blocks: list[TextPartWithLineNumbers]) -> TextPartWithLine
 
 
 def _split_lines_into_blocks(lines: list[str], max_size: int) -> Iterator[TextPartWithLineNumbers]:
-    """Yield paragraphs, headings and fenced blocks; any of them larger than `max_size` is split."""
+    """Yield paragraphs, headings and fenced blocks. Any of them that is larger than `max_size` is split."""
     start = 0
     fence: str | None = None
     for at, line in enumerate(lines):
@@ -127,7 +127,7 @@ def _split_lines_into_blocks(lines: list[str], max_size: int) -> Iterator[TextPa
 def _split_large_block(
     lines: list[str], first: int, max_size: int
 ) -> Iterator[TextPartWithLineNumbers]:
-    """Yield a paragraph in parts of at most `max_size`; `first` is the number of its first line."""
+    """Yield the parts of a paragraph, none larger than `max_size`. `first` is the number of `lines[0]`."""
     while lines and not lines[-1]:
         lines.pop()
     if not lines:
@@ -158,7 +158,7 @@ def _split_large_block(
 
 
 def _split_long_line(line: str, max_size: int) -> Iterator[str]:
-    """Yield the parts of a long line. It is split, where possible, between sentences or words."""
+    """Yield the parts of a long line, which is split between sentences or words where possible."""
     at = 0
     while (
         count_weighted_characters(line[at : at + max_size]) > max_size or len(line) - at > max_size

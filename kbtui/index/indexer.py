@@ -114,7 +114,7 @@ class IndexGenerationWriter:
         )
 
     def publish_new_generation(self) -> None:
-        """Switch readers to the new generation; do nothing if there is no new generation."""
+        """Switch readers to the new generation. If there is no new generation, do nothing."""
         if self._unpublished:
             index_generations.publish_index_generation(self.folder)
             self._unpublished = False
@@ -406,7 +406,7 @@ class WorkspaceIndexWriter:
         return subjects, conversations, [entry_id for entry_id, _ in states.values()]
 
     def _iterate_until_stopped(self, items: Iterable[ComparedItem]) -> Iterator[ComparedItem]:
-        """Yield the items; raise `_RefreshStopped` between two items once `stop` is set."""
+        """Yield the items. Once `stop` is set, raise `_RefreshStopped` instead of yielding the next item."""
         for item in items:
             if self._stop.is_set():
                 raise _RefreshStopped

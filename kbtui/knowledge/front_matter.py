@@ -83,7 +83,7 @@ def _parse_yaml_without_aliases(source: str) -> Any:
 
 
 def join_front_matter_and_body(facts: dict[str, Any], body: str) -> str:
-    """Return a subject file's text. `facts` has strings, dates and lists; empty values are left out."""
+    """Return a subject file's text. `facts` has strings, dates and lists. Empty values are left out."""
     import yaml
 
     lines = []

@@ -232,7 +232,7 @@ def plan_toml_change_for_marks(
 
 
 def plan_toml_change_for_topic(knowledge: KnowledgeBase, topic: Topic) -> TomlFileChange:
-    """Return the change to `kb.toml` that declares a topic; raises `UsageError` or `ConfigError`."""
+    """Return the change to `kb.toml` that declares a topic. Raises `UsageError` or `ConfigError`."""
     if topic.id in load_knowledge(knowledge.workspace).topics:
         raise UsageError("the topic already exists", where=topic.id)
     return _make_topic_toml_change(knowledge, {topic.id: (type(topic)(topic.id, ""), topic)})

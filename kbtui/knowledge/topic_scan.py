@@ -45,7 +45,7 @@ class TopicScan:
 
 
 def split_file_extension(name: str) -> tuple[str, str]:
-    """Split a file name into stem and last extension. Dots at its start do not begin an extension."""
+    """Split a file name into stem and last extension. Dots at the start do not begin an extension."""
     stem, dot, ending = name.rpartition(".")
     return (stem, dot + ending) if stem.strip(".") else (name, "")
 

@@ -134,7 +134,7 @@ class IndexAndEngineAccess:
         return self._private is not None
 
     def close(self) -> None:
-        """Close the index and the connections to the engine; a later call opens them again."""
+        """Close the index and the connections to the engine. A later call opens them again."""
         with self._lock:
             opened = [self._reader, *self._idle_clients, self._private]
             self._reader, self._idle_clients, self._private = None, [], None
@@ -160,7 +160,7 @@ class IndexAndEngineAccess:
     def request_engine_refresh(
         self, wait: float, **options: Unpack[RefreshOptions]
     ) -> RefreshOutcome:
-        """Have the engine refresh the index; wait up to `wait` seconds for it to finish."""
+        """Have the engine refresh the index. Wait at most `wait` seconds until the engine has finished."""
         return self.call_engine(
             lambda client: client.send_request("refresh", timeout=wait + 5.0, wait=wait, **options)
         )
@@ -270,7 +270,7 @@ class IndexAndEngineAccess:
 
 
 class PrivateIndex:
-    """A temporary index without vectors, which a thread of this client builds and updates."""
+    """A temporary index without vectors. A thread of this client builds and updates the index."""
 
     def __init__(self, workspace: Workspace, settings: Settings, error: EngineUnavailable) -> None:
         """Start building the index. `error` is the reason why the engine's index cannot be used."""
@@ -347,7 +347,7 @@ class PrivateIndex:
         return notices
 
     def open_index_reader(self) -> IndexReader:
-        """Return a reader of the index in its current state; raises `IndexUnavailable`."""
+        """Return a reader of the index in its current state. Raises `IndexUnavailable`."""
         from kbtui.index.index_reader import IndexReader
 
         try:
@@ -362,7 +362,7 @@ class PrivateIndex:
             ) from error
 
     def update_from_files(self, seconds: float) -> None:
-        """Update the index from the files; wait up to `seconds` until it is up to date."""
+        """Update the index from the files. Wait at most `seconds` until the index is up to date."""
         with self._turn:
             if self._reached == self._wanted:
                 self._wanted += 1

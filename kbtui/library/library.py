@@ -119,7 +119,7 @@ class Library(ReferenceReader):
     def read_conversation_tools_and_models(
         self, info: ConversationInfo
     ) -> ConversationToolsAndModels:
-        """Return the tools, models and turns of a conversation; this parses its whole file."""
+        """Return the tools, models and turns of a conversation. This parses the conversation's whole file."""
         from kbtui.conversations import conversation_repository
 
         return conversation_repository.get_conversation_format(
@@ -134,13 +134,13 @@ class Library(ReferenceReader):
         return [one.label for one in formats if one.name != "jp"]
 
     def find_conversation(self, conversation: str) -> ConversationInfo:
-        """Return a conversation's metadata, without its events; raises `NothingFound`."""
+        """Return a conversation's metadata, without its events. Raises `NothingFound`."""
         from kbtui.conversations import conversation_repository
 
         return conversation_repository.find_conversation(self.workspace, conversation)
 
     def load_conversation_beginning(self, info: ConversationInfo) -> Conversation | None:
-        """Load the first turns of a long conversation; return None if it must be loaded in full."""
+        """Load the first turns of a long conversation. Return None if it must be loaded in full."""
         from kbtui.conversations import conversation_repository
 
         return conversation_repository.get_conversation_format(info).load_conversation_beginning(
@@ -170,7 +170,7 @@ class Library(ReferenceReader):
         return self._search_in_process(request)
 
     def _query_index_with_repair(self, query: Callable[[IndexReader], T]) -> T:
-        """Call `query` with a reader; if the index is damaged, have it rebuilt and call again."""
+        """Call `query` with a reader. If the index is damaged, have the engine rebuild it, then call again."""
         from kbtui.index.index_generations import find_index_damage_behind_error
 
         reader = self.open_index_reader()
@@ -187,7 +187,7 @@ class Library(ReferenceReader):
         return query(self.open_index_reader())
 
     def _request_index_repair(self, found: str) -> None:
-        """Have the engine rebuild a damaged index; raises `IndexUnavailable` if that fails."""
+        """Have the engine rebuild a damaged index. Raises `IndexUnavailable` if that fails."""
         reason = "it is a temporary index of this process"
         if not self.is_index_private:
             try:
@@ -199,7 +199,7 @@ class Library(ReferenceReader):
         raise IndexUnavailable(found, hint=f"the index cannot be rebuilt now: {reason}")
 
     def _repair_index_if_damaged(self) -> bool:
-        """Have the engine check the index; return whether the engine found and repaired damage."""
+        """Have the engine check the index. Return whether the engine found and repaired damage."""
         try:
             mended = self.request_engine_refresh(REPAIR_SECONDS, check="suspicion").get("mended")
         except EngineUnavailable:
@@ -247,7 +247,7 @@ class Library(ReferenceReader):
     def find_similar_passages(
         self, ref: Ref, request: SearchRequest | None = None, wait: float | None = None
     ) -> SearchAnswer:
-        """Find passages that are similar to the text that `ref` names; raises `NothingFound`."""
+        """Find passages that are similar to the text that `ref` names. Raises `NothingFound`."""
         request = request or SearchRequest(per_entry=1)
         return self.search(request._replace(like=str(ref)), wait, origin=None)
 
@@ -350,8 +350,8 @@ class Library(ReferenceReader):
     ) -> Notice | None:
         """Log a search.
 
-        `replaces` is an incomplete query that was logged while the user was typing; this search replaces
-        it in the log.
+        `replaces` is an incomplete query, logged while the user was typing. The search replaces
+        this query in the log.
         """
         from kbtui.userdata.query_log import log_search_answer
 
@@ -383,7 +383,7 @@ class Library(ReferenceReader):
 
 
 def _get_answer_from_engine_reply(reply: EngineSearchReply) -> SearchAnswerMessage:
-    """Return the answer in the engine's reply; if the reply has an error instead, raise it."""
+    """Return the answer in the engine's reply. If the reply has an error instead, raise the error."""
     if failed := reply.get("failed"):
         kind, message, where, hint = failed
         raise getattr(errors, kind, KbtuiError)(message, where=where, hint=hint)

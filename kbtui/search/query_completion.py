@@ -38,7 +38,7 @@ _TYPED_PART = (
 
 @dataclass(frozen=True)
 class QueryCompletion:
-    """A text that replaces the characters `start` to `end` of a query; `note` describes it."""
+    """A text that replaces the characters `start` to `end` of a query. `note` describes the text."""
 
     start: int
     end: int

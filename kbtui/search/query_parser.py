@@ -145,7 +145,7 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
 
 
 def _make_filter_like_word_notice(word: str, known: Iterable[str]) -> Notice | None:
-    """Return the notice about a word that looks like a filter; None for other words."""
+    """Return a notice about a word if the word looks like a filter, otherwise None."""
     if word.endswith(":") and word[:-1].lower() in known:
         return Notice("filter_without_value", {"word": word})
     if match := _FILTER_LIKE.match(word.lower()):
@@ -332,7 +332,7 @@ class _QueryFilterApplier:
         self._set_request_field(field, wanted)
 
     def _resolve_filter_value(self, row: FilterDefinition, value: str) -> Sequence[str]:
-        """Return the indexed terms of a value; raises `FilterValueError` if the value is unknown."""
+        """Return the indexed terms of a value. Raises `FilterValueError` if the value is unknown."""
         if row.kind == "choice":
             return row.parse_choice_value(value)
         if row.kind == "agent":

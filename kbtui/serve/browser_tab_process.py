@@ -84,7 +84,7 @@ class BrowserTabProcess(AppService):
                 await self.set_terminal_size(*self._requested_size)
 
     async def handle_page_message(self, text: str) -> None:
-        """Handle a message from the page; raises `ValueError` if the message is invalid."""
+        """Handle a message from the page. Raises `ValueError` if the message is invalid."""
         message = json.loads(text)
         if not isinstance(message, list) or not message:
             raise ValueError("not a message")

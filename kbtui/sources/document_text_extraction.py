@@ -74,7 +74,7 @@ class TextExtractionError(Exception):
 
 
 def convert_html_page_to_markdown(text: str, url: str) -> ExtractedText:
-    """Return a page's title, text, links and robots rules; if `url` is empty, links stay relative."""
+    """Return a page's title, text, links and robots rules. If `url` is empty, links stay relative."""
     import lxml.html
     import trafilatura
 
@@ -129,7 +129,7 @@ def convert_html_page_to_markdown(text: str, url: str) -> ExtractedText:
 
 
 def _drop_menus_and_buttons(tree: Any) -> None:
-    """Remove menus, buttons and line numbers; turn check boxes and titles of admonitions into text."""
+    """Remove menus, buttons and line numbers. Turn check boxes and titles of admonitions into text."""
     furniture_tags = frozenset(_FURNITURE_TAGS.split())
     furniture_classes = frozenset(_FURNITURE_CLASSES.split())
     for node in list(tree.iter()):
@@ -239,7 +239,7 @@ def _replace_code_blocks_with_marks(tree: Any) -> list[str]:
 
 
 def _unwrap_code_table(table: Any) -> None:
-    """Replace a table by its content if it only places code next to line numbers or other code."""
+    """Replace a table by its content if the table only places code next to line numbers or other code."""
     from lxml import etree
 
     cells = [
@@ -352,7 +352,7 @@ _DECLARED_CHARSET = re.compile(rb"charset\s*=\s*[\"']?([a-zA-Z0-9_.:-]{1,40})")
 def extract_document_text(
     content: bytes, kind: str, url: str, charset: str | None
 ) -> ExtractedText:
-    """Return the text of a document of content type `kind`; raises `TextExtractionError`."""
+    """Return the text of a document of content type `kind`. Raises `TextExtractionError`."""
     if kind in PDF:
         return _extract_pdf_text(content)
     if kind in DOCX:
@@ -509,7 +509,7 @@ class TextExtractorProcess:
     async def extract_in_child_process(
         self, content: bytes, kind: str, url: str, charset: str | None = None
     ) -> ExtractedText:
-        """Call `extract_document_text` in the child; raises `TextExtractionError` or `PackageUnavailable`."""
+        """Call `extract_document_text` in the child. Raises `TextExtractionError` or `PackageUnavailable`."""
         import asyncio  # not at the top: the child process does not need it
 
         request = {"kind": kind, "url": url, "charset": charset, "size": len(content)}

@@ -95,7 +95,7 @@ def _make_document_url_prefix(file: str, base: Path, root: Path) -> str:
 def _list_document_files(
     run: SourceRunContext, base: Path, named: str
 ) -> Iterator[tuple[Path, str]]:
-    """Yield the files of a directory and their relative paths; skip hidden files and links."""
+    """Yield the files of a directory with their relative paths. Hidden files and links are skipped."""
     for folder, folders, names in os.walk(base):
         for name in sorted([*folders, *names]):
             path = Path(folder, name)

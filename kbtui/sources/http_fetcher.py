@@ -128,7 +128,7 @@ async def resolve_host_name(host: str, port: int) -> list[str]:
 
 @dataclass
 class HttpFetcher:
-    """Fetches the URLs of one source; use it as an asynchronous context manager."""
+    """Fetches the URLs of one source. Use this class as an asynchronous context manager."""
 
     limits: SourceRunLimits
     allow_hosts: Collection[str] = ()
@@ -176,7 +176,7 @@ class HttpFetcher:
     def _get_allowed_redirect_url(
         self, url: str, found: FetchedResponse, inside: Callable[[str], bool]
     ) -> str:
-        """Return the URL that a response redirects to; raises `FetchError` if it is not allowed."""
+        """Return the URL that a response redirects to. Raises `FetchError` if it is not allowed."""
         try:
             target = str(httpx.URL(urljoin(url, found.headers.get("location", ""))))
             url_policy.check_url_is_allowed(target, self.allow_hosts)
@@ -229,7 +229,7 @@ class HttpFetcher:
         raise FetchError(_describe_http_error(failure)) from failure
 
     async def _resolve_public_addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host; raises `FetchError` for a private host that is not allowed."""
+        """Return the addresses of a host. Raises `FetchError` for a private host that is not allowed."""
         given = url_policy.parse_ip_literal(host)
         found = [str(given)]
         if given is None:
@@ -252,7 +252,7 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the HTTP client of one host. A client shared by hosts would not check every certificate."""
+        """Return the HTTP client of a host. A client of several hosts would not check every certificate."""
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(
@@ -295,7 +295,7 @@ async def _read_http_response(
 
 
 async def _read_http_response_body(response: httpx.Response, max_bytes: int) -> bytes:
-    """Return the decompressed body; raises `FetchError` if it is larger than `max_bytes` bytes."""
+    """Return the decompressed body. Raises `FetchError` if the body is larger than `max_bytes` bytes."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         message = f"the answer is compressed as {encoding}, which was not requested"

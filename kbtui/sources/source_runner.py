@@ -104,7 +104,10 @@ def run_source(
 
 @contextlib.contextmanager
 def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
-    """Lock a source until the context or the process ends; raises `SourceAlreadyRunning`."""
+    """Lock a source until the context or the process ends.
+
+    Raises `SourceAlreadyRunning` if the source is already locked.
+    """
     make_private_directory(workspace.data_dir)
     path = workspace.data_dir / f"source-{name}.lock"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
@@ -177,7 +180,7 @@ def read_source_document_directory(
 
 
 def count_source_documents(workspace: Workspace, source: SourceDefinition) -> int:
-    """Return how many documents a source has; raises `KbtuiError` if they cannot be read."""
+    """Return how many documents a source has. Raises `KbtuiError` if they cannot be read."""
     read_source_document_directory(workspace, source)
     return sum(
         len(found.documents) for found in _open_source_directories_in_all_topics(workspace, source)

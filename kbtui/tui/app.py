@@ -183,7 +183,7 @@ class KbtuiApp(App[None]):
         self._key_queue.resume_keys_after_handled_key(event)
 
     def pop_screen(self) -> AwaitComplete:
-        """Close the top screen; keys that are still queued go to the screen below it."""
+        """Close the top screen. Keys that are still queued go to the screen below it."""
         closed = super().pop_screen()
         self._key_queue.resume_keys_after_closed_screen()
         return closed
@@ -219,7 +219,7 @@ class KbtuiApp(App[None]):
         self.theme = get_light_or_dark_counterpart(self.theme, self.current_theme.dark)
 
     def _fatal_error(self) -> None:
-        """Log the traceback, without local variables (they may contain the user's texts), and exit."""
+        """Log the traceback and exit. Local variables are not logged, as they may contain the user's texts."""
         from traceback import format_exc
 
         # Write to descriptor 2, which is the log file; `print` and `sys.stderr` would write to the screen.

@@ -93,7 +93,10 @@ def list_palette_themes(themes: Iterable[str]) -> list[CommandPaletteItem]:
 def list_palette_topics_and_entries(
     contents: LibrarySnapshot | None, hidden: bool
 ) -> list[CommandPaletteItem]:
-    """Return an item for each topic, subject and conversation; hidden subjects only if `hidden` is true."""
+    """Return an item for each topic, subject and conversation.
+
+    Hidden subjects are left out unless `hidden` is true.
+    """
     if contents is None:
         return []
     items: list[CommandPaletteItem] = []

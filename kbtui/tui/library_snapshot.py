@@ -155,7 +155,7 @@ class LibrarySnapshotReader:
         """File of an unreadable subject -> the reason why it cannot be read."""
 
     def read_snapshot(self) -> LibrarySnapshot:
-        """Read the lists of topics, subjects and conversations; errors become failures in the snapshot."""
+        """Read the lists of topics, subjects and conversations. An error becomes a failure in the snapshot."""
         topics_failure = conversations_failure = None
         listings: list[TopicWithSubjects] = []
         problems: list[KnowledgeProblem] = []

@@ -253,7 +253,10 @@ def _make_declaration_blocks(state: SourceStatus) -> list[ReaderBlock]:
 def make_source_approval_details(
     state: SourceStatus, approve_key: str, back_key: str
 ) -> ReaderDocument:
-    """Return a document that says what a source would do, and names the keys for approving it and for going back."""
+    """Return a document that says what a source would do.
+
+    The document names the keys for approving the source and for going back.
+    """
     source = state.source
     intro = (
         "Once approved, this source will do the following on this computer, with your permissions:"
@@ -317,7 +320,7 @@ LIST_KEYS = {"prefixes", "allow_hosts", "env"}
 def make_source_form_fields(
     topics: Sequence[str], source: SourceDefinition | None = None
 ) -> list[FormField]:
-    """Return the fields of the form for adding a source (if `source` is None) or for changing `source`."""
+    """Return the fields of the form that changes `source`. If it is None, the form adds a new source."""
     if source and source.topic not in topics:
         topics = [source.topic, *topics]
     block = source.block if source else {}
@@ -351,7 +354,7 @@ def make_source_form_fields(
 
 
 def make_source_toml_table(values: FormValues, kind: str) -> dict[str, object]:
-    """Return the TOML table of a source from the values of the form; empty values are left out.
+    """Return the TOML table of a source from the values of the form. Empty values are left out.
 
     Raises `UsageError` if a value is invalid.
     """
@@ -705,7 +708,7 @@ class SourcesScreen(ListDetailScreen):
             self.action_leave()
 
     def can_close_screen(self) -> bool:
-        """Return True if no run is active; otherwise ask whether to stop the runs and leave, and return False."""
+        """Return True if no run is active. Otherwise, ask whether to stop the runs and leave; return False."""
         if not self.runs:
             return True
 

@@ -179,7 +179,7 @@ class SubjectFileActions:
             on_done(result)
 
     def remove_subject(self, ref: Ref) -> None:
-        """Move a subject's file to the trash if the user agrees; if this fails, offer to delete the file."""
+        """Move a subject's file to the trash if the user agrees. If that fails, offer to delete the file."""
         find_subject = partial(self._library.find_subject, ref)
         self._worker.submit_call(find_subject, self._ask_to_trash_subject, self._show_error)
 

@@ -22,7 +22,7 @@ BUSY_SECONDS = 5.0
 
 
 class SqliteStore:
-    """A store in one SQLite file. If `sync` is false, a write does not wait for the disk."""
+    """A store in one SQLite file. If `sync` is false, a write ends before its data is on the disk."""
 
     def __init__(
         self, path: Path, tables: str, *, hint: str, sync: bool, upgrades: Sequence[str] = ()
@@ -49,7 +49,7 @@ class SqliteStore:
                 db.execute("COMMIT")
 
     def select_rows(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the rows of a query; an empty list if the file does not exist yet."""
+        """Return the rows of a query, or an empty list if the file does not exist yet."""
         with self.wrap_sqlite_errors():
             if not self.path.exists():
                 return []

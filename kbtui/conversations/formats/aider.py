@@ -118,7 +118,7 @@ class AiderFormat(ConversationFormat):
         return history
 
     def list_watched_files(self, workspace: Workspace) -> list[Path]:
-        """Return the paths of aider's history files in the project's directories; some may not exist yet."""
+        """Return the paths of aider's history files in the project's directories. Some may not exist yet."""
         return [Path(path) for path, _ in _list_history_files(workspace)]
 
     def list_data_directories(self, workspace: Workspace) -> list[Path]:
@@ -150,7 +150,7 @@ class AiderFormat(ConversationFormat):
             return None
 
     def _read_session(self, info: ConversationInfo, size: int) -> str:
-        """Read the text of a session without its first line; raises `WorkspaceError`."""
+        """Read the text of a session without its first line. Raises `WorkspaceError`."""
         path = str(info.events_path)
         history = self._find_sessions_of_file(path)
         started, number = _parse_conversation_id(info.id)
@@ -245,10 +245,7 @@ def _find_sessions(
 
 
 def _has_only_grown(file: int, state: tuple[int, int, int], known: _HistoryFileSessions) -> bool:
-    """Return whether text was only appended to a file since `known` was read.
-
-    The inode, the size and the bytes at the old end are compared.
-    """
+    """Return whether text was only appended. The inode, the size and the bytes at the old end are compared."""
     inode, size, _ = known.state
     at = size - len(known.tail)
     return (
@@ -355,7 +352,7 @@ def _choose_title(requests: list[str]) -> str | None:
 
 
 def _read_session_text(path: str, session: _AiderSession, size: int) -> str:
-    """Return the text of a session after its first line; raises `WorkspaceError`."""
+    """Return the text of a session after its first line. Raises `WorkspaceError`."""
     with open_regular_file(path) as (file, _):
         length = min(session.end - session.start, size)
         data = bytearray()

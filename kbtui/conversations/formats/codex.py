@@ -270,7 +270,7 @@ class CodexFormat(JsonlConversationFormat):
             found[conversation_id] = session
 
     def _read_thread_names(self, path: str) -> dict[str, str]:
-        """Return the names that a person gave to sessions, by session id; a later name replaces an earlier one."""
+        """Return the names that a person gave to sessions, by session id. Later names replace earlier ones."""
         status = stat_session_file(path)
         if status is None:
             return {}
@@ -357,7 +357,7 @@ def _is_complete_head(head: _CodexSessionHead, size: int) -> bool:
 
 
 def _read_session_head(path: str) -> _CodexSessionHead:
-    """Read the id, working directory and origin of a session; raises `WorkspaceError` or `ValueError`."""
+    """Read the id, working directory and origin of a session. Raises `WorkspaceError` or `ValueError`."""
     with open_regular_file(path) as (file, size):
         if not size:
             raise ValueError("it is empty")
@@ -417,7 +417,7 @@ def _find_working_directory(file: int, end: int) -> str | None:
 
 
 def _find_parent_session_id(meta: dict[str, Any]) -> tuple[str | None, bool]:
-    """Return the parent's id (None if there is none), and whether the session exists only to summarize."""
+    """Return the id of a session's parent or None, and whether the session exists only to summarize."""
     source = meta.get("source")
     parent = meta.get("parent_thread_id")
     kind = None
@@ -448,7 +448,7 @@ def _read_first_request(path: str) -> str:
 
 
 class _UnattributedMessage(NamedTuple):
-    """A message with the role `user`; it is not known yet whether a person or Codex wrote it."""
+    """A message with the role `user`. Whether a person or Codex wrote it is not known yet."""
 
     text: str
     images: list[str]
@@ -763,9 +763,10 @@ class CodexParser(JsonlConversationParser):
             self._add_answer_event("reasoning", text, time)
 
     def _is_repeated_text(self, kind: str, text: str, source: str) -> bool:
-        """Return whether this text has already been read from a record of the other kind.
+        """Return whether a record of the other source has already contained this text.
 
-        `source` is the kind of the current record: "event" or "item".
+        There are two sources of records: "event" and "item". `source` is that of the current
+        record.
         """
         other = (kind, text, "item" if source == "event" else "event")
         if self._seen[other] > 0:
@@ -913,7 +914,7 @@ def _format_image_placeholder(source: str) -> str:
 
 
 def _parse_arguments(arguments: Any) -> Any:
-    """Parse the arguments of a call; return them unchanged if they are not JSON text."""
+    """Parse the arguments of a call. If they are not JSON text, return them unchanged."""
     if type(arguments) is str:
         try:
             value = orjson.loads(arguments)

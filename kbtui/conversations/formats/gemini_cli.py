@@ -150,7 +150,10 @@ class GeminiCliFormat(ConversationFormat):
         return add_up_usage(used for one in tokens if (used := _read_tokens(one)) is not None)
 
     def make_resume_command(self, info: ConversationInfo) -> ResumeCommand | None:
-        """Return the command that continues a session; subagents cannot be continued."""
+        """Return the command that continues a session.
+
+        Return None for a subagent, and for a session whose working directory is unknown.
+        """
         if info.parent is not None or info.working_directory is None:
             return None
         words = ("gemini", "--resume", info.id.removeprefix(ID_PREFIX))
@@ -293,7 +296,7 @@ def _read_project_root(directory: str) -> str | None:
 
 
 def _read_project_registry(path: str) -> dict[str, str]:
-    """Read the registry of projects. Return the path of each project by the name of its directory."""
+    """Read the registry of projects. Return a mapping from directory names to the projects' paths."""
     try:
         value = orjson.loads(read_file(path, REGISTRY_BYTES_MAX))
         projects = value["projects"]
@@ -418,7 +421,7 @@ class _ReplayedSession:
             message.is_rewound = message.is_rewound or found
 
     def _replace_messages(self, records: list[Any], time: Any) -> None:
-        """Make `records` the history. Known messages keep their content; `records` may have shortened it."""
+        """Make `records` the history. Known messages keep their content, as `records` may have shortened it."""
         positions = {id(one): at for at, one in enumerate(self.messages)}
         seen = [
             one
@@ -453,7 +456,7 @@ class _ReplayedSession:
 
 
 def _find_compression_summary(record: dict[str, Any]) -> str | None:
-    """Return the summary of the history that a record contains as a message of the user, or None."""
+    """If a record is a user's message with a summary of the history, return the summary, otherwise None."""
     if record.get("type") != "user":
         return None
     try:

@@ -163,7 +163,7 @@ class TurnBuilder(ProblemCollector):
     def add_event(
         self, kind: str, text: str, time: datetime | None = None, **fields: Any
     ) -> ConversationEvent:
-        """Add an event to the current turn; start the first turn if there is none."""
+        """Add an event to the current turn. If there is no turn yet, start the first one."""
         _check_event_values(text, fields)
         if not self.turns:
             self.start_turn(time)
@@ -270,7 +270,7 @@ class TurnBuilder(ProblemCollector):
     def make_conversation(
         self, info: ConversationInfo, problems: list[str], **fields: Any
     ) -> Conversation:
-        """Return a conversation with everything added so far. Its problems begin with `problems`."""
+        """Return a conversation with everything added so far. Its problems are `problems`, then the builder's."""
         problems = [*problems, *self.problems]
         if self.more_problems:
             noun = "problem" if self.more_problems == 1 else "problems"

@@ -160,7 +160,7 @@ class ConfirmDialog(StyledScreen, ModalScreen[str | None]):
             yield answers
 
     def on_key(self, event: events.Key) -> None:
-        """Close the dialog if the key is an answer; ignore all other keys."""
+        """Close the dialog if the key is an answer. Ignore all other keys."""
         event.stop()
         if event.key == "escape":
             self.dismiss(None)
@@ -188,7 +188,7 @@ class FormField:
 
 
 class ChoiceField(StyledWidget, can_focus=True):
-    """A form field with choices; the user selects one with the arrow keys or by typing its first letters."""
+    """A form field with choices. The user selects a choice with the arrow keys or by typing its first letters."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [

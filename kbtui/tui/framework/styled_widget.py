@@ -155,22 +155,22 @@ class StyledScreen(Screen[Any]):
         return False
 
     def clear_key_refusal(self) -> None:
-        """Remove the message, if there is one, that says why the last key did nothing. Called for every key."""
+        """Remove the message that says why the last key did nothing, if it is shown. Called for every key."""
 
     def _find_key_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:
-        """Return the innermost node that binds a key, and the binding; (None, None) if the key is unbound."""
+        """Return the innermost node that binds a key, and the binding. For an unbound key, both are None."""
         for node, bindings in self._binding_chain:
             for binding in bindings.key_to_bindings.get(key, ()):
                 return node, binding
         return None, None
 
     def _find_key_action(self, key: str) -> tuple[DOMNode | None, str]:
-        """Return the innermost node that binds a key, and the action; (None, "") if the key is unbound."""
+        """Return the innermost node that binds a key, and the action. For an unbound key, return (None, "")."""
         node, binding = self._find_key_binding(key)
         return node, binding.action if binding else ""
 
     def can_close_screen(self) -> bool:
-        """Return True if the screen can close now; if changes would be lost, ask the user and return False."""
+        """Return True if the screen can close now. If changes would be lost, ask the user and return False."""
         return True
 
     def get_role_style(self, roles: str) -> Style:

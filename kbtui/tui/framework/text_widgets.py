@@ -142,7 +142,7 @@ class SanitizedInput(Input):
 
 
 class PaneInput(SanitizedInput):
-    """An input in a pane; Esc always leaves it, even if the user has assigned other keys to the pane."""
+    """An input in a pane. Esc always leaves the input, even if the user has assigned other keys to the pane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", show=False)]
 
@@ -159,7 +159,7 @@ class CompletingInput(PaneInput):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "accept_completion", show=False)]
 
     async def action_accept_completion(self) -> None:
-        """Accept the suggested completion; if there is none, focus the next pane."""
+        """Accept the suggested completion. If there is none, focus the next pane."""
         if self._suggestion and self.cursor_at_end:
             self.action_cursor_right()
         else:
@@ -183,7 +183,7 @@ class LabeledInput(Horizontal):
 
     @cached_property
     def input(self) -> PaneInput:
-        """The input widget; it is created when this property is first read."""
+        """The input widget. It is created when this property is first read."""
         return self._create_input()
 
     def on_mount(self) -> None:

@@ -62,7 +62,7 @@ def load_saved_session(library: Library) -> SavedSession | None:
 
 
 def save_session(library: Library, session: SavedSession) -> None:
-    """Save a session; ignore errors, because kbtui can start without a saved session."""
+    """Save a session. Errors are ignored, because kbtui can start without a saved session."""
     from kbtui.userdata.user_data_store import UserData
 
     state = vars(session).copy()

@@ -96,7 +96,7 @@ class SearchController:
 
     @property
     def is_opening_hit(self) -> bool:
-        """Whether a hit is being opened, or will be opened when the search has found one."""
+        """Whether a hit is being opened, or will be opened as soon as the search has found one."""
         is_searching = self._is_full_search_pending or self._keyword_worker.has_pending_result
         return self._is_opening_hit or (self._must_open_first and is_searching)
 
@@ -120,7 +120,7 @@ class SearchController:
         screen.set_class(bool(self.query), "searching")
 
     def focus_search_results(self) -> None:
-        """Focus the hits of the last query; if there are none, focus the input."""
+        """Focus the hits of the last query. If there are none, focus the input."""
         if self._pane.list.rows:
             self._show_and_focus_results()
             self.repeat_search()
@@ -162,7 +162,7 @@ class SearchController:
     # searching
 
     def search_and_show_results(self, text: str) -> None:
-        """Search for a text and show the results; an empty text hides them."""
+        """Search for a text and show the results. If the text is empty, hide them."""
         self.search_new_query(text)
         self._main.screen.set_class(bool(self.query), "searching")
         if self.query:
@@ -183,7 +183,7 @@ class SearchController:
         self._start_search()
 
     def set_search_mode(self, mode: Mode) -> None:
-        """Set the search mode; the status line shows it unless it is the default mode."""
+        """Set the search mode. The status line shows the mode, unless it is the default mode."""
         self.mode = mode
         self._main.status.search_mode = "" if mode == "hybrid" else MODES[mode]
 
@@ -364,7 +364,7 @@ class SearchController:
         self._pane.action_open_selected_row()
 
     def open_or_preview_hit(self, hit: Hit, preview: bool) -> None:
-        """Open a hit. With `preview`, only preview it after a short delay."""
+        """Open a hit. If `preview` is true, only preview the hit, after a short delay."""
         target = make_hit_target(hit)
         if self._preview_timer:
             self._preview_timer.stop()

@@ -68,7 +68,7 @@ class SelectedItemActions:
         return panes.reader.document_view.viewport.current_reference
 
     def get_selected_reference_or_warn(self) -> str | None:
-        """Return the reference of the current item; if it has none, show a message and return None."""
+        """Return the reference of the current item. If it has none, show a message and return None."""
         reference = self.get_selected_reference()
         if reference is None:
             self._main.status.show_key_refusal("The selected or open item has no reference.")
@@ -186,7 +186,7 @@ class SelectedItemActions:
         return sanitize_to_one_line(title) if panes.focused_pane_id == "reader" else ""
 
     def open_link_on_current_line(self) -> None:
-        """Open the link on the current line; if there are several, ask which one to open."""
+        """Open the link on the current line. If there are several links, ask which one to open."""
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump_labels import LETTERS
         from kbtui.tui.reader.links_and_copyable_texts import find_links_at_cursor
@@ -385,7 +385,10 @@ class SelectedItemActions:
 def prepare_conversation_export(
     library: Library, conversation: str, values: FormValues
 ) -> tuple[Path, str]:
-    """Return the path and the text of the export that a form describes; raise `KbtuiError` if the path is invalid."""
+    """Return the path and the text of the export that a form describes.
+
+    Raises `KbtuiError` if the path is invalid.
+    """
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
     from kbtui.citations.citation_export import format_conversation_markdown
 

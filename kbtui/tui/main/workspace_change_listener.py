@@ -46,7 +46,7 @@ class WorkspaceChangeListener:
         self._stop_listening: Callable[[], None] | None = None
 
     def read_lists_and_listen_to_engine(self) -> None:
-        """Read the library and listen to the engine; start the engine if it is not running."""
+        """Read the library and listen to the engine. If the engine is not running, start it."""
         self.read_library_lists()
         self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace_exists)
 
@@ -103,7 +103,7 @@ class WorkspaceChangeListener:
             self.read_library_lists()
 
     def handle_engine_event(self, event: EngineEvent) -> None:
-        """Show an event of the engine in the status line; if files have changed, reload them."""
+        """Show an event of the engine in the status line. If files have changed, reload them."""
         self._main.status.show_engine_event(event)
         self._search.show_search_wait_reason()
         answer = self._main.panes.results.answer

@@ -229,7 +229,7 @@ def _find_pattern_problem(
 
 
 class SubjectPatternInput(PaneInput):
-    """The input for a pattern; the arrow keys move in the list while the input has the focus."""
+    """The input for a pattern. While it has the focus, the arrow keys move the selection in the list."""
 
     BINDINGS: ClassVar[list[BindingType]] = make_list_movement_bindings("screen.move_in_list")
 

@@ -107,7 +107,10 @@ def _summarize_list_element(value: Any) -> str:
 
 
 def format_json_value_as_text(value: Any, pad: str = "") -> str:
-    """Format a JSON value as text, one line for each item, indented by `pad`; keep the line breaks of strings."""
+    """Format a JSON value as text, one line for each item, indented by `pad`.
+
+    The line breaks of strings are kept.
+    """
     if isinstance(value, dict):
         return "\n".join(
             _format_labeled_json_value(f"{pad}{name}:", item, pad) for name, item in value.items()
@@ -501,7 +504,7 @@ class _ConversationDocumentBuilder:
         return format_time_with_date(when, self.present) if when else ""
 
     def _format_time_if_minute_changed(self, when: datetime | None) -> str:
-        """Format the time of an event; return "" if the last shown time of the turn was in the same minute."""
+        """Format the time of an event. Return "" if the turn's last shown time was in the same minute."""
         if when is None:
             return ""
         local = when.astimezone(self.present.tzinfo).replace(second=0, microsecond=0)
@@ -532,7 +535,7 @@ class _ConversationDocumentBuilder:
         self.view = before
 
     def _add_secret_warning(self, key: str, text: str) -> None:
-        """Add a warning if the text seems to contain a secret; only the beginning of a long text is searched."""
+        """Add a warning if the text seems to contain a secret. Only the beginning of a long text is searched."""
         text = text[: min(MAX_SCANNED_PER_TEXT, self.unscanned_characters)]
         self.unscanned_characters -= len(text)
         if said := describe_secrets_in_text(text):
@@ -658,7 +661,7 @@ class _ConversationDocumentBuilder:
         self._add_source_text_blocks(key, event.text)
 
     def _add_notice_blocks(self, key: str, event: ConversationEvent) -> None:
-        """Add a notice of the agent: a short one as a dim line, a long one as a fold."""
+        """Add a notice of the agent. A short notice is a dim line, a long one is a fold."""
         text = event.text.strip()
         if len(text) > MAX_NOTICE_CHARACTERS or "\n" in text:
             words: Spans = [("notice  ", "dim"), (sanitize_to_one_line(text[:400]), "dim")]
@@ -714,7 +717,7 @@ class _ConversationDocumentBuilder:
         *,
         ends_with_path: bool = False,
     ) -> None:
-        """Add the heading of a fold; blocks added before `_end_fold` is called belong to the fold."""
+        """Add the heading of a fold. The fold contains the blocks that are added until `_end_fold` is called."""
         above = 0 if self.after_fold else 1
         self._append_blocks(
             FoldHeadingBlock(

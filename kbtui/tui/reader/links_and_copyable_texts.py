@@ -80,7 +80,7 @@ def _find_bare_web_addresses(text: str) -> list[DocumentLink]:
 
 
 def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
-    """Return the links on the current line; if it has none, return all links of its paragraph."""
+    """Return the links on the current line. If the line has none, return all links of its paragraph."""
     document, line = viewport.document, viewport.current_styled_line
     if not document.blocks or line is None:
         return []
@@ -112,7 +112,10 @@ def resolve_subject_link(href: str, topic: str, slug: str) -> Ref | None:
 
 
 def resolve_file_link(href: str, folder: Path, root: Path) -> Path | None:
-    """Return the image or PDF that an address refers to; None for other files and for files outside `root`."""
+    """Return the path of the image or PDF that an address refers to.
+
+    Return None for other files, and for files outside `root`.
+    """
     written = unquote(href.removeprefix("file://").partition("#")[0].partition("?")[0])
     if not written or "\0" in written:
         return None

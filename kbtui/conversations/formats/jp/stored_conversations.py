@@ -57,7 +57,7 @@ class ConversationCopy:
         return os.path.basename(self.path)  # noqa: PTH119
 
     def get_file_modification_time(self, name: str) -> int:
-        """Return when a file was last modified, in nanoseconds; 0 if it does not exist."""
+        """Return when a file was last modified, in nanoseconds, or 0 if the file does not exist."""
         return self.files[name].st_mtime_ns if name in self.files else 0
 
     def get_rank_for_reading_events(self) -> tuple[bool, int, bool]:
@@ -264,7 +264,7 @@ def find_stored_conversations(
 
 
 def _list_conversation_roots(workspace: Workspace) -> Iterator[tuple[str, bool]]:
-    """Yield each directory of conversations, and whether it is user-local."""
+    """Yield each directory of conversations, and whether the directory is user-local."""
     yield f"{workspace.jp_directory}/conversations", False
     if workspace.jp_user_directory is not None:
         yield f"{workspace.jp_user_directory}/conversations", True
@@ -379,7 +379,7 @@ def _find_nested_conversations(path: str) -> list[str]:
 def stat_conversation_copy(
     path: str, is_local: bool, is_archived: bool, parent: str | None
 ) -> ConversationCopy:
-    """Return a conversation's directory with the state of its files."""
+    """Return the copy of a conversation in the directory `path`, with the state of its files."""
     copy = ConversationCopy(path, is_local, is_archived, parent)
     for name in (METADATA, BASE_CONFIG, EVENTS):
         try:
