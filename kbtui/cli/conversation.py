@@ -594,7 +594,7 @@ _OPTIONS_BY_ARGUMENT = {
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:
-    """Return a tool's error with the wording of the command line, which names options, not arguments."""
+    """Return a tool's error reworded for the command line, which has options where a tool has arguments."""
     where = _OPTIONS_BY_ARGUMENT.get(error.where or "")
     if isinstance(error, ToolCallRefused):
         kind = UsageError if isinstance(error, UsageError) else NothingFound

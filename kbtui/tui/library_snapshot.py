@@ -74,7 +74,7 @@ class LibrarySnapshot:
 
     @cached_property
     def parts_by_conversation(self) -> dict[str, list[ConversationInfo]]:
-        """Maps the id of a conversation to the conversations that belong to it, such as those of its subagents."""
+        """Maps a conversation's id to the conversations that belong to it, such as those of its subagents."""
         ids = {info.id for info in self.conversations}
         parts: dict[str, list[ConversationInfo]] = {}
         for info in self.conversations:

@@ -95,7 +95,7 @@ MAX_MESSAGE_LINES = 4
 
 
 class MessageLine(StyledWidget):
-    """A message, wrapped to at most four lines so that the hint at the end of an error stays visible."""
+    """A message on at most `MAX_MESSAGE_LINES` wrapped lines. Any further lines are cut off."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     DEFAULT_CSS = "MessageLine { height: 1; padding: 0 1; background: $background; }"

@@ -364,7 +364,7 @@ class SearchController:
         self._pane.action_open_selected_row()
 
     def open_or_preview_hit(self, hit: Hit, preview: bool) -> None:
-        """Open a hit. If `preview` is true, only preview the hit, after a short delay."""
+        """Open a hit. If `preview` is true, preview the hit after a short delay instead."""
         target = make_hit_target(hit)
         if self._preview_timer:
             self._preview_timer.stop()

@@ -622,7 +622,10 @@ class _ConversationDocumentBuilder:
             self._add_visible_result_blocks(key, metadata)
 
     def _add_visible_result_blocks(self, key: str, metadata: dict[str, Any]) -> None:
-        """Add the blocks that stay visible when a call is folded: the link to its subagent, and the user's answers."""
+        """Add the blocks that stay visible when a call is folded.
+
+        These are the link to the call's subagent, and the user's answers.
+        """
         if type(subagent := metadata.get("subagent")) is str:
             self.lead = [("  ", "")]
             session = self.conversation.info.id.partition("~")[0]
