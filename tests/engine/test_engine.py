@@ -470,7 +470,7 @@ def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(
 
 
 def test_an_estimate_counts_from_the_first_thing_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kbtui.engine import engine_server as estimating
+    from kbtui.engine import open_workspace as estimating
 
     clock = {"now": 0.0}
     monkeypatch.setattr(estimating.time, "monotonic", lambda: clock["now"])

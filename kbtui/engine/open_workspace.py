@@ -1,0 +1,390 @@
+"""A workspace that the engine has open: its workers, and the answers to its clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from kbtui.engine import engine_protocol
+from kbtui.engine.embedding_worker import EmbeddingWorker
+from kbtui.engine.file_watcher import FileWatcher
+from kbtui.engine.index_worker import IndexWorker
+from kbtui.engine.search_service import SearchService
+from kbtui.errors import ConfigError, KbtuiError
+from kbtui.sources.source_scheduler import SCHEDULE_SECONDS, SourceScheduler
+from kbtui.userdata.user_data_store import UserData
+from kbtui.version import __version__
+from kbtui.workspace import load_settings
+from kbtui.workspace.paths import make_search_environment_fingerprint
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Awaitable, Callable, Mapping
+    from concurrent.futures import Executor
+
+    from kbtui.engine.client_connection import ClientConnection
+    from kbtui.engine.engine_protocol import (
+        EngineEvent,
+        EngineReadiness,
+        EngineReadinessEvent,
+        EngineSearchReply,
+        EngineSearchRequest,
+        EngineStatus,
+        IndexProgressEvent,
+        RefreshOutcome,
+        RefreshProgress,
+        RefreshRequest,
+        WaitTimeLimit,
+    )
+    from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
+    from kbtui.workspace import Settings, Workspace
+
+
+class RemainingTimeEstimator:
+    """Estimates how many seconds a phase of work has left, from its pace so far."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, tuple[float, int]] = {}
+        self._idle: dict[str, int] = {}
+
+    def estimate_seconds_left(self, phase: str, done: int, total: int) -> float | None:
+        """Return the seconds left, or None while too few items are done for an estimate."""
+        now = time.monotonic()
+        began, first = self._began.get(phase, (now, done))
+        if done >= total:
+            self._began.pop(phase, None)
+            return None
+        # The time before the first finished item includes loading, so it is ignored.
+        if phase not in self._began or done < first or done == self._idle.get(phase):
+            self._began[phase] = (now, done)
+            self._idle[phase] = done
+            return None
+        self._idle.pop(phase, None)
+        if now - began < 1.0 or done == first:
+            return None
+        return round((total - done) * (now - began) / (done - first), 1)
+
+
+async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
+    """Wait up to `seconds` for an event of another thread; return whether the event is set.
+
+    Waiting does not occupy a thread.
+    """
+    end = time.monotonic() + seconds
+    pause = 0.002
+    while not event.is_set():
+        if time.monotonic() >= end:
+            return False
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+    return True
+
+
+FIRST_REFRESH_SECONDS = 10.0
+"""A search waits at most this many seconds until the engine has compared the index with the files once."""
+LOG_SWEEP_SECONDS = 86_400.0
+"""The interval in seconds at which the engine removes old searches from the query log."""
+
+
+class OpenWorkspace:
+    """A workspace with its threads: they watch and index its files, and embed its passages.
+
+    `clients` are the clients that have sent their greeting. `operations` answer their requests.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: Settings,
+        search_pool: Executor,
+        umask: int,
+        end_if_obsolete: Callable[[], None],
+        log: Callable[[str], None],
+    ) -> None:
+        """Create the workers; call this in the event loop.
+
+        `umask` is the user's own umask, for files that sources write. Operations call
+        `end_if_obsolete`, which raises `ConnectionResetError` if another engine must answer.
+        """
+        self.workspace, self.settings, self._log = workspace, settings, log
+        self._search_pool, self._end_if_obsolete = search_pool, end_if_obsolete
+        self._loop = asyncio.get_running_loop()
+        self.clients: set[ClientConnection] = set()
+        self._environment = make_search_environment_fingerprint()
+        """The fingerprint of environment and settings file. When it changes, the settings are loaded again."""
+        self._broken_environment: str | None = None
+        """The value of the fingerprint when an error in the settings was last logged."""
+        self._last_progress: IndexProgressEvent | None = None
+        self._index_progress: RefreshProgress | None = None
+        """The progress of the running refresh; None if no refresh is running."""
+        self._time_estimate = RemainingTimeEstimator()
+        self._log_swept_at = self._schedule_checked_at = -math.inf
+        self._embedding_worker = EmbeddingWorker(
+            settings,
+            workspace.cache_dir,
+            self._broadcast_index_progress,
+            self._broadcast_engine_readiness,
+            log,
+        )
+        self._index_worker = IndexWorker(
+            workspace,
+            settings,
+            self._broadcast_index_progress,
+            self._handle_finished_refresh,
+            log,
+        )
+        self._search_service = SearchService(
+            workspace,
+            settings,
+            self._embedding_worker,
+            lambda: self._index_worker.was_damage_checked_recently,
+        )
+        self._file_watcher = FileWatcher(workspace, self._index_worker.request_index_refresh, log)
+        self._schedule = SourceScheduler(workspace, log, umask)
+        self.operations: Mapping[
+            object, Callable[[ClientConnection, Any], Awaitable[Mapping[str, object]]]
+        ] = {
+            "search": self._execute_search_operation,
+            "refresh": self._execute_refresh_operation,
+            "refreshed": self._execute_refreshed_operation,
+            "settle": self._execute_settle_operation,
+            "status": self._execute_status_operation,
+            "subscribe": self._execute_subscribe_operation,
+        }
+
+    def start_threads(self) -> None:
+        """Start the threads, which first bring the index up to date."""
+        self._index_worker.start_thread()
+        self._file_watcher.start_thread()
+        self._embedding_worker.start_thread()
+
+    async def stop_threads(self) -> None:
+        """Stop the threads and the running source; wait up to ten seconds for them to end."""
+        stops = (
+            self._schedule.stop,
+            self._file_watcher.stop_thread,
+            self._index_worker.stop_thread,
+            self._embedding_worker.stop_thread,
+        )
+        await asyncio.gather(*map(asyncio.to_thread, stops))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the workspace indexes or embeds, or a source runs."""
+        return bool(
+            self._embedding_worker.is_busy
+            or self._index_worker.is_busy
+            or self._schedule.running_source_name
+        )
+
+    async def do_periodic_work(self) -> None:
+        """Remove old searches from the query log, start sources and close the index, if it is time."""
+        if time.monotonic() - self._log_swept_at > LOG_SWEEP_SECONDS:
+            self._log_swept_at = time.monotonic()
+            days = self.settings.query_log_days
+            await asyncio.to_thread(
+                UserData(self.workspace).query_log.remove_old_logged_searches, days
+            )
+        if time.monotonic() - self._schedule_checked_at > SCHEDULE_SECONDS:
+            self._schedule_checked_at = time.monotonic()
+            await asyncio.to_thread(self._run_due_sources)
+        self._search_service.close_index_if_idle()
+
+    def _run_due_sources(self) -> None:
+        """Run the sources that are due, and log errors."""
+        try:
+            self._schedule.check_and_start_due_sources()
+        except KbtuiError as error:
+            self._log(f"sources: {error}")
+
+    def find_reason_to_close(self) -> str | None:
+        """Return why the workspace must be opened anew, or None if it can stay open."""
+        now = make_search_environment_fingerprint()
+        if now == self._environment:
+            return None
+        try:
+            is_changed = load_settings() != self.settings
+        except ConfigError as error:
+            if now != self._broken_environment:
+                self._broken_environment = now
+                self._log(f"keeping the previous settings: {error}")
+            return None
+        if is_changed:
+            return "the settings have changed"
+        # The environment has changed, but it leads to the same settings.
+        self._environment = now
+        return None
+
+    # called by the workers' threads
+
+    def _broadcast_index_progress(self, progress: IndexProgress) -> None:
+        event: IndexProgressEvent = {
+            "event": "progress",
+            "phase": progress.phase,
+            "done": progress.done,
+            "total": progress.total,
+            "waits": progress.pause_reason,
+            "seconds_left": self._time_estimate.estimate_seconds_left(
+                progress.phase, progress.done, progress.total
+            ),
+        }
+        self._last_progress = event if progress.done < progress.total else None
+        if progress.phase == "keywords":
+            self._index_progress = {"done": progress.done, "total": progress.total}
+        self._broadcast_event_from_thread(event)
+
+    def _handle_finished_refresh(self, changes: IndexRefreshChanges) -> None:
+        self._file_watcher.set_watched_topic_directories(self._index_worker.topic_folders)
+        if not changes.is_unfinished:
+            self._index_progress = None
+        if changes or not self._index_worker.has_reported_generation:
+            self._index_worker.has_reported_generation = True
+            self._embedding_worker.set_generation_to_embed(self._index_worker.generation_directory)
+        if changes:
+            self._broadcast_event_from_thread(
+                {
+                    "event": "changed",
+                    "knowledge": changes.knowledge,
+                    "subjects": changes.subjects[:500],
+                    "conversations": changes.conversations[:500],
+                }
+            )
+        self._broadcast_engine_readiness()
+
+    def _broadcast_engine_readiness(self) -> None:
+        self._broadcast_event_from_thread({"event": "ready", **self._describe_engine_readiness()})
+
+    def _describe_engine_readiness(self) -> EngineReadiness:
+        """Return the readiness that clients get in answers and in `ready` events."""
+        notice = (
+            None
+            if self._embedding_worker.is_asleep
+            else self._embedding_worker.keywords_only_notice
+        )
+        return {
+            "lexical": self._index_worker.first_refresh.is_set(),
+            "semantic": notice is None,
+            "keywords_only": notice.values if notice else None,
+            "left": self._embedding_worker.left,
+            "error": self._index_worker.error,
+            "configuration_problem": self._index_worker.configuration_problem,
+            "reading": self._index_progress,
+        }
+
+    def _broadcast_event_from_thread(self, event: EngineEvent) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._broadcast_event, event)
+
+    def _broadcast_event(self, event: EngineEvent) -> None:
+        frame = engine_protocol.encode_message_as_frame(event)
+        for client in list(self.clients):
+            if client.is_subscribed:
+                client.send_frame(frame)
+
+    # operations
+
+    async def _execute_status_operation(
+        self, client: ClientConnection, request: object
+    ) -> EngineStatus:
+        return {
+            "pid": os.getpid(),
+            "version": __version__,
+            "root": str(self.workspace.root),
+            "generation": self._index_worker.generation_name,
+            "clients": len(self.clients),
+            "progress": self._last_progress,
+            "busy": self._embedding_worker.is_busy or self._index_worker.is_busy,
+            "polling": self._file_watcher.polling_reason,
+            **self._describe_engine_readiness(),
+        }
+
+    async def _execute_subscribe_operation(
+        self, client: ClientConnection, request: object
+    ) -> EngineReadinessEvent:
+        client.is_subscribed = True
+        self._embedding_worker.request_model_loading()
+        return {"event": "ready", **self._describe_engine_readiness()}
+
+    async def _execute_refresh_operation(
+        self, client: ClientConnection, request: RefreshRequest
+    ) -> RefreshOutcome:
+        """Bring the index up to date with a new refresh; answer when the refresh is done."""
+        self._end_if_obsolete()
+        wait = engine_protocol.get_wait_seconds(request)
+        check = request.get("check")
+        if check == "suspicion" and self._index_worker.was_damage_checked_recently:
+            return {"done": True, "mended": None, **self._describe_engine_readiness()}
+        if request.get("rebuild"):
+            done = self._index_worker.request_index_rebuild()
+        elif check:
+            if request.get("retry"):
+                self._embedding_worker.retry_failed_model_loading()
+                self._index_worker.request_retry_of_unreadable_files()
+            done = self._index_worker.request_index_damage_check()
+        elif request.get("retry"):
+            self._embedding_worker.retry_failed_model_loading()
+            done = self._index_worker.request_retry_of_unreadable_files()
+        elif request.get("force", True):
+            done = self._index_worker.request_index_refresh()
+        else:
+            done = self._index_worker.first_refresh
+        client.pending_refresh, client.wants_damage_check = done, bool(check)
+        return await self._wait_for_requested_refresh(client, wait)
+
+    async def _execute_refreshed_operation(
+        self, client: ClientConnection, request: WaitTimeLimit
+    ) -> RefreshOutcome:
+        """Wait, up to the time limit in `request`, for the refresh that this client requested last."""
+        if client.pending_refresh is None:
+            raise ValueError("this connection has not requested a refresh")
+        return await self._wait_for_requested_refresh(
+            client, engine_protocol.get_wait_seconds(request)
+        )
+
+    async def _wait_for_requested_refresh(
+        self, client: ClientConnection, wait: float
+    ) -> RefreshOutcome:
+        assert client.pending_refresh is not None
+        finished = await wait_for_thread_event(client.pending_refresh, wait)
+        self._end_if_obsolete()
+        mended = (
+            self._index_worker.repaired_damage if client.wants_damage_check and finished else None
+        )
+        return {"done": finished, "mended": mended, **self._describe_engine_readiness()}
+
+    async def _execute_settle_operation(
+        self, client: ClientConnection, request: WaitTimeLimit
+    ) -> RefreshOutcome:
+        """Wait until every chunk has its vector.
+
+        The wait also ends when an error prevents embedding, or at the time limit in `request`.
+        """
+        finished = await wait_for_thread_event(
+            self._embedding_worker.caught_up, engine_protocol.get_wait_seconds(request)
+        )
+        return {"done": finished, "mended": None, **self._describe_engine_readiness()}
+
+    async def _execute_search_operation(
+        self, client: ClientConnection, request: EngineSearchRequest
+    ) -> EngineSearchReply:
+        """Answer a search. Decline it if the client and the engine have different environments or settings files."""
+        self._end_if_obsolete()
+        if request.get("surroundings", self._environment) != self._environment:
+            return {"declined": "surroundings"}
+        if request["question"].get("mode") != "lexical" and request.get("uses_model", True):
+            self._embedding_worker.request_model_loading()
+        is_done = await wait_for_thread_event(
+            self._index_worker.first_refresh, FIRST_REFRESH_SECONDS
+        )
+        state: RefreshOutcome = {
+            "done": is_done,
+            "mended": None,
+            **self._describe_engine_readiness(),
+        }
+        return await self._loop.run_in_executor(
+            self._search_pool, self._search_service.answer_client_search, request, state
+        )
