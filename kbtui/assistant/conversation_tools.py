@@ -283,7 +283,9 @@ def answer_conversation_grep(
         )
         more = len(broken) - _MAX_PROBLEMS_NAMED
         rest = f"; and {more} more" if more > 0 else ""
-        answer.notices.append(ConversationToolNotice(f"not searched completely: {named}{rest}"))
+        count = format_counted_noun(len(broken), "conversation")
+        fact = f"{count} could not be searched completely: {named}{rest}"
+        answer.notices.append(ConversationToolNotice(fact))
     return answer
 
 

@@ -400,7 +400,7 @@ class CatalogDatabase:
                 "SELECT 1 FROM chunks WHERE entry_id NOT IN (SELECT id FROM entries) LIMIT 1"
             )
             if set(self.list_entry_ids()) != checksums.keys() or has_strays:
-                return "the catalog is damaged: entries are missing or were never written"
+                return "the catalog is damaged: entries or their checksums are missing"
             for entry_id, checksum in checksums.items():
                 if stop is not None and stop.is_set():
                     return None

@@ -326,7 +326,7 @@ def export_model_to_onnx(model: EmbeddingModelSource) -> Path:
         note_path.unlink()
         path.unlink()
         raise EmbeddingModelUnavailable(
-            f"the ONNX export's vectors differ from the original's (cosine {cosine:.5f})"
+            f"the ONNX export's vectors differ from those of the original model (cosine similarity {cosine:.5f})"
         )
     return path
 

@@ -154,10 +154,11 @@ def find_damaged_tantivy_file(folder: Path) -> str | None:
     found: str | None = None
     for _ in range(3):
         try:
-            found = _find_damaged_segment_file(folder)
+            name = _find_damaged_segment_file(folder)
+            found = name and f"the file {name} is damaged"
             break
         except FileNotFoundError as error:
-            found = f"missing {Path(error.filename).name}"
+            found = f"the file {Path(error.filename).name} is missing"
     return found and f"the keyword index is damaged: {found}"
 
 

@@ -219,7 +219,9 @@ def apply_mark_to_topic(
         return replace(topic, enable=mark.state == "on")
     slug = mark.slug
     if slug is None:
-        raise UsageError(f"a topic cannot be marked {mark.state}", where=topic.id)
+        raise UsageError(
+            f"a topic cannot be marked {mark.state}; only a subject can", where=topic.id
+        )
     if slug not in resolved.scan:
         raise NothingFound("unknown subject", where=f"{topic.id}/{slug}")
     learned = tuple(pattern for pattern in topic.learned if pattern != slug)

@@ -83,7 +83,7 @@ def convert_html_page_to_markdown(text: str, url: str) -> ExtractedText:
         parser = lxml.html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False)
         tree = lxml.html.document_fromstring(text.encode("utf-8"), parser=parser)
     except (lxml.etree.LxmlError, ValueError, AssertionError) as error:
-        raise TextExtractionError(f"it is not HTML: {error}") from error
+        raise TextExtractionError(f"the document is not HTML: {error}") from error
     base = next((node.get("href") for node in tree.iter("base") if node.get("href")), None)
     # Drop links within the page that show only a sign such as `¶`. They can be recognised by their `#`
     # only before links become absolute.
@@ -361,7 +361,7 @@ def extract_document_text(
     if kind in HTML:
         return convert_html_page_to_markdown(text, url)
     if "\0" in text[:8192]:
-        raise TextExtractionError("it is a binary file")
+        raise TextExtractionError("the document is a binary file")
     if kind in CODE:
         return {"title": "", "text": text, "tags": []}
     return _extract_plain_text(text, markdown=kind in MARKDOWN)
@@ -392,19 +392,19 @@ def _extract_pdf_text(content: bytes) -> ExtractedText:
     try:
         reader = pypdf.PdfReader(io.BytesIO(content))
         if reader.is_encrypted and not reader.decrypt(""):
-            raise TextExtractionError("it is encrypted")
+            raise TextExtractionError("the PDF is encrypted")
         pages = len(reader.pages)
         if pages > MAX_PDF_PAGES:
-            raise TextExtractionError(f"it has {pages:,} pages, more than {MAX_PDF_PAGES:,}")
+            raise TextExtractionError(f"the PDF has {pages:,} pages, more than {MAX_PDF_PAGES:,}")
         texts = [page.extract_text().strip() for page in reader.pages]
         title = str(reader.metadata.title or "") if reader.metadata else ""
     except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         # pypdf raises many exceptions for damaged files.
-        raise TextExtractionError(f"it is not a readable PDF: {error}") from error
+        raise TextExtractionError(f"the document is not a readable PDF: {error}") from error
     # A heading marks the start of each page; the index splits the text there.
     body = "\n\n".join(f"## Page {at}\n\n{text}" for at, text in enumerate(texts, 1) if text)
     if not body:
-        raise TextExtractionError("it has no text; it may be a scan")
+        raise TextExtractionError("the PDF has no text and may be a scan")
     return {"title": title, "text": body, "tags": []}
 
 
@@ -424,7 +424,7 @@ def _extract_docx_text(content: bytes) -> ExtractedText:
         ).value
     except (BadZipFile, ExpatError, KeyError, ValueError, AttributeError, IndexError) as error:
         # mammoth raises many exceptions for damaged files.
-        raise TextExtractionError(f"it is not a readable Word file: {error}") from error
+        raise TextExtractionError(f"the document is not a readable Word file: {error}") from error
     text = ""
     if html:
         tree = lxml.html.document_fromstring(f"<body>{html}</body>")
@@ -476,7 +476,7 @@ def main() -> None:
         except ImportError as error:
             found = {"import": str(error), "name": error.name}
         except (Exception, RecursionError, MemoryError) as error:
-            found = {"error": f"it cannot be read: {type(error).__name__}"}
+            found = {"error": f"the document cannot be read: {type(error).__name__}"}
         answers.write(json.dumps(found).encode("ascii") + b"\n")
         answers.flush()
 

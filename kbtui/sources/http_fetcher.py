@@ -81,7 +81,9 @@ def explain_too_large_document(max_bytes: int, size: int | None = None) -> str:
     `size` is the document's size in bytes, None if it is unknown.
     """
     limit = f"than the limit of {max_bytes:,} bytes (setting source_bytes)"
-    return f"is larger {limit}" if size is None else f"is {size:,} bytes long, more {limit}"
+    if size is None:
+        return f"the document is larger {limit}"
+    return f"the document has {size:,} bytes, more {limit}"
 
 
 class FetchError(Exception):
@@ -237,7 +239,9 @@ class HttpFetcher:
                 async with asyncio.timeout(self.limits.connect_seconds):
                     found = await self.resolve(host, port)
             except (OSError, UnicodeError) as error:
-                reason = getattr(error, "strerror", None) or str(error) or "it took too long"
+                reason = (
+                    getattr(error, "strerror", None) or str(error) or "the look-up took too long"
+                )
                 raise FetchError(f"the name {host} cannot be resolved: {reason}") from error
         if not found:
             raise FetchError(f"the name {host} has no address")

@@ -85,7 +85,7 @@ def _describe_mcp_error(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
-        return "it did not answer in time"
+        return "the server did not answer in time"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
@@ -94,7 +94,7 @@ def _read_last_server_log_line(log: Any) -> str | None:
     log.seek(0, os.SEEK_END)
     log.seek(max(0, log.tell() - 2000))
     lines = log.read().strip().split("\n")
-    return f"it wrote: {lines[-1][:300]}" if lines[-1] else None
+    return f"the server wrote: {lines[-1][:300]}" if lines[-1] else None
 
 
 async def _fetch_matching_mcp_resources(
@@ -175,7 +175,7 @@ async def _read_mcp_resource_text(
             try:
                 data = base64.b64decode(content.blob, validate=True)
             except (binascii.Error, ValueError) as error:
-                raise TextExtractionError("its content is not base64") from error
+                raise TextExtractionError("the content is not base64") from error
         if len(data) > max_bytes:
             raise UnsupportedMcpResource(explain_too_large_document(max_bytes, len(data)))
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):

@@ -298,7 +298,7 @@ class SourceRunContext:
         If the document cannot be written, a failure is recorded.
         """
         if not document.text.strip():
-            self.record_skipped_document(document.url, "it has no text")
+            self.record_skipped_document(document.url, "the document has no text")
             return
         try:
             self.directory.write_document(document)

@@ -659,7 +659,9 @@ def test_files_without_a_dialogue_are_named_with_the_reason(agent_home: Path, ro
     put_session(agent_home, root, "start", '{"type":"user","message":{"content":"Hi"}}\n')
     # What the agent is just writing is no fault.
     skipped = list_skipped(root)
-    assert {skipped[name] for name in ("empty", "half", "titles")} == {"it has no turn yet"}
+    assert {skipped[name] for name in ("empty", "half", "titles")} == {
+        "the session has no turn yet"
+    }
     for path in agent_home.glob("projects/*/*"):
         os.utime(path, (1e9, 1e9))
     assert sorted(list_found(root)) == ["claude-good", "claude-mark", "claude-start"]
@@ -667,12 +669,12 @@ def test_files_without_a_dialogue_are_named_with_the_reason(agent_home: Path, ro
     assert [turn.events[0].text for turn in load(root, "claude-start").turns] == ["Hi"]
     assert load(root, "claude-mark").problems == []
     assert list_skipped(root) == {
-        "utf16": "it is in UTF-16; Claude Code writes UTF-8",
-        "empty": "it is empty",
-        "zeros": "it starts with zero bytes",
-        "half": "it has no readable record",
+        "utf16": "the file is in UTF-16; Claude Code writes UTF-8",
+        "empty": "the file is empty",
+        "zeros": "the file starts with zero bytes",
+        "half": "the file has no readable record",
         "nowhere": "no record names the directory in which the session ran",
-        "titles": "it has no turn yet",
+        "titles": "the session has no turn yet",
     }
 
 

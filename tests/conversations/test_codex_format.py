@@ -307,10 +307,10 @@ def test_unusable_files(codex: Path, workspace: Workspace) -> None:
     assert [info.id for info in list_infos(workspace)] == [ID]
     assert sorted(list_problems(workspace)) == [
         "1 session is compressed; kbtui cannot read compressed sessions",
-        "it is empty",
         "its first line is not JSON",
         "its first line is not an object",
         "neither its name nor its first line contains a session id",
+        "the file is empty",
     ]
 
 

@@ -287,7 +287,7 @@ def test_unusable_files(chats: Path, workspace: Workspace) -> None:
     (chats / "session-5.json").mkdir()
     assert list_infos(workspace) == []
     reasons = dict(list_problems(workspace))
-    assert reasons["session-1.json"] == "it is empty"
+    assert reasons["session-1.json"] == "the file is empty"
     assert reasons["session-2.json"] == "the file contains no session id"
     assert set(reasons) == {f"session-{n}.json{'l' * (n == 3)}" for n in range(1, 5)}
 

@@ -129,7 +129,7 @@ def test_what_is_broken_is_searched_as_far_as_it_goes_and_named(
     if said is None:
         assert answer["hint"] is None
     else:
-        assert f"not searched completely: jp-c{ID}: " in answer["hint"]
+        assert f"not be searched completely: jp-c{ID}: " in answer["hint"]
         assert said in answer["hint"]
     assert set(listed_ids(jp)) == {f"jp-c{ID}", f"jp-c{ID + 1}"}
 
@@ -149,7 +149,10 @@ def test_a_conversation_that_vanishes_while_all_are_searched(
     monkeypatch.setattr(conversation_tools, "list_conversations", list_then_remove)
     answer = grep_answer(workspace_at(jp.parent), pattern="hit")
     assert [hit["id"] for hit in answer["hits"]] == [f"jp-c{ID + 1}"]
-    assert answer["hint"] == f"not searched completely: jp-c{ID}: there is no such file"
+    assert (
+        answer["hint"]
+        == f"1 conversation could not be searched completely: jp-c{ID}: there is no such file"
+    )
 
 
 def test_a_directory_whose_name_is_no_utf8_is_like_any_other(jp: Path) -> None:

@@ -162,7 +162,7 @@ def test_files_without_a_turn_are_neither_unreadable_nor_held_elsewhere(
     (_, (_, told)) = findings(root)
     assert told.endswith("1 of subagents, 1 of other projects, 3 without a turn yet")
     named = [one.message for one in run_diagnostics(open_workspace(root))]
-    assert sum("skipped: it has no turn yet" in one for one in named) == 3
+    assert sum("skipped: the session has no turn yet" in one for one in named) == 3
     assert main(["conversation", "ls", "-w", str(root)]) == 0
     assert "skipped" not in capsys.readouterr().err
 
@@ -174,4 +174,6 @@ def test_a_broken_file_counts_as_unreadable_and_not_as_held_elsewhere(
     (_, (_, told)) = findings(root)
     assert told.endswith("1 of subagents, 1 of other projects, 1 unreadable")
     named = [one.message for one in run_diagnostics(open_workspace(root))]
-    assert any(f"{session_id(3)}.jsonl: skipped: it starts with zero bytes" in one for one in named)
+    assert any(
+        f"{session_id(3)}.jsonl: skipped: the file starts with zero bytes" in one for one in named
+    )

@@ -394,11 +394,15 @@ def _describe_files_without_working_directory(
         reason: str | None
         kinds = {record.get("type") for record in iterate_records_at_start(path, _HEAD_BYTES)}
         if not head:
-            reason = "it is empty"
+            reason = "the file is empty"
         elif head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            reason = "it is in UTF-16; Claude Code writes UTF-8"
+            reason = "the file is in UTF-16; Claude Code writes UTF-8"
         elif not kinds:
-            reason = "it starts with zero bytes" if head[0] == 0 else "it has no readable record"
+            reason = (
+                "the file starts with zero bytes"
+                if head[0] == 0
+                else "the file has no readable record"
+            )
         elif kinds <= _IGNORED_TYPES:
             reason = None  # titles and snapshots of files without a dialogue
         else:
@@ -407,7 +411,7 @@ def _describe_files_without_working_directory(
         if is_new and b"\n" not in head and not head.startswith((b"\0", b"\xff", b"\xfe")):
             reason = None
         yield UnusableConversationDirectory(
-            Path(path), reason or "it has no turn yet", has_no_turn=reason is None
+            Path(path), reason or "the session has no turn yet", has_no_turn=reason is None
         )
 
 

@@ -360,7 +360,7 @@ def _read_session_head(path: str) -> _CodexSessionHead:
     """Read the id, working directory and origin of a session. Raises `WorkspaceError` or `ValueError`."""
     with open_regular_file(path) as (file, size):
         if not size:
-            raise ValueError("it is empty")
+            raise ValueError("the file is empty")
         line = _read_first_line(file)
         try:
             record = orjson.loads(line)

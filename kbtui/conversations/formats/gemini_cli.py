@@ -309,7 +309,7 @@ def _read_session_head(path: str) -> _GeminiSessionHead:
     """Return the session id and the project that a file names. Raises `WorkspaceError` or `ValueError`."""
     with open_regular_file(path) as (file, size):
         if not size:
-            raise ValueError("it is empty")
+            raise ValueError("the file is empty")
         data = os.pread(file, HEAD_BYTES, 0)
     if path.endswith(".jsonl"):
         data = data.partition(b"\n")[0]

@@ -68,13 +68,13 @@ def _check_and_make_read_only_uri(path: str) -> str:
     """Check a database, and return a URI that opens it without creating a file beside it."""
     status = os.stat(path)  # noqa: PTH116
     if not stat.S_ISREG(status.st_mode):
-        raise WorkspaceError("it is not a file", where=path)
+        raise WorkspaceError("this is not a file", where=path)
     with Path(path).open("rb") as file:
         header = file.read(20)
     if not header:
-        raise WorkspaceError("it is empty", where=path)
+        raise WorkspaceError("the file is empty", where=path)
     if not header.startswith(_MAGIC) or len(header) < 20:
-        raise WorkspaceError("it is not an SQLite database", where=path)
+        raise WorkspaceError("the file is not an SQLite database", where=path)
     uri = f"{Path(path).absolute().as_uri()}?mode=ro"
     if header[18] != _WAL_VERSION:
         return uri
