@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         content: Required[str | None]
 
     class TurnJson(TypedDict):
-        """A turn as documented JSON."""
+        """A turn in the JSON that docs/guide/json.md describes."""
 
         turn: int
         rewound: NotRequired[bool]

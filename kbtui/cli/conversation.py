@@ -590,7 +590,7 @@ _OPTIONS_BY_ARGUMENT = {
     "agents": "--agent",
     **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
 }
-"""Argument of a conversation tool -> the option or argument of the command that sets it."""
+"""Argument of a conversation tool -> the command's option or argument with the same meaning."""
 
 
 def reword_error_for_command(error: KbtuiError) -> KbtuiError:

@@ -40,8 +40,8 @@ class ProjectDirectories:
     Some directories inside them belong to other workspaces:
 
     * every directory that has its own configuration
-    * every repository, if this workspace is the home directory, or is a repository without a
-      configuration
+    * every repository inside this workspace, if the workspace is the home directory or a repository
+      without a configuration
     """
 
     def __init__(self, workspace: Workspace) -> None:

@@ -77,7 +77,7 @@ class FilterDefinition:
         self.entries = entries
         """The field of `EntryFilter` that stores the filter's values; "" if no field does."""
         self.library = library
-        """The function that checks a conversation; None if the library pane does not have this filter."""
+        """Returns whether a conversation in the library pane matches. None if that pane lacks this filter."""
         self.needs_summary = needs_summary
         """Whether the function in `library` needs the tools or models that a conversation used."""
         self.choices = choices or {}

@@ -26,7 +26,7 @@ MAX_QUERY_CHARACTERS = 1000
 """A query with more characters than this is cut, and the answer contains a notice about it."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
 LEG_DEPTH = 100
-"""Each leg fetches up to this many hits, whatever the limit is. So the limit does not change their order."""
+"""Each leg fetches up to this many hits. A request's limit does not change this, nor the order of the hits."""
 MAX_HITS = 2 * LEG_DEPTH
 """An answer has at most this many hits. These are all hits of both legs."""
 
@@ -407,8 +407,8 @@ class Hit(NamedTuple):
 class SearchLegRank(NamedTuple):
     """The rank of a chunk in one leg.
 
-    `rank` is counted from 1. Chunks that the leg does not return as hits have a rank, too. If the
-    chunk has no rank, `reason` says why. `score` is the chunk's score in this leg: BM25, or the
+    `rank` is counted from 1. A chunk can have a rank even if it is not among the leg's hits. If it has
+    none, `reason` says why. `score` is the chunk's score in this leg: BM25, or the
     cosine similarity. `gives` is the part of the fused score that comes from this leg.
     """
 

@@ -198,7 +198,7 @@ class WebCrawler:
     async def _wait_for_host_delay(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
         """Wait until a request to the host is allowed again. The caller sends it in `async with`.
 
-        Two requests are separated by the delay of the limits, or by a longer one of robots.txt.
+        The delay between two requests comes from the settings, or from robots.txt if that is longer.
         """
         host = urlsplit(url).netloc
         delay = self._limits.delay

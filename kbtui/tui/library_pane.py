@@ -597,7 +597,7 @@ class LibraryPane(BorderOnlyPane, Vertical):
         self.list.select_row(place.key)
 
     def _list_parent_ids(self, conversation: str) -> list[str]:
-        """Return the ids of the conversations that contain `conversation`, innermost first."""
+        """Return the ids of a conversation's parent, the parent's parent, and so on."""
         parents: list[str] = []
         while self.contents and (info := self.contents.find_conversation(conversation)):
             if info.parent is None or info.parent in (info.id, *parents):

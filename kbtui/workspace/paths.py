@@ -70,7 +70,8 @@ _get_variables = _get_process_variables
 def choose_variable_source(get_variables: Callable[[], Mapping[str, str]]) -> None:
     """Let `read_variable` call `get_variables` instead of reading the environment of this process.
 
-    Only `kbtui.workspace.surroundings` calls this. `kbtui search` does not import that module.
+    Only `kbtui.workspace.surroundings` calls this. A short command does not import that module, so it
+    reads the environment of its process.
     """
     global _get_variables
     _get_variables = get_variables

@@ -351,7 +351,7 @@ def make_project_directory_name(directory: str) -> str:
 def _list_project_directories(
     projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
 ) -> list[str]:
-    """Return the folders in which, by their names, Claude Code stores sessions of a project."""
+    """Return the folders whose names say that they contain sessions of a project."""
     root = f"{get_claude_directory()}/projects"
     names = [make_project_directory_name(one.path) for one in projects.directories]
     return [

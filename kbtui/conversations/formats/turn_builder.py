@@ -138,8 +138,8 @@ class TurnBuilder(ProblemCollector):
     def set_model(self, model: str, *, is_before_answer: bool = False) -> None:
         """Set the model of the turns that are added after this call.
 
-        If the current turn has no model yet, its model is set, too. If `is_before_answer` is true, the
-        current turn has no answer yet, and its model is replaced.
+        If the current turn has no model yet, its model is set, too. `is_before_answer` says that the
+        current turn has no answer yet. In this case, its model is replaced even if it has one.
         """
         _check_value_type("the model", model, str)
         self.model = model

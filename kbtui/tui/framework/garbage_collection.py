@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
 MIN_NEW_ENTRIES = 5_000
-"""Each time the number of entries has grown by this many, all objects are excluded from garbage collection."""
+"""After this many new entries in the library, all existing objects are excluded from garbage collection."""
 YOUNG_THRESHOLD = 2_000
 """This many new objects trigger a collection of young objects.
 

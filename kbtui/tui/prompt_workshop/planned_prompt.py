@@ -216,8 +216,8 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
         """Give a subject or topic the state of `mark`; if it already has this state, remove the state.
 
-        A removal restores the state in `knowledge`, which is as the files define it. If the files
-        define the very state that is removed, the new state is "plain".
+        After a removal, the subject or topic has the state that the files define, as `knowledge` says.
+        If that is the state that was removed, it becomes "plain" instead.
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)

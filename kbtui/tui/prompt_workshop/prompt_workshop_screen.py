@@ -313,7 +313,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         self.show_key_hints()
 
     def show_message(self, text: str = "", role: str = "strong") -> None:
-        """Show a message, and withdraw the question whether to leave without writing."""
+        """Show a message. It replaces the question whether to leave without writing, if that is shown."""
         self._is_asking_to_leave = False
         super().show_message(text, role)
 

@@ -157,8 +157,8 @@ def _apply_base_config(info: ConversationInfo, config: MergedConversationConfig)
 def add_last_event_time(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with `last_event_at`.
 
-    Reads only the end of the file if the file ends in the way in which JP formats it. Otherwise,
-    the whole file is parsed.
+    If the end of the file is formatted as JP formats it, only the end is read. Otherwise, the whole
+    file is parsed.
     """
     if info.events_path is None or info.last_event_at is not None:
         return info

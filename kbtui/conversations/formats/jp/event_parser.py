@@ -360,7 +360,7 @@ class ConversationEventParser(ProblemCollector):
     ) -> None:
         """Set the text of an event from a value that is not a string.
 
-        Typed content becomes text. Any other value becomes JSON, and is reported as a problem.
+        Typed content (see `format_typed_content`) becomes text. Any other value becomes JSON, and is reported as a problem.
         """
         try:
             text = format_typed_content(value)
