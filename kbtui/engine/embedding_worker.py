@@ -20,16 +20,11 @@ from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SemanticRanking
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from kbtui.index.embedding_model import (
-        EmbeddingModelSource,
-        Matrix,
-        OnnxEmbedder,
-        TorchEmbedder,
-    )
+    from kbtui.index.embedding_model import EmbeddingModelSource, Matrix, OnnxEmbedder
+    from kbtui.index.embedding_process import EmbeddingProcess
     from kbtui.index.embedding_queue import EmbeddingQueue
     from kbtui.index.indexer import IndexProgress
     from kbtui.index.vector_store import VectorStore
@@ -121,8 +116,6 @@ def _read_power_supply_file(place: Path, name: str) -> str:
         return ""
 
 
-MANY_CHUNKS = 300
-"""If at least this many chunks have no vector, they are embedded on all cores."""
 RETRY_SECONDS = 60.0
 """After a failure to load the model, a query makes kbtui try again only after this many seconds."""
 MODEL_LOADING = make_keywords_only_notice("model_loading")
@@ -133,25 +126,28 @@ def import_lancedb_module() -> None:
     import kbtui.index.vector_store  # noqa: F401
 
 
-def lower_thread_priority() -> None:
-    """Give this thread the lowest priority. This works only on Linux."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+def lower_passage_thread_priority() -> None:
+    """Give this thread the lowest priority. The import waits until a passage is embedded."""
+    from kbtui.index.embedding_process import lower_thread_priority
+
+    lower_thread_priority()
 
 
 class EngineEmbeddingModel:
-    """The embedding model of an engine. It runs the packaged model with onnxruntime, other models with torch.
+    """The embedding model of an engine.
 
-    Only one thread may load the model and embed passages; any thread may call `embed_query`.
+    The engine runs the packaged model itself, with onnxruntime, and starts a process to embed many
+    passages. Other models need torch, so they run in a process all the time. Only one thread may load
+    the model and embed passages; any thread may call `embed_query` and `close`.
     """
 
     def __init__(self, setting: str, log: Callable[[str], None]) -> None:
         self._setting, self._log = setting, log
         self._model: EmbeddingModelSource | None = None
-        self._embedder: TorchEmbedder | OnnxEmbedder | None = None
-        self._bulk_embedder: OnnxEmbedder | None = None
-        self._export: subprocess.Popen[bytes] | None = None
+        self._embedder: OnnxEmbedder | EmbeddingProcess | None = None
+        self._bulk_process: EmbeddingProcess | None = None
+        self._dimension = 0
+        self._is_closed = False
 
     @property
     def is_model_loaded(self) -> bool:
@@ -161,8 +157,7 @@ class EngineEmbeddingModel:
     @property
     def vector_dimension(self) -> int:
         """The length of the model's vectors."""
-        assert self._embedder is not None
-        return self._embedder.dimension
+        return self._dimension
 
     def find_model_key(self) -> str:
         """Return the key of the configured model. Raises `EmbeddingModelUnavailable`."""
@@ -173,18 +168,11 @@ class EngineEmbeddingModel:
         return self._model.key
 
     def load_model(self) -> None:
-        """Load the model. Raises `EmbeddingModelUnavailable`.
+        """Load the model: the packaged one in a second, other models in several seconds.
 
-        The ONNX export is loaded in a second. If it is unusable, torch loads the model in several
-        seconds.
+        At the first start, the packaged model is exported to ONNX first, which takes longer. Raises
+        `EmbeddingModelUnavailable`.
         """
-        from kbtui.index.embedding_model import (
-            EmbeddingModelUnavailable,
-            OnnxEmbedder,
-            TorchEmbedder,
-            start_onnx_export_process,
-        )
-
         assert self._model is not None
         began = time.monotonic()
         # The model and LanceDB both import numpy, which fails when two threads do so at once.
@@ -194,50 +182,69 @@ class EngineEmbeddingModel:
         lance = threading.Thread(target=import_lancedb_module, name="lance", daemon=True)
         lance.start()
         try:
-            if not self._model.packaged:
-                raise EmbeddingModelUnavailable("only the packaged model has an export")
-            self._embedder = OnnxEmbedder(self._model)
-            self._log(f"model loaded in {time.monotonic() - began:.1f} s (from its ONNX export)")
-        except EmbeddingModelUnavailable:
-            self._embedder = TorchEmbedder(self._model)
-            self._log(f"model loaded in {time.monotonic() - began:.1f} s")
-            self._export = start_onnx_export_process(self._model)
+            embedder = self._load_onnx_export(self._model) or self._start_process(self._model)
+            self._dimension = embedder.embed_query("size").shape[1]
+            self._embedder = embedder
+        except BaseException:
+            self.end_bulk_process()
+            raise
         finally:
             lance.join()
+        self._log(f"model loaded in {time.monotonic() - began:.1f} s")
 
-    def switch_to_onnx_export(self) -> None:
-        """If the ONNX export of the model is finished, use the export instead of torch."""
-        from kbtui.index.embedding_model import EmbeddingModelUnavailable, OnnxEmbedder
+    def _load_onnx_export(self, model: EmbeddingModelSource) -> OnnxEmbedder | None:
+        """Load the ONNX export of the model, and make it if necessary; None if that is impossible."""
+        from kbtui.index.embedding_model import (
+            EmbeddingModelUnavailable,
+            OnnxEmbedder,
+            start_onnx_export_process,
+        )
 
-        if self._export is None or self._export.poll() is None:
-            return
-        self._export = None
-        assert self._model is not None
+        if not model.packaged:
+            return None
         with contextlib.suppress(EmbeddingModelUnavailable):
-            self._embedder = OnnxEmbedder(self._model)
-            self._log("the model was exported to ONNX; the engine now uses the export")
+            return OnnxEmbedder(model)
+        if export := start_onnx_export_process(model):
+            self._log("the model is exported to ONNX; until then, search uses keywords only")
+            export.wait()
+            with contextlib.suppress(EmbeddingModelUnavailable):
+                return OnnxEmbedder(model)
+        return None
 
-    def get_passage_embedder(self, missing: int) -> OnnxEmbedder | TorchEmbedder:
+    def _start_process(self, model: EmbeddingModelSource) -> EmbeddingProcess:
+        from kbtui.index.embedding_process import EmbeddingProcess
+
+        process = self._bulk_process = EmbeddingProcess(model, self._log)
+        if self._is_closed:
+            process.close()
+        return process
+
+    def get_passage_embedder(self, is_bulk: bool) -> OnnxEmbedder | EmbeddingProcess:
         """Return the embedder for passages; call this only in the thread with low priority.
 
-        `missing` is the number of passages without a vector. If `missing` is at least `MANY_CHUNKS`, an
-        ONNX embedder uses all cores.
+        If `is_bulk` is true, a process that uses all cores is started. From then on, this process embeds
+        all passages until `end_bulk_process` is called.
         """
-        from kbtui.index.embedding_model import OnnxEmbedder
-
-        self.switch_to_onnx_export()
         assert self._embedder is not None
         assert self._model is not None
-        if missing < MANY_CHUNKS or not isinstance(self._embedder, OnnxEmbedder):
-            return self._embedder
-        if self._bulk_embedder is None:
-            # The session's threads inherit the low priority of the thread that starts them.
-            self._bulk_embedder = OnnxEmbedder(self._model, threads=os.cpu_count() or 1)
-        return self._bulk_embedder
+        if is_bulk and self._bulk_process is None:
+            self._log("many passages have no vector; a process embeds them on all cores")
+            self._start_process(self._model)
+        if self._bulk_process is not None and not self._bulk_process.has_failed:
+            return self._bulk_process
+        return self._embedder
 
-    def release_bulk_embedder(self) -> None:
-        """Free the memory of the embedder that uses all cores."""
-        self._bulk_embedder = None
+    def end_bulk_process(self) -> None:
+        """End the process that uses all cores, unless queries need it, too. This frees its memory."""
+        if self._bulk_process is not None and self._bulk_process is not self._embedder:
+            self._bulk_process.close()
+            self._bulk_process = None
+
+    def close(self) -> None:
+        """End the process that embeds texts, if there is one, without waiting for it."""
+        self._is_closed = True
+        if self._bulk_process is not None:
+            self._bulk_process.close()
 
     def embed_query(self, text: str) -> Matrix:
         """Return the vector of a query as a matrix with one row."""
@@ -296,7 +303,7 @@ class EmbeddingWorker:
         self._pause_policy = EmbeddingPausePolicy(settings.embed_pause)
         self._query_pool = ThreadPoolExecutor(1, thread_name_prefix="queries")
         self._passage_pool = ThreadPoolExecutor(
-            1, thread_name_prefix="passages", initializer=lower_thread_priority
+            1, thread_name_prefix="passages", initializer=lower_passage_thread_priority
         )
         self._thread = threading.Thread(
             target=self._embed_chunks_until_stopped, name="embedding", daemon=True
@@ -314,6 +321,7 @@ class EmbeddingWorker:
         """
         self._stop.set()
         self._wake.set()
+        self._model.close()
         self._passage_pool.shutdown(wait=False, cancel_futures=True)
 
     def set_generation_to_embed(self, folder: Path) -> None:
@@ -369,6 +377,8 @@ class EmbeddingWorker:
 
         `pending` is the result of `start_query_embedding` for `text`.
         """
+        from kbtui.index.embedding_model import EmbeddingModelUnavailable
+        from kbtui.index.embedding_process import EmbeddingProcessEnded
         from kbtui.index.vector_store import LEAN_CANDIDATES, move_vector_towards
 
         store = self._store
@@ -390,6 +400,9 @@ class EmbeddingWorker:
         except BaseException as error:
             if not isinstance(error, Exception) and not is_rust_panic(error):
                 raise
+            if isinstance(error, EmbeddingModelUnavailable | EmbeddingProcessEnded):
+                self._log(f"the query cannot be embedded: {error}")
+                return SemanticRanking(None, make_keywords_only_notice("error", str(error)))
             self._log(f"the vectors cannot be searched: {type(error).__name__}: {error}")
             if store is self._store and self._open_folder != self._rebuilt_folder:
                 self._is_damaged = True
@@ -443,6 +456,7 @@ class EmbeddingWorker:
         )
         self._log(f"no search by meaning: {details}")
         self._store = self._open_folder = self._queue = None
+        self._model.end_bulk_process()
         self._failed_at = time.monotonic()
         self.left = 0 if self.left is None else self.left
         self.is_busy = False
@@ -492,9 +506,8 @@ class EmbeddingWorker:
             self._embed_passages_without_vector(folder)
         self.is_busy = False
         if not self._has_catalog_changed:
+            self._model.end_bulk_process()
             self.caught_up.set()
-            self._model.release_bulk_embedder()
-            self._model.switch_to_onnx_export()
         self._on_change()
 
     def _discard_vectors(self, folder: Path) -> None:

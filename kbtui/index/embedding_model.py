@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +26,7 @@ from kbtui.text import replace_surrogates
 from kbtui.workspace.paths import expand_user, get_cache_home, make_private_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
 
@@ -39,7 +40,6 @@ CHECKSUMS = {
     "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 }
-EMBEDDING_BATCH = 8
 
 
 class EmbeddingModelUnavailable(KbtuiError):
@@ -117,8 +117,84 @@ def _normalize_matrix_rows(matrix: Any) -> Matrix:
     return np.asarray(matrix / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
-class TorchEmbedder:
-    """An embedding model that runs in torch. Several threads may use it at the same time."""
+@dataclass(frozen=True)
+class EmbeddingMethod:
+    """How texts are embedded. The vectors are the same, up to rounding.
+
+    `library` is "torch" or "onnx". `is_bfloat16` means that torch multiplies numbers of 16 bits, which
+    is faster on processors with instructions for them.
+    """
+
+    library: str = "torch"
+    is_bfloat16: bool = False
+
+
+BATCH_TOKENS = 512
+"""A batch has about this many tokens. Larger batches take more processor time for each text."""
+CHARACTERS_PER_TOKEN = 4
+"""A token of English text has about this many characters."""
+
+
+def split_texts_into_batches(texts: Sequence[str]) -> list[list[int]]:
+    """Split texts into batches of similar length; return the positions of the texts of each batch.
+
+    The shorter texts of a batch are padded to the length of the longest, so texts of similar length
+    waste least. The batches with the longest texts come first.
+    """
+    batches: list[list[int]] = []
+    for at in sorted(range(len(texts)), key=lambda at: len(texts[at]), reverse=True):
+        # The first text of a batch is the longest. A text that is longer than the model reads is cut.
+        longest = texts[batches[-1][0]] if batches else ""
+        padded = min(len(longest) // CHARACTERS_PER_TOKEN, MAX_TOKENS) + 2
+        if batches and (len(batches[-1]) + 1) * padded <= BATCH_TOKENS:
+            batches[-1].append(at)
+        else:
+            batches.append([at])
+    return batches
+
+
+class Embedder(ABC):
+    """A loaded embedding model. Several threads may use it at the same time."""
+
+    library: str
+    dimension: int
+
+    @abstractmethod
+    def embed_batch(self, texts: Sequence[str], *, is_bfloat16: bool = False) -> Matrix:
+        """Return the unit vectors of texts, one row for each text, computed all at once."""
+
+    @abstractmethod
+    def embed_query(self, text: str) -> Matrix:
+        """Return the unit vector of a query, as one row."""
+
+    def embed_texts(
+        self,
+        texts: Sequence[str],
+        method: EmbeddingMethod | None = None,
+        map_batches: Callable[..., Iterable[Matrix]] = map,
+    ) -> Matrix:
+        """Return the unit vectors of texts, one row for each text, computed in batches.
+
+        `map_batches` works like `map`; with `Executor.map`, the batches are computed in parallel.
+        """
+        import numpy as np
+
+        is_bfloat16 = method is not None and method.is_bfloat16
+        batches = split_texts_into_batches(texts)
+        vectors = map_batches(
+            lambda batch: self.embed_batch([texts[at] for at in batch], is_bfloat16=is_bfloat16),
+            batches,
+        )
+        rows = np.empty((len(texts), self.dimension), dtype=np.float32)
+        for batch, of_batch in zip(batches, vectors, strict=True):
+            rows[batch] = of_batch
+        return rows
+
+
+class TorchEmbedder(Embedder):
+    """An embedding model that runs in torch."""
+
+    library = "torch"
 
     def __init__(self, model: EmbeddingModelSource) -> None:
         """Verify and load the model, which takes seconds. Raises `EmbeddingModelUnavailable`."""
@@ -142,26 +218,31 @@ class TorchEmbedder:
                 where=model.source,
                 hint="check `model` in config.toml; kbtui does not download models",
             ) from error
-        self.model = model
-        self.dimension = int(self.embed_texts(["size"]).shape[1])
+        self.dimension = int(self.embed_batch(["size"]).shape[1])
 
-    def embed_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return the unit vectors of texts, one row for each text."""
-        return self._embed_texts_with_method(texts, self._model.encode_document)
+    def embed_batch(self, texts: Sequence[str], *, is_bfloat16: bool = False) -> Matrix:
+        """Return the unit vectors of texts, one row for each text, computed all at once."""
+        return self._embed_texts_with_method(texts, self._model.encode_document, is_bfloat16)
 
     def embed_query(self, text: str) -> Matrix:
         """Return the unit vector of a query, as one row."""
         return self._embed_texts_with_method([text], self._model.encode_query)
 
-    def _embed_texts_with_method(self, texts: Sequence[str], encode: Callable[..., Any]) -> Matrix:
-        with self._torch.inference_mode():
+    def _embed_texts_with_method(
+        self, texts: Sequence[str], encode: Callable[..., Any], is_bfloat16: bool = False
+    ) -> Matrix:
+        torch = self._torch
+        with (
+            torch.inference_mode(),
+            torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_bfloat16),
+        ):
             found = encode(
                 list(map(replace_surrogates, texts)),
-                batch_size=EMBEDDING_BATCH,
+                batch_size=len(texts),
                 show_progress_bar=False,
                 convert_to_tensor=True,
             )
-            return _normalize_matrix_rows(found.to(self._torch.float32).cpu().numpy())
+            return _normalize_matrix_rows(found.to(torch.float32).cpu().numpy())
 
     def write_onnx_file(self, path: Path) -> None:
         """Write the model's transformer as ONNX.
@@ -215,15 +296,12 @@ def get_onnx_export_path(model: EmbeddingModelSource) -> Path:
     return Path(get_cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
 
-class OnnxEmbedder:
-    """The ONNX export of the packaged model, which runs in onnxruntime. Several threads may use it.
+class OnnxEmbedder(Embedder):
+    """The ONNX export of the packaged model, which runs in onnxruntime, in the calling thread."""
 
-    If `threads` is 1, vectors are computed in the calling thread, at the priority of that thread. If
-    `threads` is higher, new threads compute them. These have the priority of the thread that loaded the
-    model.
-    """
+    library = "onnx"
 
-    def __init__(self, model: EmbeddingModelSource, *, threads: int = 1) -> None:
+    def __init__(self, model: EmbeddingModelSource) -> None:
         """Verify and load the ONNX export of a model.
 
         Raises `EmbeddingModelUnavailable` if the export is missing or damaged.
@@ -237,8 +315,9 @@ class OnnxEmbedder:
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._tokenizer.enable_padding()
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        # With these, the session would keep the memory of its largest batch for ever.
+        options.enable_cpu_mem_arena = options.enable_mem_pattern = False
         options.log_severity_level = 4
         try:
             self._session = onnxruntime.InferenceSession(
@@ -248,11 +327,10 @@ class OnnxEmbedder:
             raise EmbeddingModelUnavailable(
                 f"the model's ONNX export cannot be loaded: {error}"
             ) from error
-        self.model = model
-        self.dimension = int(self.embed_texts(["size"]).shape[1])
+        self.dimension = int(self.embed_batch(["size"]).shape[1])
 
-    def embed_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return the unit vectors of texts, one row for each text."""
+    def embed_batch(self, texts: Sequence[str], *, is_bfloat16: bool = False) -> Matrix:
+        """Return the unit vectors of texts, one row for each text, computed all at once."""
         import numpy as np
 
         read = self._tokenizer.encode_batch(list(map(replace_surrogates, texts)))
@@ -263,7 +341,7 @@ class OnnxEmbedder:
 
     def embed_query(self, text: str) -> Matrix:
         """Return the unit vector of a query, as one row. The model treats a query like any text."""
-        return self.embed_texts([text])
+        return self.embed_batch([text])
 
 
 def _verify_onnx_export(model: EmbeddingModelSource, path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbtui.errors import KbtuiError
-from kbtui.index.embedding_model import EMBEDDING_BATCH
 from kbtui.index.entries_and_chunks import hash_embedded_text
 from kbtui.index.entries_without_vectors import EntriesWithoutVectorsWriter
 from kbtui.index.entry_extraction import find_embedding_neighbours
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.catalog_database import CatalogDatabase
     from kbtui.index.embedding_cache import EmbeddingCache
-    from kbtui.index.embedding_model import Matrix, OnnxEmbedder, TorchEmbedder
+    from kbtui.index.embedding_model import Matrix
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.vector_store import VectorRow, VectorStore
     from kbtui.notices import PauseReason
@@ -34,12 +34,39 @@ WRITE_ROWS, WRITE_SECONDS, WRITE_SECONDS_MAX = 5000, 3.0, 60.0
 This time is `WRITE_SECONDS` at first. Each write makes it longer by the same amount, up to
 `WRITE_SECONDS_MAX`. Fewer writes are better, because each adds a fragment to the table.
 """
-SLICE_CHUNKS = 128
-"""After this many chunks of an entry, the queue checks whether it must stop or start again."""
+EMBEDDING_BATCH = 8
+"""A model in the engine's own process embeds this many texts at a time."""
+BULK_CHUNKS, BULK_TEXTS = 500, 64
+"""When chunks are embedded in bulk, by another process on all cores.
+
+At least `BULK_CHUNKS` chunks must have no vector, and at least `BULK_TEXTS` texts of a slice must not be
+in the cache. With fewer, starting the process takes longer than it saves.
+"""
+SLICE_CHUNKS, BULK_SLICE_CHUNKS = 32, 64 * (os.cpu_count() or 1)
+"""Chunks are embedded in slices of this many chunks, of one or more entries.
+
+After each slice, the queue checks whether it must start again. In bulk, a slice is one request to the
+other process.
+"""
 FAILURES_MAX = 3
 """If this many entries in a row cannot be embedded, the queue stops and raises the last error."""
 PAUSE_SECONDS = 2.0
 """While the queue is paused, it checks at this interval, in seconds, whether it may continue."""
+
+
+class TextEmbedder(Protocol):
+    """What the queue needs of a model."""
+
+    def embed_texts(self, texts: Sequence[str]) -> Matrix:
+        """Return the unit vectors of texts, one row for each text."""
+
+
+class EntryPart(NamedTuple):
+    """Chunks of an entry to embed: those at `positions` in `chunks`, which are all chunks of the entry."""
+
+    entry: CatalogEntry
+    chunks: list[Chunk]
+    positions: list[int]
 
 
 class ChunksWithoutVector:
@@ -162,7 +189,7 @@ class EmbeddingQueue:
 
     def embed_missing_chunks(
         self,
-        get_passage_embedder: Callable[[int], OnnxEmbedder | TorchEmbedder],
+        get_passage_embedder: Callable[[bool], TextEmbedder],
         should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
         """Embed the chunks without a vector; return how many are left.
@@ -209,37 +236,62 @@ class EmbeddingQueue:
         self._write_vector_rows()
 
     def _embed_missing_chunks_in_slices(self) -> Iterator[list[tuple[VectorRow, Matrix]]]:
-        """Embed at most `SLICE_CHUNKS` chunks at a time, and yield their rows.
+        """Embed a slice of chunks at a time, and yield their rows.
 
         An entry that cannot be embedded is skipped. If `FAILURES_MAX` entries fail in a row, the error
         of the last one is raised.
         """
         failures = 0
-        for entry_id in list(self._missing.entries):
+        for parts in self._read_missing_chunks_in_slices():
             try:
-                with self._catalog.open_read_transaction():
-                    entry = self._catalog.get_entry(entry_id)
-                    chunks = self._catalog.list_entry_chunks(entry_id)
-                if entry is None:
-                    continue
-                missing = self._missing.entries[entry_id]
-                positions = [at for at, one in enumerate(chunks) if one.number in missing]
-                for start in range(0, len(positions), SLICE_CHUNKS):
-                    if self._stop.is_set() or self._should_restart():
-                        return
-                    part = positions[start : start + SLICE_CHUNKS]
-                    rows = self._make_vector_rows(entry, chunks, part)
-                    failures = 0
-                    yield rows
+                yield self._make_vector_rows(parts)
+                failures = 0
             except KbtuiError:
                 raise
-            except Exception as error:
-                self._entries_without_vectors.mark_entry_embedding_failed(
-                    entry_id, f"not embedded: {type(error).__name__}: {error}"
-                )
-                failures += 1
-                if failures >= FAILURES_MAX:
-                    raise
+            except Exception:
+                # Embed each entry alone, to find out which of them cannot be embedded.
+                for part in parts:
+                    if self._stop.is_set():
+                        return
+                    try:
+                        yield self._make_vector_rows([part])
+                        failures = 0
+                    except KbtuiError:
+                        raise
+                    except Exception as error:
+                        self._entries_without_vectors.mark_entry_embedding_failed(
+                            part.entry.id, f"not embedded: {type(error).__name__}: {error}"
+                        )
+                        failures += 1
+                        if failures >= FAILURES_MAX:
+                            raise
+
+    def _read_missing_chunks_in_slices(self) -> Iterator[list[EntryPart]]:
+        """Read the chunks without a vector, until `stop` is set or the queue must start again."""
+        parts: list[EntryPart] = []
+        free = slice_chunks = BULK_SLICE_CHUNKS if self._is_backlog_large else SLICE_CHUNKS
+        for entry_id in list(self._missing.entries):
+            with self._catalog.open_read_transaction():
+                entry = self._catalog.get_entry(entry_id)
+                chunks = self._catalog.list_entry_chunks(entry_id)
+            if entry is None:
+                continue
+            missing = self._missing.entries[entry_id]
+            positions = [at for at, one in enumerate(chunks) if one.number in missing]
+            while positions:
+                parts.append(EntryPart(entry, chunks, positions[:free]))
+                positions, free = positions[free:], free - len(parts[-1].positions)
+                if not free:
+                    if self._stop.is_set() or self._should_restart():
+                        return
+                    yield parts
+                    parts, free = [], slice_chunks
+        if parts and not self._stop.is_set() and not self._should_restart():
+            yield parts
+
+    @property
+    def _is_backlog_large(self) -> bool:
+        return len(self._missing.numbers) >= BULK_CHUNKS
 
     def _write_vector_rows(self) -> None:
         if not self._rows:
@@ -260,36 +312,38 @@ class EmbeddingQueue:
         ]
         self._entries_without_vectors.mark_entries_embedded(finished)
 
-    def _make_vector_rows(
-        self, entry: CatalogEntry, chunks: list[Chunk], positions: list[int]
-    ) -> list[tuple[VectorRow, Matrix]]:
-        """Embed the chunks at `positions`, and return their rows and vectors.
+    def _make_vector_rows(self, parts: list[EntryPart]) -> list[tuple[VectorRow, Matrix]]:
+        """Embed chunks, and return their rows and vectors.
 
-        If embedding must stop, the result contains only the first of them.
+        If embedding must stop, some of them are missing.
         """
         import numpy as np
 
         text_groups = [
             [
-                entry.title,
-                chunks[at].text,
-                *(one.text for one in find_embedding_neighbours(chunks, at)),
+                part.entry.title,
+                part.chunks[at].text,
+                *(one.text for one in find_embedding_neighbours(part.chunks, at)),
             ]
-            for at in positions
+            for part in parts
+            for at in part.positions
         ]
         known = self._embed_texts_or_read_cache(
             {hash_embedded_text(text): text for texts in text_groups for text in texts}
         )
+        rows = (
+            make_vector_row(part.entry, part.chunks[at]) for part in parts for at in part.positions
+        )
         result: list[tuple[VectorRow, Matrix]] = []
-        for at, texts in zip(positions, text_groups, strict=True):
+        for row, texts in zip(rows, text_groups, strict=True):
             hashes = [hash_embedded_text(text) for text in texts]
             if not known.keys() >= set(hashes):
-                break
+                continue
             title, vector, *around = (known[hash_] for hash_ in hashes)
             for other in around:
                 vector = vector + NEIGHBOUR_WEIGHT * other
             vector = vector / np.linalg.norm(vector) + TITLE_WEIGHT * title
-            result.append((make_vector_row(entry, chunks[at]), vector / np.linalg.norm(vector)))
+            result.append((row, vector / np.linalg.norm(vector)))
         return result
 
     def _embed_texts_or_read_cache(self, texts: dict[bytes, str]) -> dict[bytes, Matrix]:
@@ -300,11 +354,15 @@ class EmbeddingQueue:
             key: np.frombuffer(blob, dtype=np.float32)
             for key, blob in self._cache.get_cached_vectors(texts).items()
         }
-        missing = [key for key in texts if key not in found]
+        # Texts of similar length are embedded together, because the model pads them to one length.
+        missing = sorted(
+            (key for key in texts if key not in found), key=lambda key: len(texts[key])
+        )
+        is_bulk = self._is_backlog_large and len(missing) >= BULK_TEXTS
+        batch = len(missing) if is_bulk else EMBEDDING_BATCH
         while missing and self._wait_while_paused():
-            keys, missing = missing[:EMBEDDING_BATCH], missing[EMBEDDING_BATCH:]
-            encoder = self._get_encoder(len(self._missing.numbers))
-            vectors = encoder.embed_texts([texts[key] for key in keys])
+            keys, missing = missing[:batch], missing[batch:]
+            vectors = self._get_encoder(is_bulk).embed_texts([texts[key] for key in keys])
             fresh = dict(zip(keys, vectors, strict=True))
             self._cache.store_cached_vectors(fresh)
             found.update(fresh)

@@ -31,7 +31,7 @@ class LetterModel(EngineEmbeddingModel):
     def find_model_key(self) -> str:
         return "letters"
 
-    def get_passage_embedder(self, missing: int) -> Any:
+    def get_passage_embedder(self, is_bulk: bool) -> Any:
         return self
 
     def embed_texts(self, texts: Sequence[str]) -> Any:

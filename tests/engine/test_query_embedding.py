@@ -32,7 +32,7 @@ class CountingModel(EngineEmbeddingModel):
     def find_model_key(self) -> str:
         return "counting"
 
-    def get_passage_embedder(self, missing: int) -> Any:
+    def get_passage_embedder(self, is_bulk: bool) -> Any:
         return self
 
     def embed_texts(self, texts: Sequence[str]) -> Any:

@@ -16,6 +16,7 @@ from kbtui.cli.main import main
 from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.index.embedding_model import (
     CHECKSUMS,
+    EmbeddingMethod,
     EmbeddingModelSource,
     EmbeddingModelUnavailable,
     OnnxEmbedder,
@@ -24,6 +25,8 @@ from kbtui.index.embedding_model import (
     get_onnx_export_path,
     verify_packaged_model,
 )
+from kbtui.index.embedding_process import store_embedding_method
+from kbtui.index.embedding_queue import BULK_CHUNKS
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
@@ -189,6 +192,47 @@ async def test_the_screen_says_when_no_text_has_the_words_and_lists_all_that_is_
         assert remark not in tui.text
 
 
+def list_child_pids(pid: int) -> list[int]:
+    """The children of a process that have not ended."""
+    children = psutil.Process(pid).children()
+    return [one.pid for one in children if one.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.timeout(240)
+def test_many_passages_are_embedded_by_a_process_that_ends_when_all_are(
+    workspace_root: Path, with_export: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    # Without torch, the process starts in a second.
+    store_embedding_method(find_embedding_model(""), EmbeddingMethod("onnx"), {})
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    for number in range(BULK_CHUNKS):
+        builder.subject(f"notes/n{number}.md", f"{number} cats\n")
+    lib = Library(builder.workspace, load_settings())
+    engine = lib.connect_engine()
+    try:
+        seen: set[int] = set()
+        while not engine.send_request("settle", wait=0.1)["done"]:
+            pids = list_child_pids(engine.pid)
+            if pids and not seen:
+                os.kill(pids[0], signal.SIGKILL)  # Its texts are embedded by the next one.
+            seen |= set(pids)
+        assert len(seen) == 2
+        assert list_child_pids(engine.pid) == []
+        # What is embedded is found; a few more passages need no process.
+        assert ask(lib, "7 cats", "semantic")[0].startswith("notes/n7")
+        builder.subject("notes/dog.md", "# Dogs\n\nA puppy barks.\n")
+        assert engine.send_request("refresh", wait=60)["done"]
+        while not engine.send_request("settle", wait=0.05)["done"]:
+            assert list_child_pids(engine.pid) == []
+        assert ask(lib, "a barking puppy", "semantic")[0].startswith("notes/dog")
+        assert engine.send_request("status")["left"] == 0
+    finally:
+        lib.close()
+        end_engine(builder)
+
+
 SLOW_IMPORTS = """
 import importlib.machinery as machinery
 import os, sys, time
@@ -350,20 +394,38 @@ def test_the_first_engine_makes_the_export_and_works_on_with_it(
         while not engine.send_request("settle", wait=1.0)["done"]:
             pass
         assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
-        while not get_onnx_export_path(find_embedding_model("")).with_suffix(".json").exists():
-            time.sleep(0.5)
-        time.sleep(1.0)
-        for number in range(400):
+        assert get_onnx_export_path(find_embedding_model("")).with_suffix(".json").exists()
+        for number in range(600):
             builder.subject(f"notes/n{number}.md", f"# Note {number}\n\nTrain {number} leaves.\n")
         assert engine.send_request("refresh", wait=60, timeout=90)["done"]
         while not engine.send_request("settle", wait=1.0)["done"]:
             pass
         assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
         assert ask(lib, "railway departure 77", "semantic")[0].startswith("notes/n")
-        assert (
-            "export is finished; the engine uses it"
-            in builder.workspace.engine_log_file.read_text()
-        )
+        assert "exported to ONNX" in builder.workspace.engine_log_file.read_text()
+        assert "libtorch" not in Path(f"/proc/{engine.pid}/maps").read_text()
+    finally:
+        lib.close()
+        end_engine(builder)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_without_an_export_another_process_runs_the_model(
+    workspace_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    builder.subject("notes/cat.md", "# Pets\n\nThe kitten sleeps on the sofa.\n")
+    lib = Library(builder.workspace, load_settings())
+    engine = lib.connect_engine()
+    try:
+        for _ in range(2):
+            assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
+            assert "libtorch" not in Path(f"/proc/{engine.pid}/maps").read_text()
+            (child,) = psutil.Process(engine.pid).children()
+            child.kill()  # The next query starts it again.
     finally:
         lib.close()
         end_engine(builder)

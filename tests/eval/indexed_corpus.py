@@ -119,7 +119,7 @@ def index_corpus(root: Path, vectors: Vectors, settings: Settings | None = None)
     catalog = CatalogDatabase(reader.folder / "catalog.sqlite")
     store = VectorStore(reader.folder / "vectors", vectors.model.key, 384)
     backlog: Any = EmbeddingQueue(catalog, store, vectors.cache)
-    left = backlog.embed_missing_chunks(lambda count: vectors.embedder)
+    left = backlog.embed_missing_chunks(lambda is_bulk: vectors.embedder)
     assert left == 0, f"{left} chunks have no vector"
     catalog.close()
     return IndexedCorpus(workspace, reader, store, vectors)

@@ -100,7 +100,7 @@ def test_whatever_is_edited_the_table_follows(bed: Bed) -> None:
                     name, f"# Step {step}\n\nSaid in step {chosen.randint(0, 5)}.\n"
                 )
         bed.index.refresh_index()
-        assert backlog.embed_missing_chunks(lambda left: encoder) == 0
+        assert backlog.embed_missing_chunks(lambda is_bulk: encoder) == 0
         assert held(bed) == wanted(bed)
     assert len(set(encoder.texts)) == len(encoder.texts), "nothing is embedded twice"
 
@@ -112,24 +112,55 @@ def test_subjects_are_embedded_before_conversations(bed: Bed) -> None:
     assert list(missing.entries)[-1] == "jp-c17800000001"
 
 
+def test_many_chunks_are_embedded_in_bulk_over_entries_and_few_are_not(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    sizes: list[int] = []
+
+    class Model(Counting):
+        def embed_texts(self, texts: Sequence[str]) -> Any:
+            sizes.append(len(texts))
+            return super().embed_texts(texts)
+
+    def get_passage_embedder(is_bulk: bool) -> Counting:
+        asked.append(is_bulk)
+        return Model()
+
+    monkeypatch.setattr("kbtui.index.embedding_queue.BULK_CHUNKS", 10)
+    monkeypatch.setattr("kbtui.index.embedding_queue.BULK_TEXTS", 12)
+    assert bed.backlog().embed_missing_chunks(get_passage_embedder) == 0
+    assert asked == [True]
+    assert sizes[0] > 12 * 2, "the texts of all entries are one request"
+    assert held(bed) == wanted(bed)
+    # All vectors are lost, but the cache has all of them except a few.
+    asked.clear()
+    bed.store.remove_vectors_of_chunks(list(wanted(bed)))
+    bed.builder.subject("guide/s1.md", "# S1\n\nSaid anew.\n")
+    bed.index.refresh_index()
+    assert bed.backlog().embed_missing_chunks(get_passage_embedder) == 0
+    assert asked == [False]
+    assert held(bed) == wanted(bed)
+
+
 def test_a_row_that_is_there_twice_is_made_once(bed: Bed) -> None:
-    bed.backlog().embed_missing_chunks(lambda left: Counting())
+    bed.backlog().embed_missing_chunks(lambda is_bulk: Counting())
     rows = bed.store.table.search().limit(3).to_arrow()
     bed.store.table.add(rows)
     assert bed.store.count_vector_rows() == len(wanted(bed)) + 3
-    bed.backlog().embed_missing_chunks(lambda left: Counting())
+    bed.backlog().embed_missing_chunks(lambda is_bulk: Counting())
     assert held(bed) == wanted(bed)
     assert bed.store.count_vector_rows() == len(wanted(bed))
 
 
 def test_stopped_it_makes_no_further_batch_and_goes_on_later(bed: Bed) -> None:
     encoder = Counting(before=bed.stop.set)
-    left = bed.backlog().embed_missing_chunks(lambda left: encoder)
+    left = bed.backlog().embed_missing_chunks(lambda is_bulk: encoder)
     assert left > 0
     assert encoder.batches == 1
     bed.stop.clear()
     again = Counting()
-    assert bed.backlog().embed_missing_chunks(lambda left: again) == 0
+    assert bed.backlog().embed_missing_chunks(lambda is_bulk: again) == 0
     assert not set(again.texts) & set(encoder.texts)
     assert held(bed) == wanted(bed)
 
@@ -143,7 +174,7 @@ def test_it_waits_while_the_machine_has_other_work_and_says_why(
     encoder = Counting(before=lambda: made.append(len(bed.said)))
     assert (
         bed.backlog(get_embedding_pause_reason=lambda: next(reasons, None)).embed_missing_chunks(
-            lambda left: encoder
+            lambda is_bulk: encoder
         )
         == 0
     )
@@ -158,27 +189,29 @@ def test_told_to_stop_while_it_waits_it_stops(bed: Bed) -> None:
 
     encoder = Counting()
     assert (
-        bed.backlog(get_embedding_pause_reason=hold).embed_missing_chunks(lambda left: encoder) > 0
+        bed.backlog(get_embedding_pause_reason=hold).embed_missing_chunks(lambda is_bulk: encoder)
+        > 0
     )
     assert encoder.batches == 0
 
 
-def test_what_was_saved_meanwhile_comes_first(bed: Bed) -> None:
+def test_what_was_saved_meanwhile_comes_first(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbtui.index.embedding_queue.SLICE_CHUNKS", 1)
     moved = iter([False, False, True])
     first = Counting()
     backlog = bed.backlog()
-    assert backlog.embed_missing_chunks(lambda left: first, lambda: next(moved, False)) > 0
+    assert backlog.embed_missing_chunks(lambda is_bulk: first, lambda: next(moved, False)) > 0
     bed.builder.subject("guide/fresh.md", "# Fresh\n\nJust now it was saved.\n")
     bed.index.refresh_index()
     second = Counting()
-    backlog.embed_missing_chunks(lambda left: second)
+    backlog.embed_missing_chunks(lambda is_bulk: second)
     assert second.texts[0] == "Fresh"
     assert held(bed) == wanted(bed)
 
 
 def test_it_is_known_without_the_vectors_whether_something_lacks(bed: Bed) -> None:
     assert not is_index_fully_embedded(bed.index.folder, "m")
-    bed.backlog().embed_missing_chunks(lambda left: Counting())
+    bed.backlog().embed_missing_chunks(lambda is_bulk: Counting())
     assert is_index_fully_embedded(bed.index.folder, "m")
     assert not is_index_fully_embedded(bed.index.folder, "another model")
     bed.builder.subject("guide/s1.md", "# S1\n\nSaid anew.\n")
@@ -188,7 +221,7 @@ def test_it_is_known_without_the_vectors_whether_something_lacks(bed: Bed) -> No
 
 def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
     backlog = bed.backlog()
-    assert backlog.embed_missing_chunks(lambda left: Counting()) == 0
+    assert backlog.embed_missing_chunks(lambda is_bulk: Counting()) == 0
     visible = len(wanted(bed))
     bed.builder.subject(
         "guide/.h.md", "# H\n\n" + "\n\n".join(f"{n} zebra " * 150 for n in range(3))
@@ -198,9 +231,9 @@ def test_what_waits_is_counted_for_who_may_see_it(bed: Bed) -> None:
     assert hidden > 1
     # Before the first comparison nothing is known to be missing.
     assert bed.backlog().count_missing_vectors(hidden=True) == (0, 0)
-    assert backlog.embed_missing_chunks(lambda left: Counting(), lambda: True) == hidden
+    assert backlog.embed_missing_chunks(lambda is_bulk: Counting(), lambda: True) == hidden
     assert backlog.count_missing_vectors(hidden=True) == (hidden, visible + hidden)
     assert backlog.count_missing_vectors(hidden=False) == (0, visible)
-    assert backlog.embed_missing_chunks(lambda left: Counting()) == 0
+    assert backlog.embed_missing_chunks(lambda is_bulk: Counting()) == 0
     assert backlog.count_missing_vectors(hidden=True) == (0, visible + hidden)
     assert backlog.count_missing_vectors(hidden=False) == (0, visible)

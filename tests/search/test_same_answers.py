@@ -79,7 +79,7 @@ class Bed:
         self._store = VectorStore(folder / "vectors", "m", DIMENSION)
         assert (
             EmbeddingQueue(catalog, self._store, remembered).embed_missing_chunks(
-                lambda count: WordVectors()
+                lambda is_bulk: WordVectors()
             )
             == 0
         )

@@ -34,7 +34,9 @@ def embed(builder: Builder, reader: IndexReader, encoder: Choking) -> int:
     remembered = EmbeddingCache(builder.workspace.cache_dir / "embeddings.sqlite", "model-1")
     store = VectorStore(reader.folder / "vectors", "model-1", 4)
     try:
-        return EmbeddingQueue(catalog, store, remembered).embed_missing_chunks(lambda left: encoder)
+        return EmbeddingQueue(catalog, store, remembered).embed_missing_chunks(
+            lambda is_bulk: encoder
+        )
     finally:
         catalog.close()
         remembered.close()

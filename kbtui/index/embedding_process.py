@@ -1,0 +1,361 @@
+"""Embeds texts in a process of its own, on all cores. When the process ends, its memory is free again.
+
+Once torch is imported, a process keeps hundreds of megabytes. An engine therefore never imports torch.
+It starts `python -m kbtui.index.embedding_process` and sends it texts. This process has no files open,
+so it can be killed at any time, and it ends by itself when the engine has ended.
+
+A request is one line of JSON. An answer is one line of JSON, and then the vectors as bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from kbtui.files import write_file_atomically
+from kbtui.index.embedding_model import (
+    MIN_EXPORT_COSINE,
+    Embedder,
+    EmbeddingMethod,
+    EmbeddingModelSource,
+    EmbeddingModelUnavailable,
+    OnnxEmbedder,
+    TorchEmbedder,
+    get_onnx_export_path,
+)
+from kbtui.workspace.paths import get_cache_home, make_private_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kbtui.index.embedding_model import Matrix
+
+    Request = dict[str, Any]
+
+STARTS_MAX = 2
+"""If the process ends while it embeds some texts, it is started again, at most this often in all."""
+SAMPLE_TEXTS = 32
+"""The methods are compared on this many texts."""
+METHODS = (
+    EmbeddingMethod("torch", is_bfloat16=True),
+    EmbeddingMethod("torch"),
+    EmbeddingMethod("onnx"),
+)
+
+
+class EmbeddingProcessEnded(Exception):
+    """The process ended before it had embedded some texts."""
+
+
+def lower_thread_priority() -> None:
+    """Give this thread the lowest priority. Does nothing except on Linux."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+
+
+class EmbeddingProcess:
+    """An embedding model in a process of its own. Several threads may use it at the same time.
+
+    The process starts at the first request. `has_failed` is true if it has ended `STARTS_MAX` times
+    while it embedded the same texts.
+    """
+
+    def __init__(self, model: EmbeddingModelSource, log: Callable[[str], None]) -> None:
+        self._model, self._log = model, log
+        self._lock, self._write_lock = threading.Lock(), threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pending: dict[int, Future[Matrix]] = {}
+        self._request_numbers = itertools.count(1)
+        self._is_closed = False
+        self.has_failed = False
+
+    def embed_texts(self, texts: Sequence[str]) -> Matrix:
+        """Return the unit vectors of texts, one row for each text.
+
+        Raises `EmbeddingModelUnavailable`, or `EmbeddingProcessEnded`.
+        """
+        return self._request_vectors("passages", texts)
+
+    def embed_query(self, text: str) -> Matrix:
+        """Return the unit vector of a query, as one row. Raises the same errors as `embed_texts`."""
+        return self._request_vectors("query", [text])
+
+    def close(self) -> None:
+        """Kill the process. The vectors that it was asked for are lost."""
+        with self._lock:
+            self._is_closed = True
+            if self._process is not None:
+                self._process.kill()
+
+    def _request_vectors(self, kind: str, texts: Sequence[str]) -> Matrix:
+        for _ in range(STARTS_MAX):
+            answer = self._send_request(kind, texts)
+            try:
+                return answer.result()
+            except EmbeddingProcessEnded:
+                if self._is_closed:
+                    raise
+        self.has_failed = True
+        raise EmbeddingProcessEnded(f"the process that embeds texts ended {STARTS_MAX} times")
+
+    def _send_request(self, kind: str, texts: Sequence[str]) -> Future[Matrix]:
+        answer: Future[Matrix] = Future()
+        with self._lock:
+            if self._is_closed:
+                raise EmbeddingProcessEnded("the process that embeds texts was stopped")
+            process = self._process or self._start_process()
+            number = next(self._request_numbers)
+            self._pending[number] = answer
+        line = json.dumps({"id": number, "kind": kind, "texts": list(texts)}).encode()
+        assert process.stdin is not None
+        # If the process has ended, `_read_answers` reports it.
+        with self._write_lock, contextlib.suppress(OSError):
+            process.stdin.write(line + b"\n")
+            process.stdin.flush()
+        return answer
+
+    def _start_process(self) -> subprocess.Popen[bytes]:
+        # Batches are computed in parallel, each by one thread: this takes half the processor time of
+        # computing one batch in several threads.
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-P", "-m", "kbtui.index.embedding_process"),
+                json.dumps(asdict(self._model)),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd="/",
+            env=environment,
+        )
+        threading.Thread(
+            target=self._read_answers, args=(self._process,), name="embedded", daemon=True
+        ).start()
+        return self._process
+
+    def _read_answers(self, process: subprocess.Popen[bytes]) -> None:
+        """Give the answers to those who wait for them, until the process ends."""
+        import numpy as np
+
+        assert process.stdout is not None
+        while line := process.stdout.readline():
+            answer = json.loads(line)
+            size = answer.get("rows", 0) * answer.get("dimension", 0) * 4
+            body = process.stdout.read(size)
+            if len(body) < size:
+                break
+            with self._lock:
+                waiting = self._pending.pop(answer["id"])
+            if "rows" in answer:
+                numbers = np.frombuffer(body, dtype=np.float32)
+                waiting.set_result(numbers.reshape(answer["rows"], answer["dimension"]))
+            else:
+                waiting.set_exception(_make_error(answer))
+        code = process.wait()
+        with self._lock:
+            self._process = None
+            pending, self._pending = self._pending, {}
+            is_closed = self._is_closed
+        if not is_closed:
+            self._log(f"the process that embeds texts ended unexpectedly (exit code {code})")
+        for waiting in pending.values():
+            waiting.set_exception(EmbeddingProcessEnded(f"exit code {code}"))
+
+
+def _make_error(answer: Request) -> Exception:
+    if answer["is_model_unavailable"]:
+        return EmbeddingModelUnavailable(
+            answer["error"], where=answer["where"], hint=answer["hint"]
+        )
+    return RuntimeError(answer["error"])
+
+
+class EmbeddingService:
+    """Answers requests in the process that embeds texts."""
+
+    def __init__(self, model: EmbeddingModelSource, answers: Any) -> None:
+        self._model, self._answers = model, answers
+        self._write_lock = threading.Lock()
+        self._embedder: Embedder | None = None
+        self._load_error: EmbeddingModelUnavailable | None = None
+        self._method = read_embedding_method(model)
+        self._batch_pool = ThreadPoolExecutor(
+            os.cpu_count() or 1, initializer=lower_thread_priority
+        )
+
+    def load_model(self) -> None:
+        """Load the model with the library of the best method. If that fails, try the other library."""
+        loaders: list[Callable[[EmbeddingModelSource], Embedder]] = [TorchEmbedder, OnnxEmbedder]
+        if self._method is not None and self._method.library == "onnx":
+            loaders.reverse()
+        for load in loaders:
+            try:
+                self._embedder = load(self._model)
+                return
+            except (EmbeddingModelUnavailable, ImportError) as error:
+                if not isinstance(error, EmbeddingModelUnavailable):
+                    error = EmbeddingModelUnavailable(f"{type(error).__name__}: {error}")
+                self._load_error = self._load_error or error
+
+    def answer_requests(
+        self, requests: SimpleQueue[Request], embed: Callable[[list[str]], Matrix]
+    ) -> None:
+        """Answer requests until the process ends."""
+        while True:
+            request = requests.get()
+            body = b""
+            answer: Request
+            try:
+                if self._embedder is None:
+                    assert self._load_error is not None
+                    raise self._load_error
+                vectors = embed(request["texts"])
+                answer = {"rows": vectors.shape[0], "dimension": vectors.shape[1]}
+                body = vectors.tobytes()
+            except EmbeddingModelUnavailable as error:
+                answer = {"error": error.message, "where": error.where, "hint": error.hint}
+                answer["is_model_unavailable"] = True
+            except Exception as error:  # a model can raise anything
+                answer = {"error": f"{type(error).__name__}: {error}"}
+                answer["is_model_unavailable"] = False
+            with self._write_lock:
+                self._answers.write(json.dumps({"id": request["id"], **answer}).encode() + b"\n")
+                self._answers.write(body)
+                self._answers.flush()
+
+    def embed_query(self, texts: list[str]) -> Matrix:
+        """Return the vector of the query, which is the only text."""
+        assert self._embedder is not None
+        return self._embedder.embed_query(texts[0])
+
+    def embed_passages(self, texts: list[str]) -> Matrix:
+        """Return the vectors of passages, computed with the best method, on all cores."""
+        assert self._embedder is not None
+        if self._method is None and len(texts) >= SAMPLE_TEXTS:
+            self._choose_method(texts[:: len(texts) // SAMPLE_TEXTS][:SAMPLE_TEXTS])
+        return self._embedder.embed_texts(texts, self._method, self._batch_pool.map)
+
+    def _choose_method(self, sample: list[str]) -> None:
+        assert self._embedder is not None
+        embedders = {self._embedder.library: self._embedder}
+        if self._embedder.library == "torch" and self._model.packaged:
+            with contextlib.suppress(EmbeddingModelUnavailable, ImportError):
+                embedders["onnx"] = OnnxEmbedder(self._model)
+        seconds = measure_embedding_methods(embedders, sample)
+        self._method = min(seconds, key=seconds.__getitem__)
+        self._embedder = embedders[self._method.library]
+        with contextlib.suppress(OSError):
+            store_embedding_method(self._model, self._method, seconds)
+
+
+def measure_embedding_methods(
+    embedders: dict[str, Embedder], sample: Sequence[str]
+) -> dict[EmbeddingMethod, float]:
+    """Return the processor seconds that each method takes for a text, without the inaccurate methods.
+
+    Processor time, unlike time on the clock, does not depend on what other programs do.
+    """
+    (reference, *_) = embedders.values()
+    exact = reference.embed_texts(sample)
+    seconds: dict[EmbeddingMethod, float] = {}
+    for _ in range(2):
+        for method in METHODS:
+            if (embedder := embedders.get(method.library)) is None:
+                continue
+            began = time.thread_time()
+            vectors = embedder.embed_texts(sample, method)
+            took = (time.thread_time() - began) / len(sample)
+            if (vectors * exact).sum(axis=1).min() >= MIN_EXPORT_COSINE:
+                seconds[method] = min(took, seconds.get(method, took))
+    return seconds
+
+
+def get_embedding_method_path(model: EmbeddingModelSource) -> Path:
+    """Return the path of the file with the best method for a model on this computer."""
+    return Path(get_cache_home(), "models", f"{model.key}-method.json")
+
+
+def describe_computer(model: EmbeddingModelSource) -> dict[str, str]:
+    """Describe what decides which method is best: the processor, the libraries, and the ONNX export."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    processor = platform.processor()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        facts = [line for line in lines if line.startswith(("model name", "flags"))]
+        processor = "\n".join(sorted(set(facts))) or processor
+    found = {"processor": processor, "cores": str(os.cpu_count())}
+    for package in ("torch", "sentence-transformers", "onnxruntime"):
+        with contextlib.suppress(PackageNotFoundError):
+            found[package] = version(package)
+    is_exported = model.packaged and get_onnx_export_path(model).exists()
+    return found | {"export": "yes" if is_exported else "no"}
+
+
+def store_embedding_method(
+    model: EmbeddingModelSource, method: EmbeddingMethod, seconds: dict[EmbeddingMethod, float]
+) -> None:
+    """Store the best method, and what each method took."""
+    path = get_embedding_method_path(model)
+    make_private_directory(path.parent)
+    measured = [{**asdict(one), "seconds": round(took, 5)} for one, took in seconds.items()]
+    found = {"computer": describe_computer(model), "method": asdict(method), "measured": measured}
+    write_file_atomically(path, json.dumps(found, indent=1).encode())
+
+
+def read_embedding_method(model: EmbeddingModelSource) -> EmbeddingMethod | None:
+    """Return the stored method; None if there is none, or if it was measured on another computer."""
+    try:
+        found = json.loads(get_embedding_method_path(model).read_bytes())
+        if found["computer"] == describe_computer(model):
+            method = EmbeddingMethod(**found["method"])
+            return method if method in METHODS else None
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None
+
+
+def serve_requests() -> None:
+    """Embed the texts of the requests on standard input, until it is closed."""
+    passages: SimpleQueue[Request] = SimpleQueue()
+    queries: SimpleQueue[Request] = SimpleQueue()
+
+    def read_requests() -> None:
+        for line in sys.stdin.buffer:
+            request = json.loads(line)
+            (queries if request["kind"] == "query" else passages).put(request)
+        # The engine has ended. Nobody waits for an answer.
+        os._exit(0)
+
+    def embed_passages() -> None:
+        lower_thread_priority()
+        service.answer_requests(passages, service.embed_passages)
+
+    # What libraries print goes to the log, not between the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    threading.Thread(target=read_requests, daemon=True).start()
+    service = EmbeddingService(EmbeddingModelSource(**json.loads(sys.argv[1])), answers)
+    service.load_model()
+    threading.Thread(target=embed_passages, daemon=True).start()
+    service.answer_requests(queries, service.embed_query)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(OSError):
+        # If memory gets short, Linux ends this process, which is started again, rather than another.
+        Path("/proc/self/oom_score_adj").write_text("500")
+    serve_requests()
