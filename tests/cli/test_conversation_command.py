@@ -97,7 +97,7 @@ def test_ls_names_what_is_broken_and_what_is_no_conversation(
     out, err = capsys.readouterr()
     assert "Half" in out
     assert "    events.json: element 0 is not valid JSON" in out
-    assert "notes: skipped: its name" in err
+    assert "notes: skipped: the name" in err
 
 
 def test_nothing_to_list_is_exit_code_one(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -389,21 +389,21 @@ def damage() -> dict[str, tuple[dict[str, bytes], list[str]]]:
         "no number": ({"events.json": with_element(schema=float("nan"))},
                       ["events.json: element 1 has the number NaN"]),
         "a wrong type": ({"events.json": with_element(content=7)},
-                         ["events.json: element 1 (chat_request): its content is not a string"]),
+                         ["events.json: element 1 (chat_request): the field content is not a string"]),
         "a wrong author": ({"events.json": with_element(author=7)},
-                           ["events.json: element 1 (chat_request): its author is not a string"]),
+                           ["events.json: element 1 (chat_request): the author is not a string"]),
         "wrong metadata of an event": ({"events.json": with_element(metadata=[])},
-                                       ["events.json: element 1 (chat_request): its metadata is not an object"]),
+                                       ["events.json: element 1 (chat_request): the metadata is not an object"]),
         "no time": ({"events.json": with_element(timestamp=...)},
-                    ["events.json: element 1 (chat_request): its timestamp cannot be read"]),
+                    ["events.json: element 1 (chat_request): the timestamp cannot be read"]),
         "a turn without a time": ({"events.json": json.dumps([{"type": "turn_start"}, *events[1:]]).encode()},
-                                  ["events.json: element 0 (turn_start): its timestamp cannot be read"]),
+                                  ["events.json: element 0 (turn_start): the timestamp cannot be read"]),
         "several": ({"events.json": with_element(timestamp="soon", content=None).replace(b"There", b"\xff"),
                      "metadata.json": metadata(title=["x"], pinned_at="never")},
-                    ["metadata.json: its title is not a string", "metadata.json: its pinned_at is not a time",
-                     "1 place is not UTF-8", "its timestamp cannot be read", "its content is not a string"]),
-        "no activity": ({"metadata.json": b"{}"}, ["metadata.json: it has no last_activated_at"]),
-        "labels": ({"metadata.json": metadata(labels={"a": 1})}, ["metadata.json: its labels are not all strings"]),
+                    ["metadata.json: the title is not a string", "metadata.json: the field pinned_at is not a time",
+                     "1 place is not UTF-8", "the timestamp cannot be read", "the field content is not a string"]),
+        "no activity": ({"metadata.json": b"{}"}, ["metadata.json: the field last_activated_at is missing"]),
+        "labels": ({"metadata.json": metadata(labels={"a": 1})}, ["metadata.json: some labels are not strings"]),
         "metadata in Latin-1": ({"metadata.json": facts.replace("}", ', "title": "\xe9"}').encode("latin-1")},
                                 ["metadata.json: 1 place is not UTF-8 and shown as \ufffd"]),
         "a byte order mark": ({"metadata.json": b"\xef\xbb\xbf" + facts.encode()},
@@ -440,7 +440,7 @@ def test_each_damage_is_named_once_by_ls_and_by_doctor(
     sound = f"jp-c{ID}"
     assert sound not in doctor
     assert "json" not in entries[sound]
-    assert doctor.count("conversations/notes: skipped: its name") == 1
+    assert doctor.count("conversations/notes: skipped: the name") == 1
     assert doctor.count("conversations/elsewhere: skipped: it is a link") == 1
     # The list of several would hide the conversations.
     assert noted == "kbtui: 2 conversations skipped; `kbtui doctor` lists them with the reasons\n"
@@ -450,7 +450,7 @@ def test_very_much_damage_is_counted(root: Path, capsys: pytest.CaptureFixture[s
     write(root, ID + 1, [element("turn_start", 0), *[element("chat_request", 1)] * 500], None)
     assert main(["doctor"]) == 1
     (finding,) = re.findall(rf"jp-c{ID + 1}: (.*)", capsys.readouterr().out)
-    assert finding.count("it has no content") == 10
+    assert finding.count("the field content is missing") == 10
     assert finding.endswith("; 490 more problems")
 
 
@@ -480,7 +480,7 @@ def test_a_nested_conversation_is_one_of_its_own(
         f"jp-c{ID + 2}": f"jp-c{ID + 1}",
     }
     assert err.count("skipped") == 1
-    assert "drafts: skipped: its name does not begin" in err
+    assert "drafts: skipped: the name does not begin" in err
     assert kbtui("ls") == 0
     assert f"Child  in jp-c{ID + 1}" in capsys.readouterr().out
     for ref in (f"jp-c{ID + 1}", f"jp-c{ID + 2}"):

@@ -181,7 +181,7 @@ def test_metadata_gives_title_pin_expiry_and_labels(jp: Path) -> None:
     assert info.labels == {"area": "search", "bare": ""}
     assert info.archived_at is None
     assert info.ref == f"jp-c{ID}"
-    assert info.problem == "metadata.json: its labels are not all strings"
+    assert info.problem == "metadata.json: some labels are not strings"
     assert info.size > 0
 
 

@@ -376,7 +376,7 @@ def _keep_newest_of_each_id(
     for one in sorted(found, key=lambda one: one.updated_at, reverse=True):
         newest = kept.setdefault(one.id, one)
         if newest is not one:
-            reason = f"it has the same id as {newest.path}, which is newer"
+            reason = f"the conversation has the same id as {newest.path}, which is newer"
             unusable.append(UnusableConversationDirectory(Path(one.path), reason))
     return [one for one in found if kept[one.id] is one]
 

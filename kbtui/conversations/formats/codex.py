@@ -249,7 +249,7 @@ class CodexFormat(JsonlConversationFormat):
             if project is None or (only is not None and conversation_id != only):
                 continue
             if conversation_id in seen:
-                reason = f"it has the same id as {seen[conversation_id]}"
+                reason = f"the conversation has the same id as {seen[conversation_id]}"
                 unusable.append(UnusableConversationDirectory(Path(path), reason))
                 continue
             seen[conversation_id] = path

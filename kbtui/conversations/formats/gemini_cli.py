@@ -198,7 +198,7 @@ class GeminiCliFormat(ConversationFormat):
                 session = newer
                 # Gemini CLI itself copies a `.json` to a `.jsonl` when it resumes a session.
                 if older.path.endswith(".jsonl") or newer.path != f"{older.path}l":
-                    reason = f"it has the same id as {newer.path}"
+                    reason = f"the conversation has the same id as {newer.path}"
                     unusable.append(UnusableConversationDirectory(Path(older.path), reason))
             found[conversation_id] = session
         return found

@@ -199,7 +199,7 @@ def _read_conversation_rows(path: str) -> list[_ConversationRow]:
     rows: dict[str, _ConversationRow] = {}
     with open_database(path) as database:
         if not list_columns(database, "responses") and not list_columns(database, "turns"):
-            raise WorkspaceError("it has no table of responses", where=path)
+            raise WorkspaceError("the database has no table of responses", where=path)
         for table, key, names in (
             ("responses", "conversation_id", "conversations"),
             ("turns", "thread_id", "threads"),
@@ -325,7 +325,7 @@ class _LlmConversationReader:
             kind = "structured" if row["schema_id"] else "message"
             event = builder.add_event(kind, str(response), time)
             if type(response) is not str:
-                builder.add_event_problem(event, "it is not text")
+                builder.add_event_problem(event, "the response is not text")
         if self._has_table_columns(
             "tool_calls", "response_id", "name", "arguments", "tool_call_id"
         ):
@@ -527,7 +527,7 @@ class _LlmConversationReader:
         builder = self._builder
         event = builder.add_call(get_text(name), arguments, get_text(call_id), time)
         if event.name is None:
-            builder.add_event_problem(event, "it has no name")
+            builder.add_event_problem(event, "the call has no name")
 
     def _add_result(
         self,

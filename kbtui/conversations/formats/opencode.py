@@ -351,7 +351,7 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
     with open_database(path) as database:
         columns = list_columns(database, "session")
         if not {"id", "directory"} <= columns:
-            raise WorkspaceError("it has no table of sessions", where=path)
+            raise WorkspaceError("the database has no table of sessions", where=path)
         rows = database.execute(
             f"SELECT {format_select_columns('session', _SESSION_COLUMNS, columns)} FROM session"
         )
@@ -492,7 +492,7 @@ def _parse_session_file(data: bytes, session_id: str) -> dict[str, Any]:
     if type(session) is not dict:
         raise ValueError("it is not an object")
     if get_text(session.get("directory")) is None:
-        raise ValueError("it has no directory")
+        raise ValueError("the session has no directory")
     time = session.get("time")
     times = time if type(time) is dict else {}
     return {
@@ -742,13 +742,13 @@ class OpencodeMessageParser:
         builder = self.builder
         state = part.get("state")
         if type(state) is not dict:
-            raise TypeError("its state is not an object")
+            raise TypeError("the state of the call is not an object")
         call_id = get_text(part.get("callID")) or get_text(part.get("id"))
         name = get_text(part.get("tool")) or get_text(part.get("name"))
         started = _get_record_time(state, "start") or time
         call = builder.add_call(name, state.get("input"), call_id, started)
         if name is None:
-            builder.add_event_problem(call, "it has no name")
+            builder.add_event_problem(call, "the call has no name")
         status = state.get("status")
         if status not in ("completed", "error"):
             return
@@ -775,7 +775,7 @@ class OpencodeMessageParser:
             is_error=status == "error",
         )
         if not is_text:
-            builder.add_event_problem(result, "its output is not text")
+            builder.add_event_problem(result, "the output of the call is not text")
 
     def _add_unknown_part(self, part: dict[str, Any], time: datetime | None) -> ConversationEvent:
         kind = part.get("type")
@@ -825,7 +825,7 @@ In opencode 2, messages have a `type` instead of a `role`.
 def _get_required_string(part: dict[str, Any], key: str) -> str:
     value = part.get(key)
     if type(value) is not str:
-        raise TypeError(f"its {key} is not a string")
+        raise TypeError(f"the field {key} is not a string")
     return value
 
 

@@ -203,7 +203,7 @@ class TurnBuilder(ProblemCollector):
         conversation. `name` is the type of the record, or "record" if the record has no type.
         """
         event = self.add_unknown_event(name, record, time)
-        event.problem = "it has values of an unexpected type, so it is shown as JSON"
+        event.problem = "the record has values of an unexpected type, so it is shown as JSON"
         has_type = name != "record" and _TYPE_NAME.fullmatch(name)
         known = f"the record of type {name}" if has_type else "the record"
         self.add_record_problem(f"{known} has values of an unexpected type, so it is shown as JSON")

@@ -197,13 +197,13 @@ class ConversationEventParser(ProblemCollector):
             if type(author) is str:
                 event.author = author
             else:
-                self.add_event_problem(event, "its author is not a string")
+                self.add_event_problem(event, "the author is not a string")
         if resources := element.get("resources"):
             resources = resources if type(resources) is list else [resources]
             try:
                 text = "\n".join(map(_format_resource, resources))
             except RecursionError:
-                self.add_event_problem(event, "its resources are nested too deeply")
+                self.add_event_problem(event, "the resources are nested too deeply")
                 return
             self.resources += len(resources)
             event.text = f"{event.text}\n\n{text}" if event.text else text
@@ -241,7 +241,7 @@ class ConversationEventParser(ProblemCollector):
             event.data = data
         else:
             event = self._append_event("message", index, element, "", "message")
-            self.add_event_problem(event, "it has neither message nor reasoning nor data")
+            self.add_event_problem(event, "the response has neither message nor reasoning nor data")
 
     def _parse_tool_request(self, index: int, element: _Element) -> None:
         arguments = element.get("arguments", {})
@@ -252,17 +252,17 @@ class ConversationEventParser(ProblemCollector):
         if type(name) is str:
             event.name = name
         else:
-            self.add_event_problem(event, "it has no name")
+            self.add_event_problem(event, "the call has no name")
         if type(arguments) is dict:
             try:
                 event.arguments = decode_base64_strings(arguments)
             except RecursionError:
                 event.arguments = {}
-                self.add_event_problem(event, "its arguments are nested too deeply")
+                self.add_event_problem(event, "the arguments are nested too deeply")
         else:
             event.arguments = {}
             event.text = format_json(arguments)
-            self.add_event_problem(event, "its arguments are not an object")
+            self.add_event_problem(event, "the arguments are not an object")
         self._remember_open_request(event, element, self._open_calls)
 
     def _parse_tool_response(self, index: int, element: _Element) -> None:
@@ -285,7 +285,7 @@ class ConversationEventParser(ProblemCollector):
             name = source.get("name") or source.get("source")
             event.name = name if type(name) is str else None
         else:
-            self.add_event_problem(event, "it has no source")
+            self.add_event_problem(event, "the inquiry has no source")
         self._remember_open_request(event, element, self._open_questions)
 
     def _parse_inquiry_response(self, index: int, element: _Element) -> None:
@@ -294,7 +294,7 @@ class ConversationEventParser(ProblemCollector):
         event = self._append_event("inquiry_response", index, element, text, "answer")
         event.data = answer
         if "answer" not in element:
-            self.add_event_problem(event, "it has no answer")
+            self.add_event_problem(event, "the response has no answer")
         self._pair_response_with_request(event, element, self._open_questions)
 
     def _parse_config_delta(self, index: int, element: _Element) -> None:
@@ -304,7 +304,7 @@ class ConversationEventParser(ProblemCollector):
         # In the oldest files the configuration's keys are in the element itself.
         delta = element.get("delta", element)
         if type(delta) is not dict:
-            self.add_problem(f"element {index} (config_delta): its delta is not an object")
+            self.add_problem(f"element {index} (config_delta): the delta is not an object")
         self.config.apply_config(delta)
 
     def _parse_compaction(self, index: int, element: _Element) -> None:
@@ -347,12 +347,12 @@ class ConversationEventParser(ProblemCollector):
             self._set_event_text_from_value(event, element, text, field)
         turn.events.append(event)
         if time is None:
-            self.add_event_problem(event, "its timestamp cannot be read")
+            self.add_event_problem(event, "the timestamp cannot be read")
         if "metadata" in element:
             if type(metadata := element["metadata"]) is dict:
                 event.metadata = self._decode_metadata(event, metadata)
             else:
-                self.add_event_problem(event, "its metadata is not an object")
+                self.add_event_problem(event, "the metadata is not an object")
         return event
 
     def _set_event_text_from_value(
@@ -368,7 +368,7 @@ class ConversationEventParser(ProblemCollector):
             text = None
         if text is None:
             event.text = format_json(value)
-            what = f"its {field} is not a string" if field in element else f"it has no {field}"
+            what = f"the field {field} is {'not a string' if field in element else 'missing'}"
             self.add_event_problem(event, what)
         else:
             event.text = text
@@ -376,7 +376,7 @@ class ConversationEventParser(ProblemCollector):
     def _check_timestamp(self, index: int, kind: str, element: _Element) -> None:
         """Report an element whose time is missing or invalid."""
         if parse_timestamp(element.get("timestamp")) is None:
-            self.add_problem(f"element {index} ({kind}): its timestamp cannot be read")
+            self.add_problem(f"element {index} ({kind}): the timestamp cannot be read")
 
     def _start_turn(self) -> Turn:
         self._turn = turn = Turn(self.turns_before + len(self._turns) + 1, [], self.config.model)
@@ -394,7 +394,7 @@ class ConversationEventParser(ProblemCollector):
                 for key, value in metadata.items()
             }
         except RecursionError:
-            self.add_event_problem(event, "its metadata is nested too deeply")
+            self.add_event_problem(event, "the metadata is nested too deeply")
             return {}
         # JP keeps these in base64 and encodes them a second time in the file.
         if type(rendered := decoded.get("rendered_arguments")) is str:
@@ -428,7 +428,7 @@ class ConversationEventParser(ProblemCollector):
     def _read_call_id(self, event: ConversationEvent, element: _Element) -> str | None:
         call_id = element.get("id")
         if type(call_id) is not str:
-            self.add_event_problem(event, "it has no id")
+            self.add_event_problem(event, "the event has no id")
             return None
         event.call_id = call_id
         return call_id

@@ -199,17 +199,17 @@ def _find_wrong_metadata_values(metadata: dict[str, Any]) -> list[str]:
     """Return a phrase for each value in the metadata that is missing or that JP would reject."""
     wrong = []
     if not isinstance(metadata.get("title"), str | None):
-        wrong.append("its title is not a string")
+        wrong.append("the title is not a string")
     if "last_activated_at" not in metadata:
-        wrong.append("it has no last_activated_at")
+        wrong.append("the field last_activated_at is missing")
     wrong += [
-        f"its {name} is not a time"
+        f"the field {name} is not a time"
         for name in ("last_activated_at", "pinned_at", "archived_at", "expires_at")
         if metadata.get(name) is not None and parse_timestamp(metadata[name]) is None
     ]
     labels = metadata.get("labels")
     if labels is not None and _keep_string_labels(labels) != labels:
-        wrong.append("its labels are not all strings")
+        wrong.append("some labels are not strings")
     return wrong
 
 
@@ -246,7 +246,7 @@ def find_stored_conversations(
             for path, parent in found:
                 id = _parse_id_from_directory_name(os.path.basename(path))  # noqa: A001, PTH119
                 if id is None:
-                    reason = "its name does not begin with a conversation id"
+                    reason = "the name does not begin with a conversation id"
                     unlisted.append(UnusableConversationDirectory(Path(path), reason))
                     continue
                 if only is None or only == id:
