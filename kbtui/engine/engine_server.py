@@ -19,6 +19,7 @@ from kbtui.workspace.paths import (
     is_peer_same_user,
     read_agent_directory_variables,
 )
+from kbtui.workspace.surroundings import Surroundings
 
 if TYPE_CHECKING:
     import socket
@@ -89,6 +90,7 @@ class EngineServer:
         self._should_end = asyncio.Event()
         self._open_workspace = OpenWorkspace(
             self._workspace,
+            Surroundings(os.environ),
             self._settings,
             self._search_pool,
             self._umask,
@@ -202,7 +204,8 @@ class EngineServer:
                 {"id": number, "error": f"unknown operation {request.get('op')!r}"}
             )
         try:
-            found = await operation(client, request)
+            with self._open_workspace.surroundings.use():
+                found = await operation(client, request)
         except (engine_protocol.InvalidProtocolFrame, KeyError, TypeError, ValueError) as error:
             return engine_protocol.encode_message_as_frame(
                 {"id": number, "error": f"{type(error).__name__}: {error}"}

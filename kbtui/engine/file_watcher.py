@@ -26,6 +26,7 @@ from kbtui.conversations.conversation_repository import (
     list_watched_agent_directories,
     list_watched_agent_files,
 )
+from kbtui.workspace.surroundings import make_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -236,9 +237,7 @@ class FileWatcher:
         self._pause = ROOT_CHECK_SECONDS
         self._topics: list[Path] = []
         self.polling_reason: str | None = None
-        self._thread = threading.Thread(
-            target=self._watch_files_until_stopped, name="watch", daemon=True
-        )
+        self._thread = make_thread(self._watch_files_until_stopped, "watch")
 
     def start_thread(self) -> None:
         """Start the thread."""

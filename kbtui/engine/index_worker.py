@@ -20,6 +20,7 @@ from kbtui.index.index_generations import (
     is_rust_panic,
 )
 from kbtui.index.indexer import WorkspaceIndexWriter
+from kbtui.workspace.surroundings import make_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,9 +101,7 @@ class IndexWorker:
         self.error: str | None = None
         self.topic_folders: list[Path] = []
         self.configuration_problem: str | None = None
-        self._thread = threading.Thread(
-            target=self._refresh_index_until_stopped, name="refresh", daemon=True
-        )
+        self._thread = make_thread(self._refresh_index_until_stopped, "refresh")
 
     def start_thread(self) -> None:
         """Start the thread, which first refreshes the index."""

@@ -7,6 +7,7 @@ import contextlib
 import math
 import os
 import time
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import engine_protocol
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     )
     from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
     from kbtui.workspace import Settings, Workspace
+    from kbtui.workspace.surroundings import Surroundings
 
 
 class RemainingTimeEstimator:
@@ -93,12 +95,14 @@ LOG_SWEEP_SECONDS = 86_400.0
 class OpenWorkspace:
     """A workspace with its threads: they watch and index its files, and embed its passages.
 
-    `clients` are the clients that have sent their greeting. `operations` answer their requests.
+    `clients` are the clients that have sent their greeting. `operations` answer their requests; call
+    them within `surroundings.use()`.
     """
 
     def __init__(
         self,
         workspace: Workspace,
+        surroundings: Surroundings,
         settings: Settings,
         search_pool: Executor,
         umask: int,
@@ -107,15 +111,15 @@ class OpenWorkspace:
     ) -> None:
         """Create the workers; call this in the event loop.
 
+        The workers and `operations` read the environment variables in `surroundings`.
         `umask` is the user's own umask, for files that sources write. Operations call
         `end_if_obsolete`, which raises `ConnectionResetError` if another engine must answer.
         """
         self.workspace, self.settings, self._log = workspace, settings, log
+        self.surroundings = surroundings
         self._search_pool, self._end_if_obsolete = search_pool, end_if_obsolete
         self._loop = asyncio.get_running_loop()
         self.clients: set[ClientConnection] = set()
-        self._environment = make_search_environment_fingerprint()
-        """The fingerprint of environment and settings file. When it changes, the settings are loaded again."""
         self._broken_environment: str | None = None
         """The value of the fingerprint when an error in the settings was last logged."""
         self._last_progress: IndexProgressEvent | None = None
@@ -123,28 +127,34 @@ class OpenWorkspace:
         """The progress of the running refresh; None if no refresh is running."""
         self._time_estimate = RemainingTimeEstimator()
         self._log_swept_at = self._schedule_checked_at = -math.inf
-        self._embedding_worker = EmbeddingWorker(
-            settings,
-            workspace.cache_dir,
-            self._broadcast_index_progress,
-            self._broadcast_engine_readiness,
-            log,
-        )
-        self._index_worker = IndexWorker(
-            workspace,
-            settings,
-            self._broadcast_index_progress,
-            self._handle_finished_refresh,
-            log,
-        )
-        self._search_service = SearchService(
-            workspace,
-            settings,
-            self._embedding_worker,
-            lambda: self._index_worker.was_damage_checked_recently,
-        )
-        self._file_watcher = FileWatcher(workspace, self._index_worker.request_index_refresh, log)
-        self._schedule = SourceScheduler(workspace, log, umask)
+        # The workers make their threads here, which therefore read these environment variables.
+        with surroundings.use():
+            self._environment = make_search_environment_fingerprint()
+            """The fingerprint of environment and settings file. When it changes, the settings are loaded again."""
+            self._embedding_worker = EmbeddingWorker(
+                settings,
+                workspace.cache_dir,
+                self._broadcast_index_progress,
+                self._broadcast_engine_readiness,
+                log,
+            )
+            self._index_worker = IndexWorker(
+                workspace,
+                settings,
+                self._broadcast_index_progress,
+                self._handle_finished_refresh,
+                log,
+            )
+            self._search_service = SearchService(
+                workspace,
+                settings,
+                self._embedding_worker,
+                lambda: self._index_worker.was_damage_checked_recently,
+            )
+            self._file_watcher = FileWatcher(
+                workspace, self._index_worker.request_index_refresh, log
+            )
+            self._schedule = SourceScheduler(workspace, log, umask)
         self.operations: Mapping[
             object, Callable[[ClientConnection, Any], Awaitable[Mapping[str, object]]]
         ] = {
@@ -183,15 +193,16 @@ class OpenWorkspace:
 
     async def do_periodic_work(self) -> None:
         """Remove old searches from the query log, start sources and close the index, if it is time."""
-        if time.monotonic() - self._log_swept_at > LOG_SWEEP_SECONDS:
-            self._log_swept_at = time.monotonic()
-            days = self.settings.query_log_days
-            await asyncio.to_thread(
-                UserData(self.workspace).query_log.remove_old_logged_searches, days
-            )
-        if time.monotonic() - self._schedule_checked_at > SCHEDULE_SECONDS:
-            self._schedule_checked_at = time.monotonic()
-            await asyncio.to_thread(self._run_due_sources)
+        with self.surroundings.use():
+            if time.monotonic() - self._log_swept_at > LOG_SWEEP_SECONDS:
+                self._log_swept_at = time.monotonic()
+                days = self.settings.query_log_days
+                await asyncio.to_thread(
+                    UserData(self.workspace).query_log.remove_old_logged_searches, days
+                )
+            if time.monotonic() - self._schedule_checked_at > SCHEDULE_SECONDS:
+                self._schedule_checked_at = time.monotonic()
+                await asyncio.to_thread(self._run_due_sources)
         self._search_service.close_index_if_idle()
 
     def _run_due_sources(self) -> None:
@@ -203,6 +214,10 @@ class OpenWorkspace:
 
     def find_reason_to_close(self) -> str | None:
         """Return why the workspace must be opened anew, or None if it can stay open."""
+        with self.surroundings.use():
+            return self._find_changed_settings()
+
+    def _find_changed_settings(self) -> str | None:
         now = make_search_environment_fingerprint()
         if now == self._environment:
             return None
@@ -386,5 +401,9 @@ class OpenWorkspace:
             **self._describe_engine_readiness(),
         }
         return await self._loop.run_in_executor(
-            self._search_pool, self._search_service.answer_client_search, request, state
+            self._search_pool,
+            copy_context().run,
+            self._search_service.answer_client_search,
+            request,
+            state,
         )

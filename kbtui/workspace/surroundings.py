@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _current: ContextVar[Surroundings | None] = ContextVar("surroundings", default=None)
 
@@ -33,7 +34,7 @@ class Surroundings:
         """Let this thread or task read these variables instead of those of the process.
 
         Tasks and calls of `asyncio.to_thread` that begin within this context read them, too. Threads
-        and executors do not.
+        and executors do not; `make_thread` makes a thread that does.
         """
         paths.choose_variable_source(_get_current_variables)
         before = _current.set(self)
@@ -41,6 +42,11 @@ class Surroundings:
             yield
         finally:
             _current.reset(before)
+
+
+def make_thread(target: Callable[[], object], name: str) -> Thread:
+    """Return a daemon thread that runs in the surroundings in which this function is called."""
+    return Thread(target=copy_context().run, args=(target,), name=name, daemon=True)
 
 
 def make_child_environment() -> dict[str, str]:
