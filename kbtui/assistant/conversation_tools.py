@@ -712,9 +712,9 @@ def _compute_max_text_size(sizes: list[int], total: int) -> int:
 
 
 def _select_fitting_events(events: list[EventJson], size: int) -> list[EventJson]:
-    """Return the events that can be kept; events in the middle of the turn are omitted.
+    """Return the first and last events of a turn, as many as can fit into `size` characters of XML.
 
-    Later, the texts of these events are cut. Then their XML has at most `size` characters.
+    The caller cuts the texts of long events, so an event needs little space.
     """
     sizes = []
     for event in events:

@@ -325,7 +325,7 @@ class EmbeddingWorker:
         self._passage_pool.shutdown(wait=False, cancel_futures=True)
 
     def set_generation_to_embed(self, folder: Path) -> None:
-        """Switch to the index generation at `folder`, and embed its chunks without a vector."""
+        """Switch to the index generation at `folder`, and embed those of its chunks that have no vector yet."""
         self._folder = folder
         self._has_catalog_changed = True
         self.caught_up.clear()

@@ -62,7 +62,7 @@ class TextEmbedder(Protocol):
 
 
 class EntryPart(NamedTuple):
-    """Chunks of an entry to embed: those at `positions` in `chunks`, which are all chunks of the entry."""
+    """The chunks of an entry, and which of them to embed: those at `positions` in `chunks`."""
 
     entry: CatalogEntry
     chunks: list[Chunk]

@@ -1,8 +1,9 @@
 """Extracts words from identifiers, paths, version numbers, and languages written without spaces.
 
 tantivy's tokenizer splits text into runs of letters and digits: `camelCase` is one word,
-`read_subject` is two, `C++` is `c`, and a Chinese sentence is one long word. This module extracts the
-words of a second field, `code`. The words of a query for that field are extracted by the same rules.
+`read_subject` is two, `C++` is `c`, and a Chinese sentence is one long word. This module extracts
+words by other rules. They are indexed in the field `code`, and a query for that field is split by the
+same rules.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class SearchRun:
 
     @cached_property
     def keyword_search(self) -> KeywordSearch:
-        """The keyword leg, which also analyzes the words to highlight."""
+        """The keyword leg. It also finds the words that are highlighted in hits."""
         from kbtui.search.keyword_search import KeywordSearch
 
         return KeywordSearch(self.reader, self.query, self.request, self.narrowing)

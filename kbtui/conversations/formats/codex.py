@@ -402,7 +402,7 @@ def _read_first_line(file: int) -> bytes:
 
 
 def _find_working_directory(file: int, end: int) -> str | None:
-    """Return the working directory that a message of the user names, or None.
+    """Return the working directory that is named in a message from the user, or None.
 
     Only the first `end` bytes of the file are read.
     """

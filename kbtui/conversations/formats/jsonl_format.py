@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 32 << 20
 """A line with more bytes than this is skipped and reported as a problem."""
 BLOCK_BYTES = 1 << 20
-"""The maximum size of the blocks in which a file is read. Each block is twice as large as the last."""
+"""A file is read in blocks. They double in size until they reach this maximum."""
 FIRST_BLOCK_BYTES = 16 << 10
 """The size of the first block, which is small because many callers need only the first records."""
 

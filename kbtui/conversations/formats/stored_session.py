@@ -34,7 +34,7 @@ TITLE_CHARACTERS = 80
 _MAX_HARMLESS_WORD = 11
 """A title is not cut within a secret. A word of at most this many characters is too short to be a secret."""
 _TITLE_SEARCH_CHARACTERS = 4000
-"""Before a line is cut to a title, this many of its characters are searched for secrets."""
+"""Secrets are looked for in this many characters of a line, before the line is shortened to a title."""
 
 
 @dataclass(slots=True)
