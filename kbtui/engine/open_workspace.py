@@ -120,6 +120,11 @@ class OpenWorkspace:
         self._search_pool, self._end_if_obsolete = search_pool, end_if_obsolete
         self._loop = asyncio.get_running_loop()
         self.clients: set[ClientConnection] = set()
+        self._environment: str | None = None
+        """The fingerprint of environment and settings file. When it changes, the settings are loaded again.
+
+        It is None until the first check, because the file may have changed since `settings` were loaded.
+        """
         self._broken_environment: str | None = None
         """The value of the fingerprint when an error in the settings was last logged."""
         self._last_progress: IndexProgressEvent | None = None
@@ -129,8 +134,6 @@ class OpenWorkspace:
         self._log_swept_at = self._schedule_checked_at = -math.inf
         # The workers make their threads here, which therefore read these environment variables.
         with surroundings.use():
-            self._environment = make_search_environment_fingerprint()
-            """The fingerprint of environment and settings file. When it changes, the settings are loaded again."""
             self._embedding_worker = EmbeddingWorker(
                 settings,
                 workspace.cache_dir,

@@ -14,7 +14,7 @@ from support import Builder
 from kbtui.engine.client_connection import ClientConnection
 from kbtui.engine.open_workspace import OpenWorkspace
 from kbtui.userdata.user_data_store import UserData
-from kbtui.workspace import load_settings
+from kbtui.workspace import Settings, load_settings
 from kbtui.workspace.surroundings import Surroundings
 
 
@@ -39,13 +39,20 @@ class Person:
     def write_session(self) -> None:
         write_session(self.base, self.builder.root, session_id(1), self.said)
 
+    def load_settings(self) -> Settings:
+        with self.surroundings.use():
+            return load_settings()
+
+    def write_settings(self, text: str) -> None:
+        path = Path(self.directories["XDG_CONFIG_HOME"], "kbtui/config.toml")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
     @asynccontextmanager
-    async def open_workspace(self) -> AsyncIterator[OpenWorkspace]:
+    async def open_workspace(self, settings: Settings) -> AsyncIterator[OpenWorkspace]:
         def end_never() -> None:
             pass
 
-        with self.surroundings.use():
-            settings = load_settings()
         with ThreadPoolExecutor(2) as pool:
             opened = OpenWorkspace(
                 self.builder.workspace, self.surroundings, settings, pool, -1, end_never, print
@@ -83,7 +90,10 @@ async def test_two_workspaces_in_one_process_keep_to_their_clients(
     builder = Builder(tmp_path / "ws")
     builder.topics(guide={})
     ann, bob = (Person(tmp_path, name, builder) for name in ("ann", "bob"))
-    async with ann.open_workspace() as hers, bob.open_workspace() as his:
+    async with (
+        ann.open_workspace(ann.load_settings()) as hers,
+        bob.open_workspace(bob.load_settings()) as his,
+    ):
         # Each thread that writes an index reads the sessions in its client's home.
         assert await ann.search(hers, "wombat") == ["Where is the wombat of ann?"]
         assert await bob.search(his, "wombat") == ["Where is the wombat of bob?"]
@@ -98,9 +108,7 @@ async def test_two_workspaces_in_one_process_keep_to_their_clients(
         assert await bob.search(his, "numbat") == []
 
         # Each follows its client's settings file.
-        config = Path(bob.directories["XDG_CONFIG_HOME"], "kbtui/config.toml")
-        config.parent.mkdir(parents=True)
-        config.write_text('language = "german"\n')
+        bob.write_settings('language = "german"\n')
         assert hers.find_reason_to_close() is None
         assert his.find_reason_to_close() == "the settings have changed"
 
@@ -109,3 +117,15 @@ async def test_two_workspaces_in_one_process_keep_to_their_clients(
         assert bob.count_logged_searches() == 2
     assert not list((home / "data").iterdir())
     assert not list((home / "cache").iterdir())
+
+
+async def test_settings_that_change_while_the_engine_starts_are_noticed(tmp_path: Path) -> None:
+    builder = Builder(tmp_path / "ws")
+    builder.topics(guide={})
+    person = Person(tmp_path, "ann", builder)
+    settings = person.load_settings()
+    person.write_settings('language = "german"\n')
+    async with person.open_workspace(settings) as opened:
+        assert opened.find_reason_to_close() == "the settings have changed"
+    async with person.open_workspace(person.load_settings()) as opened:
+        assert opened.find_reason_to_close() is None
