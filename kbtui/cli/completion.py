@@ -194,7 +194,7 @@ def _list_jp_id_completions(path: str | None, current: str) -> Pairs:
 def _list_other_id_completions(path: str | None, current: str) -> Pairs:
     """List the ids of other agents' conversations that begin with `current`, in short form.
 
-    An id is listed whole if only the whole id begins with `current`.
+    If the short form does not begin with `current`, but the whole id does, the whole id is listed.
     """
     from kbtui.conversations.conversation_repository import list_enabled_conversation_formats
     from kbtui.conversations.shortened_ids import shorten_conversation_ids

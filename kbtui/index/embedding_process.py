@@ -264,7 +264,7 @@ class EmbeddingService:
 def measure_embedding_methods(
     embedders: dict[str, Embedder], sample: Sequence[str]
 ) -> dict[EmbeddingMethod, float]:
-    """Return the processor seconds that each method takes for a text, without the inaccurate methods.
+    """Return the processor seconds that each method takes for a text. Inaccurate methods are left out.
 
     Processor time, unlike time on the clock, does not depend on what other programs do.
     """

@@ -227,8 +227,8 @@ class VectorStore:
     def compact_vector_table(self, *, force: bool = False) -> None:
         """Join fragments, delete old versions and, if the table is large, build its index.
 
-        Does nothing if there were at most `MAX_FRAGMENTS` writes and there are at most `MAX_FRAGMENTS`
-        fragments. If `force` is true, these limits do not apply.
+        Does nothing until the table has more than `MAX_FRAGMENTS` fragments, or has been written more
+        often than that since the last compaction. With `force`, the table is always compacted.
         """
         stats: Any = self.table.stats()
         fragments = stats["fragment_stats"]["num_fragments"]

@@ -213,7 +213,7 @@ def _find_duplicate_topic_titles(knowledge: KnowledgeBase) -> Iterator[Knowledge
             continue
         winner = first.setdefault(topic.title.casefold(), topic)
         if winner is not topic:
-            clash = f"is also the title of the topic {winner.id}; whoever writes this title gets {winner.id}"
+            clash = f"is also the title of the topic {winner.id}; this title always refers to {winner.id}"
         elif enabled.get(topic.title, topic) is not topic:
             clash = "is also the id of another topic; this name refers to the other topic"
         else:

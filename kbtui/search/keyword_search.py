@@ -104,7 +104,7 @@ FIELD_WEIGHTS = {"body": 1.0, "context": 1.0, "title": 0.5}
 CODE_WEIGHT = 1.0
 """The weight of a match with a whole compound word such as `utf-8`.
 
-A match with two adjacent characters of a script without spaces has the same weight.
+A match with two adjacent characters of a language that is written without spaces has the same weight.
 """
 PART_WEIGHT = 0.5
 """The weight of a match with a part of a camelCase word. This word can be in the query or in the text."""
@@ -121,7 +121,7 @@ class QueryTermBuilder:
         self._schema, self._searcher, self._language = schema, searcher, language
 
     def build_word_terms(self, word: QueryWord) -> Iterable[QueryTerm]:
-        """Yield a word's search terms: its stems, forms in code, corrections and completions."""
+        """Yield a word's search terms: stems, spellings in source code, corrections and completions."""
         for token in word.tokens:
             for field, others in (("body", token.others), ("context", ()), ("title", ())):
                 weight = FIELD_WEIGHTS[field] * token.weight

@@ -154,7 +154,7 @@ def test_titles_that_two_topics_share(build: Build) -> None:
     assert list_problems(build(kb, files)) == [
         (
             "kb.topic.u.title",
-            "'SAME' is also the title of the topic t; whoever writes this title gets t",
+            "'SAME' is also the title of the topic t; this title always refers to t",
             "choose another title",
         ),
         (

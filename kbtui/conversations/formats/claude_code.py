@@ -600,10 +600,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         }
 
     def can_resume_reading_in_turn(self) -> bool:
-        """Return true, because no later record changes an earlier event.
-
-        The only exception is a result, which completes its call.
-        """
+        """Return True: later records never change an earlier event, except that a result completes its call."""
         return True
 
     def starts_turn(self, record: dict[str, Any]) -> bool:

@@ -53,7 +53,10 @@ class ReaderDocument:
     lines_total: int = 0
     """The number of lines of the text. 0 if references to this document cannot contain line numbers."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
-    """Kind ("turn", "request" or "error") -> the indices of the blocks at which one starts, ascending."""
+    """Kind -> the indices of the blocks at which a turn, a request or an error starts, ascending.
+
+    The kinds are "turn", "request" and "error".
+    """
     facts: list[tuple[str, Spans]] = field(default_factory=list)
     """The document's details (names and values), which the user can show above the document."""
     is_partial: bool = False
@@ -81,7 +84,7 @@ class ReaderDocument:
 
     @property
     def has_many_blocks(self) -> bool:
-        """Whether the document has so many blocks that going through them all delays keys."""
+        """Whether the document has so many blocks that reading them all would delay a key press."""
         return len(self.blocks) > MANY_BLOCKS
 
     @property
