@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -78,18 +79,21 @@ def extract_code_words(text: str) -> Iterator[str]:
         [
             word
             for word in text.split()
-            if not word[1:].islower()
-            or not (word.isalpha() or (word[-1] in _PUNCTUATION and word[:-1].isalpha()))
+            if not (word.isalpha() or (word[-1] in _PUNCTUATION and word[:-1].isalpha()))
+            or not (word.islower() or word.istitle())
         ]
     )
-    for match in _COMPOUND.finditer(odd):
-        whole = match[0]
-        if len(whole) > MAX_COMPOUND_LENGTH:
-            continue
-        yield from _iterate_compound_word_forms(whole)
-        yield from split_camel_case(whole)
+    for whole in _COMPOUND.findall(odd):
+        if len(whole) <= MAX_COMPOUND_LENGTH:
+            yield from _list_compound_words(whole)
     if not text.isascii():
         yield from extract_cjk_character_pairs(text)
+
+
+@lru_cache(maxsize=4096)
+def _list_compound_words(whole: str) -> list[str]:
+    """Return the words of a compound: its forms and its camelCase parts."""
+    return [*_iterate_compound_word_forms(whole), *split_camel_case(whole)]
 
 
 def get_code_word_forms(word: str) -> CodeWordForms:
