@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kbtui.errors import IndexUnavailable
@@ -231,8 +232,8 @@ def _has_same_document_fields(old: CatalogEntry | None, new: CatalogEntry) -> bo
 
 ComparedItem = TypeVar("ComparedItem")
 
-BATCH_ENTRIES, BATCH_SECONDS = 256, 0.5
-COMMIT_SECONDS, COMMIT_SECONDS_MAX = 2.0, 16.0
+BATCH_ENTRIES, BATCH_SECONDS = 256, 0.25
+COMMIT_SECONDS, COMMIT_SECONDS_MAX = 1.0, 16.0
 """The first commit of a refresh comes after `COMMIT_SECONDS`.
 
 The interval to the next commit doubles each time, up to `COMMIT_SECONDS_MAX`.
@@ -430,7 +431,9 @@ class WorkspaceIndexWriter:
         subjects.sort(key=lambda subject: -subject.mtime_ns)
         changed = [info for info in infos if info.id in conversations]
         changed.sort(key=lambda info: info.updated_at or info.created_at, reverse=True)
-        work: list[Subject | ConversationInfo] = [*subjects, *changed]
+        # Take turns, so that the newest of both kinds are soon searchable.
+        pairs = zip_longest(subjects, changed)
+        work: list[Subject | ConversationInfo] = [item for pair in pairs for item in pair if item]
         names = {info.id: info.name for info in infos}
         directories = list_project_directories(self.workspace)
         targets = CitationTargetLookup(knowledge, names, make_subject_id, directories)

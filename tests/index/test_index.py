@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import Builder, asked, called, content_of, said
+from support import FIRST_ID, Builder, asked, called, content_of, said
 
 from kbtui.conversations.models import Conversation
 from kbtui.engine.index_worker import IndexWorker
-from kbtui.index import entry_extraction, index_generations
+from kbtui.index import entry_extraction, index_generations, indexer
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.entries_and_chunks import Chunk
 from kbtui.index.index_reader import IndexReader
-from kbtui.index.indexer import IndexRefreshChanges, WorkspaceIndexWriter
+from kbtui.index.indexer import IndexProgress, IndexRefreshChanges, WorkspaceIndexWriter
 from kbtui.knowledge.front_matter import FrontMatterAndBody
 from kbtui.search.search_pipeline import search_index
 from kbtui.search.search_request_and_answer import SearchRequest
@@ -484,3 +484,25 @@ def test_a_refresh_that_is_stopped_loses_nothing(
     assert found(built, "heron") == ["guide/s7:1-3"]
     refresh(built, cache_dir=tmp_path / "fresh")
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
+
+
+def test_the_newest_subjects_and_conversations_are_searchable_before_the_rest(
+    workspace_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "BATCH_ENTRIES", 4)
+    built = Builder(workspace_root)
+    built.topics(guide={})
+    for number in range(10):
+        file = built.subject(f"guide/s{number}.md", f"# S{number}\n\nThe crane number {number}.\n")
+        os.utime(file, (1_000_000 + number, 1_000_000 + number))
+        built.conversation(number, [[asked(f"The crane number {number}")]])
+    stop = threading.Event()
+
+    def stop_after_first_batch(progress: IndexProgress) -> None:
+        if progress.done:
+            stop.set()
+
+    refresh(built, stop=stop, on_progress=stop_after_first_batch)
+    newest = [f"guide/s{number}:1-3" for number in (8, 9)]
+    newest += [f"jp-c{FIRST_ID + number}:1" for number in (8, 9)]
+    assert sorted(found(built, "crane")) == newest
