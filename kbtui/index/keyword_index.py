@@ -9,6 +9,7 @@ the catalog the index contains.
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -281,25 +282,29 @@ class KeywordIndexWriter:
             ("topic", normalize_unicode(entry.topic or "")),
             ("agent", normalize_unicode(entry.agent or "")),
         ]
+        same = [(field, text) for field, text in same if text]
         for position in positions:
             chunk = chunks[position]
             body = normalize_unicode(chunk.text)
-            texts = [
-                *same,
-                ("body", body),
-                *((field, body) for field in self._others),
-                ("context", normalize_unicode(_join_text_with_neighbours(chunks, position))),
-                ("code", " ".join((*extract_code_words(body), *title_code))),
-                ("role", chunk.role),
-                ("tool", normalize_unicode(chunk.tool or "")),
-            ]
-            for key, value in (chunk.args or {}).items():
-                terms = make_tool_argument_terms(normalize_unicode(key), normalize_unicode(value))
-                texts += [("arg", term) for term in terms]
+            context = normalize_unicode(_join_text_with_neighbours(chunks, position))
+            code = " ".join((*extract_code_words(body), *title_code))
             document = tantivy.Document()
-            for field, text in texts:
-                if text:
-                    document.add_text(field, text)
+            for field, text in same:
+                document.add_text(field, text)
+            for field in ("body", *self._others):
+                document.add_text(field, body)
+            document.add_text("context", context)
+            if code:
+                document.add_text("code", code)
+            if chunk.role:
+                document.add_text("role", chunk.role)
+            if chunk.tool:
+                document.add_text("tool", normalize_unicode(chunk.tool))
+            for key, value in (chunk.args or {}).items():
+                for term in make_tool_argument_terms(
+                    normalize_unicode(key), normalize_unicode(value)
+                ):
+                    document.add_text("arg", term)
             document.add_unsigned("chunk", chunk.number)
             document.add_unsigned("owner", owner)
             document.add_unsigned("tie", int(chunk.id, 16))
@@ -314,6 +319,7 @@ class KeywordIndexWriter:
         del self._writer
 
 
+@lru_cache(maxsize=64)  # a call and its result have the same arguments
 def make_tool_argument_terms(key: str, value: str) -> list[str]:
     """Return the terms by which the filter `arg:` finds an argument.
 
