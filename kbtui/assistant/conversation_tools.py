@@ -522,8 +522,8 @@ def _make_conversation_read_answer(
     if any(turn.events for turn in selected) and not any(turn["events"] for turn in turns):
         notice = ConversationToolNotice(
             "there are no events of these kinds",
-            "name others in `include`",
-            "name others with --include",
+            "name other kinds in `include`",
+            "use --include to show other kinds",
         )
         answer.notices.append(notice)
     if call is not None:

@@ -218,7 +218,7 @@ def _stop_incompatible_engine(client: EngineClient) -> None:
     ):
         client.close()
         raise EngineUnavailable(
-            f"the running engine is newer than this kbtui: version {client.hello.get('version')}",
+            f"the running engine (version {client.hello.get('version')}) is newer than this kbtui",
             hint="run `kbtui engine stop` with that version",
         )
     client.stop_engine()

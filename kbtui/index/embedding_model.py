@@ -282,7 +282,7 @@ EXPORT_VERSION = 1
 MAX_TOKENS = 256
 """The packaged model reads at most this many tokens of a text and ignores the rest."""
 MIN_EXPORT_COSINE = 0.9999
-"""If a vector of an ONNX export is less similar than this to the original model's, the export is deleted."""
+"""An ONNX export is deleted if the cosine similarity of its vectors and the model's own is lower than this."""
 
 _SAMPLE_TEXTS = (
     "a question",

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 
 MAX_LAG = 500
-"""The keyword index of hidden entries is committed after more than this many changes of any entries.
+"""The keyword index of hidden entries is committed when more entries than this have changed.
 
-This happens even if no hidden entry has changed. The commit stores the catalog's sequence number,
+The changed entries need not be hidden. The commit stores the catalog's sequence number,
 so that only later changes are applied at the next start.
 """
 

@@ -245,7 +245,7 @@ def _format_subject_range(
     last = min(last, count)
     if first > count:
         lines = format_counted_noun(count, "line")
-        raise NothingFound(f"there is no line {first:,}: it has {lines}")
+        raise NothingFound(f"there is no line {first:,}: the subject has {lines}")
     from kbtui import secret_detection  # imported late: compiling its patterns is slow
 
     hidden = secret_detection.find_secrets(text) if caller.masked else []

@@ -75,7 +75,7 @@ def _find_lost_comments(
 ) -> Counter[str]:
     """Return the comments that an edit would lose, and how many times each.
 
-    An edit that removes a table or a key may lose comments, so none are returned for it.
+    An edit that removes a table or a key is allowed to lose comments, so none are returned for it.
     """
     if any(values is None or None in values.values() for values in edits.values()):
         return Counter()

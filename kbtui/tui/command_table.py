@@ -232,8 +232,8 @@ SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("remove", "d,delete", "remove", "Remove the source (asks whether to keep its documents).", 5, needs="source", action="remove_source"),
         define_command("enter", "enter", "details", "Go to the details.", 7, action="focus_details"),
         _RELOAD, _THEME, _HELP,
-        define_command("back", "escape", "back", "Go back to the list; in the list, leave the sources."),
-        define_command("leave", "q,S", "leave", "Leave the sources (asks first if a source is running).", 12),
+        define_command("back", "escape", "back", "Go back to the list; in the list, close the screen."),
+        define_command("leave", "q,S", "leave", "Close the screen (asks first if a source is running).", 12),
     ),
 )  # fmt: skip
 """The commands of all screens except the main screen."""

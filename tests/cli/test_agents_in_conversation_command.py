@@ -163,7 +163,7 @@ def test_read_says_that_there_are_no_events_of_the_kinds(
 ) -> None:
     for ref, kind in (("claude-158c7280:1.1", "chat"), ("claude-158c7280:2", "tool_calls")):
         assert kbtui("read", ref, "--include", kind) == 1
-        assert "there are no events of these kinds: name others with --include" in (
+        assert "there are no events of these kinds: use --include to show other kinds" in (
             capsys.readouterr().err
         )
 

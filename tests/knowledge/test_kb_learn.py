@@ -182,7 +182,7 @@ def test_lines_of_a_subject_come_by_its_slug_and_their_numbers(build: Build) -> 
     )
     assert knowledge.learn("a", "odd:2").text == "odd", "a slug comes before lines of one"
     for wrong, said in [
-        ("x:5", 'Skipped "x": there is no line 5: it has 4 lines.'),
+        ("x:5", 'Skipped "x": there is no line 5: the subject has 4 lines.'),
         ("x:2-1", '"x:2-1": 2-1 is not a valid range of lines.'),
         ("x:0", '"x:0": 0 is not a valid range of lines.'),
     ]:

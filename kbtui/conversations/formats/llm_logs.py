@@ -406,7 +406,7 @@ class _LlmConversationReader:
     def _list_messages(
         self, tip: Any, end: Any, *, stop_at_answer: bool = False
     ) -> list[sqlite3.Row]:
-        """Return the messages after the message `end`, up to and including the message `tip`.
+        """Return the messages that lead to the message `tip`: those since the earlier message `end`, and `tip`.
 
         Both arguments are hashes. If `stop_at_answer` is true, only the messages after the last answer
         are returned.

@@ -246,7 +246,7 @@ class BorderOnlyPane(Widget, inherit_bindings=False):
         self._repaint_region = None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Render the top border, the bottom border, and one of the lines between them, which are all equal."""
+        """Render the top border, the bottom border and one middle line, because all middle lines are equal."""
         last = self.outer_size.height - 1
         strips: dict[int, Strip] = {}
         for y in crop.line_range:

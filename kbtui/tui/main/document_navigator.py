@@ -51,9 +51,9 @@ class NavigationHistory:
         return self.targets[self.at] if self.targets else None
 
     def add_target_to_history(self, target: NavigationTarget) -> None:
-        """Append `target` to the history as the current place.
+        """Add `target` to the history, after the current place, and make it the current place.
 
-        The places after the old one are removed.
+        The places that came after the current place before are removed.
         """
         self.targets[self.at + 1 :] = [target]
         self.at = len(self.targets) - 1

@@ -68,7 +68,7 @@ class ReaderDocument:
     _outer_folds: dict[str, str | None] = field(init=False, repr=False)
     """Key of a fold -> the key of the fold around it, or None if there is no fold around it."""
     is_compacted: bool = field(init=False)
-    """Whether the model sees different blocks from the user, because of a compaction (`ReaderBlock.view`)."""
+    """Whether, because of a compaction, model and user see different blocks (`ReaderBlock.view`)."""
 
     def __post_init__(self) -> None:
         # Build the index here, because this runs in a thread; building it later would delay keys.

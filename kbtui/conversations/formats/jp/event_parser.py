@@ -532,8 +532,8 @@ _MEDIA_KEYS = ("mimeType", "mime_type")
 def format_typed_content(value: Any) -> str | None:
     """Return the text of typed content; None for any other value.
 
-    Typed content is an object with a `type`, a reference (`$blob`) to content that is stored
-    elsewhere, or an array of such objects and references. Raises `RecursionError` if it is nested too deeply.
+    Typed content is one of three things: an object with a `type`; a reference (`$blob`) to content
+    that is stored elsewhere; an array of these. Raises `RecursionError` if it is nested too deeply.
     """
     blocks = value if type(value) is list else [value]
     for block in blocks:
