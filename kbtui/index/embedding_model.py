@@ -117,18 +117,6 @@ def _normalize_matrix_rows(matrix: Any) -> Matrix:
     return np.asarray(matrix / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
-@dataclass(frozen=True)
-class EmbeddingMethod:
-    """How texts are embedded. The vectors are the same, up to rounding.
-
-    `library` is "torch" or "onnx". `is_bfloat16` means that torch multiplies numbers of 16 bits, which
-    is faster on processors with instructions for them.
-    """
-
-    library: str = "torch"
-    is_bfloat16: bool = False
-
-
 BATCH_TOKENS = 512
 """A batch has about this many tokens. Larger batches take more processor time for each text."""
 CHARACTERS_PER_TOKEN = 4
@@ -156,11 +144,10 @@ def split_texts_into_batches(texts: Sequence[str]) -> list[list[int]]:
 class Embedder(ABC):
     """A loaded embedding model. Several threads may use it at the same time."""
 
-    library: str
     dimension: int
 
     @abstractmethod
-    def embed_batch(self, texts: Sequence[str], *, is_bfloat16: bool = False) -> Matrix:
+    def embed_batch(self, texts: Sequence[str]) -> Matrix:
         """Return the unit vectors of texts, one row for each text, computed all at once."""
 
     @abstractmethod
@@ -168,10 +155,7 @@ class Embedder(ABC):
         """Return the unit vector of a query, as one row."""
 
     def embed_texts(
-        self,
-        texts: Sequence[str],
-        method: EmbeddingMethod | None = None,
-        map_batches: Callable[..., Iterable[Matrix]] = map,
+        self, texts: Sequence[str], map_batches: Callable[..., Iterable[Matrix]] = map
     ) -> Matrix:
         """Return the unit vectors of texts, one row for each text, computed in batches.
 
@@ -179,12 +163,8 @@ class Embedder(ABC):
         """
         import numpy as np
 
-        is_bfloat16 = method is not None and method.is_bfloat16
         batches = split_texts_into_batches(texts)
-        vectors = map_batches(
-            lambda batch: self.embed_batch([texts[at] for at in batch], is_bfloat16=is_bfloat16),
-            batches,
-        )
+        vectors = map_batches(lambda batch: self.embed_batch([texts[at] for at in batch]), batches)
         rows = np.empty((len(texts), self.dimension), dtype=np.float32)
         for batch, of_batch in zip(batches, vectors, strict=True):
             rows[batch] = of_batch
@@ -192,11 +172,13 @@ class Embedder(ABC):
 
 
 class TorchEmbedder(Embedder):
-    """An embedding model that runs in torch."""
+    """An embedding model that runs in torch.
 
-    library = "torch"
+    If `is_bfloat16` is true, its linear layers multiply numbers of 16 bits. This is faster on processors
+    with instructions for such numbers. The vectors are the same, up to rounding.
+    """
 
-    def __init__(self, model: EmbeddingModelSource) -> None:
+    def __init__(self, model: EmbeddingModelSource, *, is_bfloat16: bool = False) -> None:
         """Verify and load the model, which takes seconds. Raises `EmbeddingModelUnavailable`."""
         verify_packaged_model(model)
         # Set these before the import: they keep the libraries from contacting a model hub.
@@ -211,7 +193,10 @@ class TorchEmbedder(Embedder):
             self._model = SentenceTransformer(
                 model.source, device="cpu", local_files_only=True, trust_remote_code=False
             )
-            self._torch = torch
+            self._torch, self._is_bfloat16 = torch, is_bfloat16
+            for module in self._model.modules() if is_bfloat16 else ():
+                if isinstance(module, torch.nn.Linear):
+                    module.to(torch.bfloat16)  # otherwise it is converted for each batch
         except Exception as error:  # a broken model can raise anything
             raise EmbeddingModelUnavailable(
                 f"the model cannot be loaded: {type(error).__name__}: {error}".split("\n", 1)[0],
@@ -220,21 +205,19 @@ class TorchEmbedder(Embedder):
             ) from error
         self.dimension = int(self.embed_batch(["size"]).shape[1])
 
-    def embed_batch(self, texts: Sequence[str], *, is_bfloat16: bool = False) -> Matrix:
+    def embed_batch(self, texts: Sequence[str]) -> Matrix:
         """Return the unit vectors of texts, one row for each text, computed all at once."""
-        return self._embed_texts_with_method(texts, self._model.encode_document, is_bfloat16)
+        return self._embed_texts_with_method(texts, self._model.encode_document)
 
     def embed_query(self, text: str) -> Matrix:
         """Return the unit vector of a query, as one row."""
         return self._embed_texts_with_method([text], self._model.encode_query)
 
-    def _embed_texts_with_method(
-        self, texts: Sequence[str], encode: Callable[..., Any], is_bfloat16: bool = False
-    ) -> Matrix:
+    def _embed_texts_with_method(self, texts: Sequence[str], encode: Callable[..., Any]) -> Matrix:
         torch = self._torch
         with (
             torch.inference_mode(),
-            torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_bfloat16),
+            torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._is_bfloat16),
         ):
             found = encode(
                 list(map(replace_surrogates, texts)),
@@ -299,8 +282,6 @@ def get_onnx_export_path(model: EmbeddingModelSource) -> Path:
 class OnnxEmbedder(Embedder):
     """The ONNX export of the packaged model, which runs in onnxruntime, in the calling thread."""
 
-    library = "onnx"
-
     def __init__(self, model: EmbeddingModelSource) -> None:
         """Verify and load the ONNX export of a model.
 
@@ -329,7 +310,7 @@ class OnnxEmbedder(Embedder):
             ) from error
         self.dimension = int(self.embed_batch(["size"]).shape[1])
 
-    def embed_batch(self, texts: Sequence[str], *, is_bfloat16: bool = False) -> Matrix:
+    def embed_batch(self, texts: Sequence[str]) -> Matrix:
         """Return the unit vectors of texts, one row for each text, computed all at once."""
         import numpy as np
 

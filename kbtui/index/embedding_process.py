@@ -20,6 +20,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,6 @@ from kbtui.files import write_file_atomically
 from kbtui.index.embedding_model import (
     MIN_EXPORT_COSINE,
     Embedder,
-    EmbeddingMethod,
     EmbeddingModelSource,
     EmbeddingModelUnavailable,
     OnnxEmbedder,
@@ -48,11 +48,12 @@ STARTS_MAX = 2
 """If the process ends while it embeds some texts, it is started again, at most this often in all."""
 SAMPLE_TEXTS = 32
 """The methods are compared on this many texts."""
-METHODS = (
-    EmbeddingMethod("torch", is_bfloat16=True),
-    EmbeddingMethod("torch"),
-    EmbeddingMethod("onnx"),
-)
+METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {
+    "torch, 32 bits": TorchEmbedder,
+    "torch, 16 bits": partial(TorchEmbedder, is_bfloat16=True),
+    "onnxruntime": OnnxEmbedder,
+}
+"""The ways to embed texts, and how to load the model for each. The first one is exact."""
 
 
 class EmbeddingProcessEnded(Exception):
@@ -197,18 +198,21 @@ class EmbeddingService:
         )
 
     def load_model(self) -> None:
-        """Load the model with the library of the best method. If that fails, try the other library."""
-        loaders: list[Callable[[EmbeddingModelSource], Embedder]] = [TorchEmbedder, OnnxEmbedder]
-        if self._method is not None and self._method.library == "onnx":
-            loaders.reverse()
-        for load in loaders:
-            try:
-                self._embedder = load(self._model)
+        """Load the model for the best method. If that fails, load it for another one."""
+        for method in sorted(METHODS, key=lambda method: method != self._method):
+            if embedder := self._load_embedder(method):
+                self._embedder = embedder
                 return
-            except (EmbeddingModelUnavailable, ImportError) as error:
-                if not isinstance(error, EmbeddingModelUnavailable):
-                    error = EmbeddingModelUnavailable(f"{type(error).__name__}: {error}")
-                self._load_error = self._load_error or error
+
+    def _load_embedder(self, method: str) -> Embedder | None:
+        """Load the model for a method; return None, and keep the first error, if that fails."""
+        try:
+            return METHODS[method](self._model)
+        except (EmbeddingModelUnavailable, ImportError) as error:
+            if not isinstance(error, EmbeddingModelUnavailable):
+                error = EmbeddingModelUnavailable(f"{type(error).__name__}: {error}")
+            self._load_error = self._load_error or error
+            return None
 
     def answer_requests(
         self, requests: SimpleQueue[Request], embed: Callable[[list[str]], Matrix]
@@ -246,37 +250,32 @@ class EmbeddingService:
         assert self._embedder is not None
         if self._method is None and len(texts) >= SAMPLE_TEXTS:
             self._choose_method(texts[:: len(texts) // SAMPLE_TEXTS][:SAMPLE_TEXTS])
-        return self._embedder.embed_texts(texts, self._method, self._batch_pool.map)
+        return self._embedder.embed_texts(texts, self._batch_pool.map)
 
     def _choose_method(self, sample: list[str]) -> None:
-        assert self._embedder is not None
-        embedders = {self._embedder.library: self._embedder}
-        if self._embedder.library == "torch" and self._model.packaged:
-            with contextlib.suppress(EmbeddingModelUnavailable, ImportError):
-                embedders["onnx"] = OnnxEmbedder(self._model)
+        loaded = {method: self._load_embedder(method) for method in METHODS}
+        embedders = {method: one for method, one in loaded.items() if one is not None}
         seconds = measure_embedding_methods(embedders, sample)
         self._method = min(seconds, key=seconds.__getitem__)
-        self._embedder = embedders[self._method.library]
+        self._embedder = embedders[self._method]
         with contextlib.suppress(OSError):
             store_embedding_method(self._model, self._method, seconds)
 
 
 def measure_embedding_methods(
     embedders: dict[str, Embedder], sample: Sequence[str]
-) -> dict[EmbeddingMethod, float]:
+) -> dict[str, float]:
     """Return the processor seconds that each method takes for a text. Inaccurate methods are left out.
 
-    Processor time, unlike time on the clock, does not depend on what other programs do.
+    The first method is exact. Processor time, unlike time on the clock, does not depend on what other
+    programs do.
     """
-    (reference, *_) = embedders.values()
-    exact = reference.embed_texts(sample)
-    seconds: dict[EmbeddingMethod, float] = {}
+    exact = next(iter(embedders.values())).embed_texts(sample)
+    seconds: dict[str, float] = {}
     for _ in range(2):
-        for method in METHODS:
-            if (embedder := embedders.get(method.library)) is None:
-                continue
+        for method, embedder in embedders.items():
             began = time.thread_time()
-            vectors = embedder.embed_texts(sample, method)
+            vectors = embedder.embed_texts(sample)
             took = (time.thread_time() - began) / len(sample)
             if (vectors * exact).sum(axis=1).min() >= MIN_EXPORT_COSINE:
                 seconds[method] = min(took, seconds.get(method, took))
@@ -306,23 +305,21 @@ def describe_computer(model: EmbeddingModelSource) -> dict[str, str]:
 
 
 def store_embedding_method(
-    model: EmbeddingModelSource, method: EmbeddingMethod, seconds: dict[EmbeddingMethod, float]
+    model: EmbeddingModelSource, method: str, seconds: dict[str, float]
 ) -> None:
-    """Store the best method, and what each method took."""
+    """Store the best method, and the seconds that each method takes for a text."""
     path = get_embedding_method_path(model)
     make_private_directory(path.parent)
-    measured = [{**asdict(one), "seconds": round(took, 5)} for one, took in seconds.items()]
-    found = {"computer": describe_computer(model), "method": asdict(method), "measured": measured}
+    found = {"computer": describe_computer(model), "method": method, "seconds": seconds}
     write_file_atomically(path, json.dumps(found, indent=1).encode())
 
 
-def read_embedding_method(model: EmbeddingModelSource) -> EmbeddingMethod | None:
+def read_embedding_method(model: EmbeddingModelSource) -> str | None:
     """Return the stored method; None if there is none, or if it was measured on another computer."""
     try:
         found = json.loads(get_embedding_method_path(model).read_bytes())
-        if found["computer"] == describe_computer(model):
-            method = EmbeddingMethod(**found["method"])
-            return method if method in METHODS else None
+        if found["computer"] == describe_computer(model) and found["method"] in METHODS:
+            return str(found["method"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return None

@@ -16,7 +16,6 @@ from kbtui.cli.main import main
 from kbtui.engine.engine_launcher import read_engine_lock_file
 from kbtui.index.embedding_model import (
     CHECKSUMS,
-    EmbeddingMethod,
     EmbeddingModelSource,
     EmbeddingModelUnavailable,
     OnnxEmbedder,
@@ -204,7 +203,7 @@ def test_many_passages_are_embedded_by_a_process_that_ends_when_all_are(
 ) -> None:
     monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
     # Without torch, the process starts in a second.
-    store_embedding_method(find_embedding_model(""), EmbeddingMethod("onnx"), {})
+    store_embedding_method(find_embedding_model(""), "onnxruntime", {})
     builder = Builder(workspace_root)
     builder.topics(notes={})
     for number in range(BULK_CHUNKS):
@@ -421,6 +420,8 @@ def test_without_an_export_another_process_runs_the_model(
     lib = Library(builder.workspace, load_settings())
     engine = lib.connect_engine()
     try:
+        while not engine.send_request("settle", wait=1.0)["done"]:
+            pass
         for _ in range(2):
             assert ask(lib, "a feline naps", "semantic")[0].startswith("notes/cat")
             assert "libtorch" not in Path(f"/proc/{engine.pid}/maps").read_text()

@@ -20,10 +20,10 @@ from kbtui.index.embedding_model import (
     CHARACTERS_PER_TOKEN,
     MAX_TOKENS,
     Embedder,
-    EmbeddingMethod,
     EmbeddingModelSource,
     EmbeddingModelUnavailable,
     OnnxEmbedder,
+    TorchEmbedder,
     find_embedding_model,
     split_texts_into_batches,
 )
@@ -52,7 +52,7 @@ TEXTS = [
 def model(with_export: Path) -> EmbeddingModelSource:
     """The packaged model, for which onnxruntime was measured as best: it loads in a second."""
     found = find_embedding_model("")
-    store_embedding_method(found, EmbeddingMethod("onnx"), {})
+    store_embedding_method(found, "onnxruntime", {})
     return found
 
 
@@ -186,47 +186,46 @@ def test_a_model_that_cannot_be_loaded_is_said_to_every_request(tmp_path: Path) 
 
 
 class Model(Embedder):
-    """A model that takes some processor time for each batch, and is inaccurate in 16 bits."""
+    """A model that takes some processor time for each batch, and may be inaccurate."""
 
     dimension = 2
 
-    def __init__(self, library: str, seconds: float, error: float = 0.0) -> None:
-        self.library, self._seconds, self._error = library, seconds, error
+    def __init__(self, seconds: float, error: float = 0.0) -> None:
+        self._seconds, self._row = seconds, [1.0, error]
 
-    def embed_batch(self, texts: Sequence[str], *, is_bfloat16: bool = False) -> Any:
-        end = time.thread_time() + self._seconds / (10 if is_bfloat16 else 1)
+    def embed_batch(self, texts: Sequence[str]) -> Any:
+        end = time.thread_time() + self._seconds
         while time.thread_time() < end:
             pass
-        row = [1.0, self._error if is_bfloat16 else 0.0]
-        return np.array([row] * len(texts)) / np.linalg.norm(row)
+        return np.array([self._row] * len(texts)) / np.linalg.norm(self._row)
 
     def embed_query(self, text: str) -> Any:
         return self.embed_batch([text])
 
 
-def best(**models: Model) -> EmbeddingMethod:
-    found = measure_embedding_methods(models, ["some text"] * SAMPLE_TEXTS)
+def best(**models: Model) -> str:
+    found = measure_embedding_methods(dict(models), ["some text"] * SAMPLE_TEXTS)
     return min(found, key=found.__getitem__)
 
 
 def test_the_method_that_takes_the_least_is_chosen_unless_it_is_inaccurate() -> None:
-    onnx = Model("onnx", 0.02)
-    assert best(torch=Model("torch", 0.04), onnx=onnx) == EmbeddingMethod("torch", True)
-    assert best(torch=Model("torch", 0.04, error=0.05), onnx=onnx) == EmbeddingMethod("onnx")
-    assert best(torch=Model("torch", 0.005, error=0.05), onnx=onnx) == EmbeddingMethod("torch")
+    exact, other = Model(0.02), Model(0.01)
+    assert best(exact=exact, other=other, quick=Model(0.002)) == "quick"
+    assert best(exact=exact, other=other, quick=Model(0.002, error=0.05)) == "other"
+    assert best(exact=Model(0.004), other=other, quick=Model(0.002, error=0.05)) == "exact"
 
 
 def test_the_choice_is_remembered_for_this_computer_alone(with_export: Path) -> None:
     model = find_embedding_model("")
     assert read_embedding_method(model) is None
-    store_embedding_method(model, EmbeddingMethod("onnx"), {EmbeddingMethod("onnx"): 0.02})
-    assert read_embedding_method(model) == EmbeddingMethod("onnx")
+    store_embedding_method(model, "onnxruntime", {"onnxruntime": 0.02})
+    assert read_embedding_method(model) == "onnxruntime"
     path = get_embedding_method_path(model)
     found = json.loads(path.read_bytes())
     found["computer"]["cores"] = "1000"
     path.write_text(json.dumps(found))
     assert read_embedding_method(model) is None
-    store_embedding_method(model, EmbeddingMethod("onnx"), {})
+    store_embedding_method(model, "onnxruntime", {})
     with_export.unlink()
     assert read_embedding_method(model) is None, "without the export, torch is the only choice"
     for damaged in (b"", b"[]", b'{"computer": 1}'):
@@ -234,14 +233,23 @@ def test_the_choice_is_remembered_for_this_computer_alone(with_export: Path) -> 
         assert read_embedding_method(model) is None
 
 
-def test_few_texts_do_not_decide(with_export: Path, tmp_path: Path) -> None:
+def test_few_texts_do_not_decide(with_export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = find_embedding_model("")
+    monkeypatch.setattr("kbtui.index.embedding_process.METHODS", {"onnxruntime": OnnxEmbedder})
     service = EmbeddingService(model, None)
-    service._embedder = OnnxEmbedder(model)
+    service.load_model()
     service.embed_passages(["one"] * (SAMPLE_TEXTS - 1))
     assert not get_embedding_method_path(model).exists()
     service.embed_passages(["one"] * SAMPLE_TEXTS)
-    assert read_embedding_method(model) == EmbeddingMethod("onnx")
+    assert read_embedding_method(model) == "onnxruntime"
+
+
+def test_in_16_bits_torch_gives_the_same_vectors_up_to_rounding() -> None:
+    model = find_embedding_model("")
+    rounded = TorchEmbedder(model, is_bfloat16=True).embed_texts(TEXTS)
+    exact = TorchEmbedder(model).embed_texts(TEXTS)
+    assert not np.array_equal(rounded, exact)
+    assert (rounded * exact).sum(axis=1).min() > 0.9998
 
 
 def test_batches_have_each_text_once_and_little_padding() -> None:
