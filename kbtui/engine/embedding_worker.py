@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbtui.engine.memory import return_free_memory
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_generations import is_rust_panic
@@ -509,6 +510,7 @@ class EmbeddingWorker:
             self._model.end_bulk_process()
             self.caught_up.set()
         self._on_change()
+        return_free_memory()
 
     def _discard_vectors(self, folder: Path) -> None:
         from kbtui.index.vector_store import remove_vector_directory
