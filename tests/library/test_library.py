@@ -74,7 +74,7 @@ def test_lines_past_the_end_are_refused_with_one_count_everywhere(built: Builder
     assert lib.read("guide/start:3") == "The aardvark wakes."
     with pytest.raises(NothingFound, match="the subject has 3 lines"):
         lib.read("guide/start:4")
-    with pytest.raises(NothingFound, match="it has 3 lines"):
+    with pytest.raises(NothingFound, match="the subject has 3 lines"):
         lib.learn("guide", "start:4")
 
 
