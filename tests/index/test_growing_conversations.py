@@ -148,6 +148,19 @@ def long_one(turns: int) -> list[dict[str, Any]]:
     ]
 
 
+def test_a_turn_that_continues_where_the_next_one_began_stays_one_turn(
+    workspace_root: Path, tmp_path: Path
+) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    first = [{"type": "turn_start"}, asked("otter"), said("heron")]
+    write(builder, [*first, {"type": "turn_start"}, asked("alder"), said("river")])
+    refresh(builder)
+    write(builder, [*first, said("stone"), {"type": "turn_start"}, asked("egret")])
+    refresh(builder)
+    is_as_fresh(builder, tmp_path / "fresh")
+
+
 def test_what_is_appended_leaves_what_was_there_alone(
     workspace_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

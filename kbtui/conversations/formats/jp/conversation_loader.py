@@ -259,8 +259,8 @@ def load_conversation_part(
     """Load the turns after the resume point `mark`: about `size` bytes, but at least one turn.
 
     If `mark` is None, or the bytes before it have changed, the part starts at the beginning of the file.
-    Returns None if the conversation must be loaded whole, because it is short or damaged, or because a
-    tool result belongs to a call before `mark`.
+    Returns None if the conversation must be loaded whole, because it is short or damaged, because no
+    turn begins at `mark` any more, or because a tool result belongs to a call before `mark`.
     """
     if info.events_path is None or not can_load_conversation_parts(info):
         return None
@@ -295,11 +295,13 @@ class _JsonElementBatch(NamedTuple):
 
     def find_last_turn_start(self) -> int:
         """Return the index of the last element that begins a turn, or 0 if none does."""
-        for index in range(len(self.elements) - 1, 0, -1):
-            element = self.elements[index]
-            if type(element) is dict and element.get("type") == "turn_start":
-                return index
-        return 0
+        last = len(self.elements) - 1
+        return next((index for index in range(last, 0, -1) if self.begins_turn(index)), 0)
+
+    def begins_turn(self, index: int) -> bool:
+        """Return whether an element begins a turn."""
+        element = self.elements[index]
+        return type(element) is dict and element.get("type") == "turn_start"
 
 
 def _read_whole_turns_from_offset(
@@ -348,8 +350,11 @@ def _decode_conversation_part(
 ) -> ConversationPart | None:
     """Decode the turns in `span`, a part of a conversation.
 
-    Return None if a tool result in `span` belongs to a call before `span`.
+    Return None if `span` continues the turn before it, or if a tool result in `span` belongs to a call
+    before `span`.
     """
+    if start and not span.begins_turn(0):
+        return None
     before = start or ReadingResumePoint(1, "", 0, 0)
     waiting = set(before.waiting)
     if waiting and any(
