@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kbtui.citations.citation_export import format_code_fence
+from kbtui.citations.citation_and_conversation_export import format_code_fence
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.text import format_json
 

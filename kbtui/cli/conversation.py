@@ -241,7 +241,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         resolve_requested_turn,
         select_requested_turns,
     )
-    from kbtui.citations.citation_export import format_conversation_markdown
+    from kbtui.citations.citation_and_conversation_export import format_conversation_markdown
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
     from kbtui.refs import parse_conversation_ref
 

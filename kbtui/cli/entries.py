@@ -390,7 +390,7 @@ def _format_entry_details(
     cites: list[Citation],
     short_refs: dict[str, str],
 ) -> str:
-    from kbtui.citations.citation_export import format_citing_turn
+    from kbtui.citations.citation_and_conversation_export import format_citing_turn
 
     created, changed = map(format_unix_time_as_iso, (row.created, row.changed))
     lines = [
@@ -435,7 +435,10 @@ def declare_cites_command_arguments(parser: ArgumentParser) -> None:
 
 def run_cites_command(args: Namespace) -> int:
     """Show what a turn used, and which turns used a subject, a conversation, a passage or a file."""
-    from kbtui.citations.citation_export import citations_to_dict, format_citing_turn
+    from kbtui.citations.citation_and_conversation_export import (
+        citations_to_dict,
+        format_citing_turn,
+    )
     from kbtui.library import open_workspace
 
     with open_workspace(args.workspace) as library, WaitingLine("bringing the index up to date"):

@@ -94,7 +94,7 @@ def _delete_logged_searches(userdata: UserData, args: Namespace) -> int:
 
 def format_insights_report(found: Insights) -> str:
     """Return the report that `kbtui insights` prints as text."""
-    from kbtui.userdata.insights import draw_daily_activity_chart
+    from kbtui.userdata.insights import draw_daily_searches_and_citations
 
     never = f"Never cited ({found.never_cited_total})"
     stale = f"Cited, but unchanged for {format_counted_noun(found.stale_days, 'day')}"
@@ -121,7 +121,7 @@ def format_insights_report(found: Insights) -> str:
             if before
             else {}
         ),
-        "By day": [f"  {line}" for line in draw_daily_activity_chart(found)],
+        "By day": [f"  {line}" for line in draw_daily_searches_and_citations(found)],
     }
     days = format_counted_noun(found.days, "day")
     searches = format_counted_noun(found.searches.total, "search", "searches")

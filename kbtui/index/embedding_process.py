@@ -249,10 +249,12 @@ class EmbeddingService:
         """Return the vectors of passages, computed with the best method, on all cores."""
         assert self._embedder is not None
         if self._method is None and len(texts) >= SAMPLE_TEXTS:
-            self._choose_method(texts[:: len(texts) // SAMPLE_TEXTS][:SAMPLE_TEXTS])
+            self._choose_fastest_embedding_method(
+                texts[:: len(texts) // SAMPLE_TEXTS][:SAMPLE_TEXTS]
+            )
         return self._embedder.embed_texts(texts, self._batch_pool.map)
 
-    def _choose_method(self, sample: list[str]) -> None:
+    def _choose_fastest_embedding_method(self, sample: list[str]) -> None:
         loaded = {method: self._load_embedder(method) for method in METHODS}
         embedders = {method: one for method, one in loaded.items() if one is not None}
         seconds = measure_embedding_methods(embedders, sample)

@@ -248,7 +248,10 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def action_copy_citations_as(self, form: str) -> None:
         """Copy the citations in both lists in the format `form` ("markdown" or "json")."""
-        from kbtui.citations.citation_export import format_citations_json, format_citations_markdown
+        from kbtui.citations.citation_and_conversation_export import (
+            format_citations_json,
+            format_citations_markdown,
+        )
 
         if self._target is not None:
             used, turn = self._citations_in_shown_turn, self._shown_turn_number

@@ -18,7 +18,7 @@ from kbtui.tui.secondary_screen import SecondaryScreen
 from kbtui.tui.subject_file_actions import SubjectFileActions
 from kbtui.userdata.insights import (
     collect_insights,
-    draw_daily_activity_chart,
+    draw_daily_searches_and_citations,
 )
 from kbtui.userdata.user_data_store import UserData
 
@@ -59,7 +59,8 @@ class DailyActivityChartBlock(ReaderBlock):
         # A line has a date and numbers (28 cells), and two bars that share the other cells.
         bar_width = max(4, min(36, (width - 28) // 2))
         return [
-            StyledLine([(line, "")]) for line in draw_daily_activity_chart(self.insights, bar_width)
+            StyledLine([(line, "")])
+            for line in draw_daily_searches_and_citations(self.insights, bar_width)
         ]
 
     def estimate_line_count(self, width: int) -> int:

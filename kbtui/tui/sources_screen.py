@@ -80,14 +80,14 @@ class SourceStatus(NamedTuple):
     due: float | None
 
 
-class SourceStatuses(NamedTuple):
+class SourceStatusesAndProblems(NamedTuple):
     """The status of each valid source, and the problems with declarations that cannot be read."""
 
     sources: list[SourceStatus]
     problems: list[KnowledgeProblem]
 
 
-def read_source_statuses(library: Library) -> SourceStatuses:
+def read_source_statuses(library: Library) -> SourceStatusesAndProblems:
     """Read the status of every source. Called in a background thread."""
     workspace = library.workspace
     userdata = UserData(workspace)
@@ -101,11 +101,11 @@ def read_source_statuses(library: Library) -> SourceStatuses:
         approved = find_source_approval_time(workspace, userdata, source)
         due = find_source_due_time(workspace, userdata, source)
         states.append(SourceStatus(source, folder, file, runs.get(name), approved, due))
-    return SourceStatuses(states, found.problems)
+    return SourceStatusesAndProblems(states, found.problems)
 
 
 def make_source_rows(
-    states: SourceStatuses,
+    states: SourceStatusesAndProblems,
     running: dict[str, SourceRunProgress | None],
     now: datetime,
     review_key: str,
@@ -437,7 +437,7 @@ class SourcesScreen(ListDetailScreen):
         super().__init__(library, RowList("sources"))
         self.list.empty_text = [("Reading the sources …", "dim")]
         self.runs: dict[str, ActiveSourceRun] = {}
-        self.states: SourceStatuses | None = None
+        self.states: SourceStatusesAndProblems | None = None
         self.approving: SourceStatus | None = None
         """The source whose declaration is shown for approval, or None.
 
@@ -475,7 +475,7 @@ class SourcesScreen(ListDetailScreen):
         return self.states is not None
 
     def action_reload(self) -> None:
-        def show_statuses(states: SourceStatuses) -> None:
+        def show_statuses(states: SourceStatusesAndProblems) -> None:
             if states != self.states or self._key_to_select:
                 self.states = states
                 self._show_source_rows()

@@ -348,7 +348,7 @@ def draw_bar_of_blocks(value: int, largest: int, width: int = BAR_CELLS) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def draw_daily_activity_chart(insights: Insights, width: int = BAR_CELLS) -> list[str]:
+def draw_daily_searches_and_citations(insights: Insights, width: int = BAR_CELLS) -> list[str]:
     """Draw a header and a line for each day. The longest bar has `width` cells."""
     searches, citations = insights.searches.by_day, insights.citations_by_day
     scales = [max(column.values(), default=0) for column in (searches, citations)]

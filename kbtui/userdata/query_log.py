@@ -12,7 +12,7 @@ from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import WorkspaceError
 from kbtui.notices import Notice
 from kbtui.text import replace_surrogates
-from kbtui.userdata.sqlite_store import SqliteStore
+from kbtui.userdata.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +125,7 @@ class QueryLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._store = SqliteStore(path, _TABLES, hint=_HINT, sync=False, upgrades=_UPGRADES)
+        self._store = SqliteFile(path, _TABLES, hint=_HINT, sync=False, upgrades=_UPGRADES)
 
     def log_search(
         self,

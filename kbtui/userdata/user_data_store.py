@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 from kbtui.dates import format_unix_time_as_iso
 from kbtui.text import replace_surrogates
 from kbtui.userdata.query_log import QueryLog
-from kbtui.userdata.sqlite_store import SqliteStore
+from kbtui.userdata.sqlite_file import SqliteFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,7 +146,7 @@ class UserData:
     def __init__(self, workspace: Workspace) -> None:
         self.directory = workspace.data_dir
         self.query_log = QueryLog(self.directory / "queries.sqlite")
-        self._store = SqliteStore(
+        self._store = SqliteFile(
             self.directory / "journal.sqlite",
             _TABLES,
             hint="check the file's permissions and the free space on its disk",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from kbtui.assistant.conversation_tools import resolve_included_event_kinds
 from kbtui.citations import Citation
-from kbtui.citations.citation_export import format_conversation_markdown
+from kbtui.citations.citation_and_conversation_export import format_conversation_markdown
 from kbtui.conversations.models import (
     Conversation,
     ConversationEvent,

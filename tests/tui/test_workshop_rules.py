@@ -18,8 +18,8 @@ from kbtui.tui.prompt_workshop.planned_prompt import (
     apply_preload_marks,
     find_subject_or_topic_state,
     format_prompt_size_change,
+    load_and_plan_system_prompt,
     measure_prompt_size,
-    read_planned_prompt,
 )
 from kbtui.tui.prompt_workshop.prompt_workshop_screen import escape_glob
 from kbtui.tui.prompt_workshop.subject_pattern_bar import find_subject_pattern_matches
@@ -102,7 +102,7 @@ def test_every_subject_is_listed_once_when_all_is_open(
         def load_knowledge(self) -> KnowledgeBase:
             return load_knowledge(open_workspace_at_root(book.root))
 
-    planned_prompt = read_planned_prompt(Files(), SubjectSizes())  # type: ignore[arg-type]
+    planned_prompt = load_and_plan_system_prompt(Files(), SubjectSizes())  # type: ignore[arg-type]
     parts = [slug.split("/") for slug in found]
     opened = {"topic:t"} | {
         make_folder_row_key("t", "/".join(part[:depth]) + "/")
@@ -146,7 +146,7 @@ def test_any_keys_end_in_what_the_marks_alone_would_give(
         def load_knowledge(self) -> KnowledgeBase:
             return knowledge
 
-    planned_prompt = read_planned_prompt(Files(), SubjectSizes())  # type: ignore[arg-type]
+    planned_prompt = load_and_plan_system_prompt(Files(), SubjectSizes())  # type: ignore[arg-type]
     for slug, state in presses:
         now = marks.find_marked_state(knowledge, "project", slug)
         marks.toggle_mark(PreloadOrDisableMark("project", slug, state), knowledge)  # type: ignore[arg-type]

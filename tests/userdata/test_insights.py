@@ -12,7 +12,7 @@ from kbtui.userdata.insights import (
     Insights,
     collect_insights,
     draw_bar_of_blocks,
-    draw_daily_activity_chart,
+    draw_daily_searches_and_citations,
 )
 from kbtui.userdata.user_data_store import UserData
 
@@ -83,7 +83,7 @@ def test_every_day_of_the_span_is_there_and_adds_up(found: Insights) -> None:
 
 
 def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: Insights) -> None:
-    lines = draw_daily_activity_chart(found, width=8)
+    lines = draw_daily_searches_and_citations(found, width=8)
     assert len(lines) == 31
     days = {line[:10]: line for line in lines[1:]}
     assert days[day(3)].endswith("2 ████████")

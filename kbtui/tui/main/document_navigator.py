@@ -15,7 +15,7 @@ from kbtui.tui.home_and_help_pages import (
 )
 from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 from kbtui.tui.navigation_target import HOME, looks_like_reference, make_navigation_target
-from kbtui.tui.reader.reader_blocks import TextBlock
+from kbtui.tui.reader.reader_blocks import TextRangeBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, has_loaded_start_block
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ class DocumentNavigator:
 
 def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:
     for block in document.blocks[:FIRST_BLOCKS]:
-        if isinstance(block, TextBlock):
+        if isinstance(block, TextRangeBlock):
             block.lay_out_whole_block(80)
     return document
 

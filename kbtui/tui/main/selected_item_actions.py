@@ -390,7 +390,7 @@ def prepare_conversation_export(
     Raises `KbtuiError` if the path is invalid.
     """
     from kbtui.assistant.conversation_tools import resolve_included_event_kinds
-    from kbtui.citations.citation_export import format_conversation_markdown
+    from kbtui.citations.citation_and_conversation_export import format_conversation_markdown
 
     if not values["path"]:
         raise KbtuiError("enter a file name")

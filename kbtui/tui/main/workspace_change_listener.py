@@ -48,7 +48,7 @@ class WorkspaceChangeListener:
     def read_lists_and_listen_to_engine(self) -> None:
         """Read the library and listen to the engine. If the engine is not running, start it."""
         self.read_library_lists()
-        self._main.screen.set_interval(CHECK_SECONDS, self._check_workspace_exists)
+        self._main.screen.set_interval(CHECK_SECONDS, self._start_workspace_check)
 
         def receive_engine_event(event: EngineEvent) -> None:
             self._main.screen.call_later(self.handle_engine_event, event)
@@ -70,7 +70,7 @@ class WorkspaceChangeListener:
         if self._stop_listening:
             self._stop_listening()
 
-    def _check_workspace_exists(self) -> None:
+    def _start_workspace_check(self) -> None:
         # Check it in a background thread, because a file system may be slow to answer.
         if not self._check_worker.has_running_call:
             self._check_worker.submit_call(

@@ -272,7 +272,7 @@ class PlannedPrompt:
     fragments: tuple[PromptFragment, ...] = ()
 
 
-def read_planned_prompt(
+def load_and_plan_system_prompt(
     library: Library, costs: SubjectSizes, marks: tuple[PreloadOrDisableMark, ...] = ()
 ) -> PlannedPrompt:
     """Load the knowledge from its files, apply the changes `marks`, and return the resulting prompt."""

@@ -33,9 +33,9 @@ from kbtui.tui.prompt_workshop.planned_prompt import (
     SubjectSizes,
     apply_preload_marks,
     format_prompt_size_change,
+    load_and_plan_system_prompt,
     make_folder_size_sums,
     measure_prompt_size,
-    read_planned_prompt,
 )
 from kbtui.tui.prompt_workshop.subject_pattern_bar import (
     PatternMatchResult,
@@ -353,7 +353,8 @@ class PromptWorkshopScreen(ListDetailScreen):
             self._measure_subjects_with_progress(planned_prompt)
 
         self.run_in_thread(
-            lambda: read_planned_prompt(self.library, self.costs, marks), show_reloaded_prompt
+            lambda: load_and_plan_system_prompt(self.library, self.costs, marks),
+            show_reloaded_prompt,
         )
 
     def _apply_marks_to_prompt(self) -> None:

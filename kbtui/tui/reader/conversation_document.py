@@ -312,7 +312,7 @@ def build_conversation_document(
     conversations to their titles, which are shown as links.
     """
     info = conversation.info
-    builder = _ConversationDocumentBuilder(conversation, present, titles or {})
+    builder = _ConversationReaderDocumentBuilder(conversation, present, titles or {})
     blocks = builder.build_conversation_blocks()
     return ReaderDocument(
         key=info.ref,
@@ -354,7 +354,7 @@ MAX_NOTICE_CHARACTERS = 100
 _PATCH_START = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 
 
-class _ConversationDocumentBuilder:
+class _ConversationReaderDocumentBuilder:
     """Builds the blocks of a conversation.
 
     `requests` has the indices of the blocks that are requests, `errors` those of failed calls.
@@ -522,7 +522,7 @@ class _ConversationDocumentBuilder:
         ):
             self.view = "user"
         _BLOCK_ADDERS_BY_EVENT_KIND.get(
-            event.kind, _ConversationDocumentBuilder._add_event_text_fold
+            event.kind, _ConversationReaderDocumentBuilder._add_event_text_fold
         )(self, key, event)
         self._end_fold()
         if event.problem:
@@ -755,17 +755,17 @@ class _ConversationDocumentBuilder:
 
 
 _BLOCK_ADDERS_BY_EVENT_KIND: dict[
-    str, Callable[[_ConversationDocumentBuilder, str, ConversationEvent], None]
+    str, Callable[[_ConversationReaderDocumentBuilder, str, ConversationEvent], None]
 ] = {
-    "chat_request": _ConversationDocumentBuilder._add_request_blocks,
-    "message": _ConversationDocumentBuilder._add_message_blocks,
-    "structured": _ConversationDocumentBuilder._add_message_blocks,
-    "reasoning": _ConversationDocumentBuilder._add_reasoning_fold,
-    "tool_call_request": _ConversationDocumentBuilder._add_tool_call_fold,
-    "tool_call_response": _ConversationDocumentBuilder._add_fold_for_result_without_call,
-    "notice": _ConversationDocumentBuilder._add_notice_blocks,
-    "compaction": _ConversationDocumentBuilder._add_compaction_fold,
-    "inquiry_request": _ConversationDocumentBuilder._add_question_fold,
-    "unknown": _ConversationDocumentBuilder._add_unknown_event_fold,
+    "chat_request": _ConversationReaderDocumentBuilder._add_request_blocks,
+    "message": _ConversationReaderDocumentBuilder._add_message_blocks,
+    "structured": _ConversationReaderDocumentBuilder._add_message_blocks,
+    "reasoning": _ConversationReaderDocumentBuilder._add_reasoning_fold,
+    "tool_call_request": _ConversationReaderDocumentBuilder._add_tool_call_fold,
+    "tool_call_response": _ConversationReaderDocumentBuilder._add_fold_for_result_without_call,
+    "notice": _ConversationReaderDocumentBuilder._add_notice_blocks,
+    "compaction": _ConversationReaderDocumentBuilder._add_compaction_fold,
+    "inquiry_request": _ConversationReaderDocumentBuilder._add_question_fold,
+    "unknown": _ConversationReaderDocumentBuilder._add_unknown_event_fold,
 }
 """Event kind -> the method that adds the blocks of an event. Other kinds use `_add_event_text_fold`."""

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from kbtui.refs import make_subject_ref, parse_ref
 from kbtui.text import cut_to_width, sanitize_to_one_line, strip_escape_sequences
-from kbtui.tui.reader.reader_blocks import TextBlock
+from kbtui.tui.reader.reader_blocks import TextRangeBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ def find_links_at_cursor(viewport: DocumentViewport) -> list[DocumentLink]:
     if not document.blocks or line is None:
         return []
     block = document.blocks[viewport.cursor.block]
-    if not isinstance(block, TextBlock):
+    if not isinstance(block, TextRangeBlock):
         return _find_bare_web_addresses(strip_escape_sequences(block.get_searchable_text()))
     if not line.source_line or not block.first_line:
         return _find_bare_web_addresses(line.plain)
@@ -171,7 +171,7 @@ def _find_source_text_at_line(block: ReaderBlock, source_line: int) -> str:
     If there is none, return the whole text of `block`.
     """
     whole = block.get_searchable_text().strip("\n")
-    if not isinstance(block, TextBlock) or not source_line or not block.first_line:
+    if not isinstance(block, TextRangeBlock) or not source_line or not block.first_line:
         return whole
     from kbtui.tui.reader.markdown_layout import parse_markdown
 

@@ -77,7 +77,7 @@ class ReaderBlock:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class TextBlock(ReaderBlock):
+class TextRangeBlock(ReaderBlock):
     """A block that shows the characters from `start` to `end` (exclusive) of a text.
 
     `first_line` is the number of the block's first line, counted from 1. It is 0 if references
@@ -106,7 +106,7 @@ class TextBlock(ReaderBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class MarkdownBlock(TextBlock):
+class MarkdownBlock(TextRangeBlock):
     """A section of Markdown. `links` has the link definitions of the whole document.
 
     If `breaks` is true, the line breaks in a paragraph are shown.
@@ -130,7 +130,7 @@ class MarkdownBlock(TextBlock):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class SourceTextBlock(TextBlock):
+class SourceTextBlock(TextRangeBlock):
     """A text shown as it is in the file.
 
     `numbers` is the width of the column with line numbers; 0 means that there is no such column. If

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.refs import make_conversation_ref, make_subject_ref
 from kbtui.text import format_counted_noun
-from kbtui.tui.reader.reader_blocks import FoldHeadingBlock, TextBlock
+from kbtui.tui.reader.reader_blocks import FoldHeadingBlock, TextRangeBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -119,7 +119,7 @@ class ReaderDocument:
         """
         best = 0
         for index, block in enumerate(self.blocks):
-            if isinstance(block, TextBlock) and 0 < block.first_line <= line:
+            if isinstance(block, TextRangeBlock) and 0 < block.first_line <= line:
                 best = index
         return best
 
@@ -130,7 +130,7 @@ class ReaderDocument:
         block = self.blocks[index]
         if block.turn is not None:
             return str(make_conversation_ref(self.ref, block.turn, block.call))
-        has_lines = isinstance(block, TextBlock) and block.first_line > 0
+        has_lines = isinstance(block, TextRangeBlock) and block.first_line > 0
         if line and has_lines and self.view in ("read", "source"):
             topic, _, slug = self.ref.partition("/")
             return str(make_subject_ref(topic, slug, (line, line)))
@@ -271,7 +271,7 @@ def _find_best_matching_block(
         block = document.blocks[index]
         text = block.get_searchable_text()
         score = len({match[0].lower() for match in pattern.finditer(text)})
-        near = probe.search(text) if score and probe and isinstance(block, TextBlock) else None
+        near = probe.search(text) if score and probe and isinstance(block, TextRangeBlock) else None
         if near:
             score += 1000
         if score > best_score:
@@ -288,7 +288,7 @@ def _find_passage_block(document: ReaderDocument, passage: str) -> int:
     texts = [
         (index, block.get_searchable_text())
         for index, block in enumerate(document.blocks)
-        if isinstance(block, TextBlock)
+        if isinstance(block, TextRangeBlock)
     ]
     probes = filter(None, map(_compile_passage_start_pattern, passage.split("\n")))
     return next((index for probe in probes for index, text in texts if probe.search(text)), 0)

@@ -21,7 +21,7 @@ BUSY_SECONDS = 5.0
 """How many seconds a write waits until another process has finished writing."""
 
 
-class SqliteStore:
+class SqliteFile:
     """A store in one SQLite file. If `sync` is false, a write ends before its data is on the disk."""
 
     def __init__(
