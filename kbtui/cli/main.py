@@ -7,7 +7,6 @@ docstring is the text of `--help`, and `declare_NAME_command_arguments(parser)`.
 
 import atexit
 import errno
-import gc
 import io
 import os
 import sys
@@ -66,12 +65,34 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     if sys.platform == "win32":
         print("kbtui: Windows is not supported yet; use Linux or macOS", file=sys.stderr)
         return 3
+    global _exit_code
     if argv is None:
         sys.excepthook = _print_crash_traceback
-        # The interpreter's final garbage collection would visit every object.
-        atexit.register(gc.freeze)
-    words = list(sys.argv[1:] if argv is None else argv)
+        # The function that is registered first runs last: after all threads and libraries have ended.
+        atexit.register(_end_process)
     _repair_standard_streams()
+    _exit_code = _run_command_or_print_error(list(sys.argv[1:] if argv is None else argv))
+    return _exit_code
+
+
+_exit_code: int | None = None
+"""The exit code, once the command has ended normally or with an error that was printed."""
+
+
+def _end_process() -> None:
+    """End the process without the interpreter's last steps, which visit and free all objects."""
+    if _exit_code is None:
+        return
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return  # The interpreter reports it.
+    os._exit(_exit_code)
+
+
+def _run_command_or_print_error(words: list[str]) -> int:
+    """Run a command and return its exit code; print errors that are not bugs."""
     try:
         return _run_command(words)
     except KbtuiError as error:
