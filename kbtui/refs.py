@@ -127,7 +127,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
         ref = parse_ref(text)
         if ref.kind == "conversation":
             return remove_workspace_id_from_ref(ref, workspace)
-    if (typed := parse_other_agents_conversation_id(text)) is not None:
+    if (typed := parse_other_agents_conversation_ref(text)) is not None:
         return typed
     hint = "write jp-c17457886043, 17457886043, jp://jp-c17457886043, claude-258c7280 or codex-0199812e"
     raise UsageError(f"{text!r} is not the id of a conversation", hint=hint)
@@ -174,7 +174,7 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
 _MIN_ID_CHARACTERS = 8
 
 
-def parse_other_agents_conversation_id(text: str) -> Ref | None:
+def parse_other_agents_conversation_ref(text: str) -> Ref | None:
     """Parse a reference that begins like the id of another agent's conversation.
 
     Returns None for other texts. Unlike `parse_ref`, this function accepts an id without a digit, which

@@ -296,7 +296,7 @@ def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
     for line in describe_missing_words(explained["missing"]):
         yield f"    {sanitize(line)}"
     if explained["embedded"] is not None:
-        yield from _iterate_embedded_text_lines(explained["embedded"])
+        yield from _iterate_vector_explanation_lines(explained["embedded"])
     for text in explained["kept_out"]:
         yield f"    not a hit: {sanitize(text)}"
 
@@ -309,7 +309,7 @@ def _format_leg_rank(leg: SearchLegRankJson) -> str:
     return f"{found}; adds {leg['gives']:.4f} to the score" if leg["gives"] else found
 
 
-def _iterate_embedded_text_lines(embedded: EmbeddedChunkTextJson) -> Iterator[str]:
+def _iterate_vector_explanation_lines(embedded: EmbeddedChunkTextJson) -> Iterator[str]:
     parts = [f"the text ({len(embedded['text'])} characters)"]
     if count := len(embedded["neighbours"]):
         passages = format_counted_noun(count, "neighbouring passage")

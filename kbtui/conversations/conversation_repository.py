@@ -19,7 +19,7 @@ from kbtui.errors import ConfigError, NothingFound, UsageError
 from kbtui.refs import (
     JP_ID_PREFIX,
     make_conversation_ref,
-    parse_other_agents_conversation_id,
+    parse_other_agents_conversation_ref,
     parse_ref,
     remove_workspace_id_from_ref,
 )
@@ -210,7 +210,7 @@ def parse_entered_reference(workspace: Workspace, text: str) -> Ref:
         if found := find_topic_id(ref.topic):
             return ref._replace(topic=found)
         if ref.kind == "topic":
-            ref = parse_other_agents_conversation_id(text) or ref
+            ref = parse_other_agents_conversation_ref(text) or ref
     return expand_conversation_reference(workspace, ref)
 
 

@@ -229,7 +229,7 @@ UNFINISHED_SUFFIX = " …"
 
 
 @dataclass(frozen=True)
-class _IndexedConversationPart:
+class _ConversationIndexingProgress:
     """The part of a conversation that is indexed already.
 
     `mark` is the position at which reading resumes, or None if reading must start again. `chunks` is
@@ -257,7 +257,7 @@ def read_conversation_entry_parts(
     form = get_conversation_format(info)
     has_parts = form.can_load_conversation_parts(info)
     known = _find_indexed_conversation_part(catalog, info) if has_parts else None
-    known = known or _IndexedConversationPart()
+    known = known or _ConversationIndexingProgress()
     max_bytes = BATCH_BYTES if info.size > WHOLE_BYTES_MAX else WHOLE_BYTES_MAX
     split = partial(split_conversation_into_chunks, embed_tool_results=embed_tool_results)
     while True:
@@ -271,7 +271,7 @@ def read_conversation_entry_parts(
             yield EntryPartToWrite(entry._replace(error=describe_reading_error(error)), [])
             return
         if part.start is None:
-            known = _IndexedConversationPart()
+            known = _ConversationIndexingProgress()
         entry_part, known = _make_conversation_entry_part(
             catalog, entry, part, known, chunks, settled
         )
@@ -323,7 +323,7 @@ def _count_chunks_before_mark(
 
 def _find_indexed_conversation_part(
     catalog: CatalogDatabase, info: ConversationInfo
-) -> _IndexedConversationPart | None:
+) -> _ConversationIndexingProgress | None:
     """Return the indexed part of a conversation; None if all of it must be indexed again."""
     from kbtui.conversations.models import ReadingResumePoint
 
@@ -334,17 +334,17 @@ def _find_indexed_conversation_part(
     mark["waiting"] = tuple(mark["waiting"])
     point = ReadingResumePoint(**mark)
     rewound = tuple(turn for turn in kept.rewound if turn <= point.turns)
-    return _IndexedConversationPart(point, chunks, latest, rewound)
+    return _ConversationIndexingProgress(point, chunks, latest, rewound)
 
 
 def _make_conversation_entry_part(
     catalog: CatalogDatabase,
     entry: CatalogEntry,
     part: ConversationPart,
-    known: _IndexedConversationPart,
+    known: _ConversationIndexingProgress,
     new_chunks: list[Chunk],
     settled_count: int,
-) -> tuple[EntryPartToWrite, _IndexedConversationPart]:
+) -> tuple[EntryPartToWrite, _ConversationIndexingProgress]:
     """Return the part to write, and a description of what is indexed once the part is written.
 
     `known` describes what is indexed now. `new_chunks` are the chunks of `part`, still without ids.
@@ -370,7 +370,7 @@ def _make_conversation_entry_part(
         # No file has this signature, so the next refresh continues here. Until then, each hit of the
         # entry is compared with the file.
         entry = entry._replace(signature=f"{entry.signature}{UNFINISHED_SUFFIX}", stat="")
-    now = _IndexedConversationPart()
+    now = _ConversationIndexingProgress()
     if part.mark is not None:
         times = [chunk.timestamp or 0.0 for chunk in new_chunks[:settled_count]]
         # A chunk without a time has the time of its entry, which changes when the entry grows. Such
@@ -378,7 +378,7 @@ def _make_conversation_entry_part(
         if all(times):
             latest = max([known.latest, *times])
             settled_turns = tuple(turn for turn in entry.rewound if turn <= part.mark.turns)
-            now = _IndexedConversationPart(
+            now = _ConversationIndexingProgress(
                 part.mark, known.chunks + len(times), latest, settled_turns
             )
     entry_part = EntryPartToWrite(

@@ -56,7 +56,7 @@ def _format_conversation_counts(values: Any) -> str:
     return f"{_format_count(values, 'conversation')}, {values['archived']:,} archived{nested}"
 
 
-def _format_agent(values: Any) -> str:
+def _format_agent_finding(values: Any) -> str:
     from kbtui.conversations.conversation_repository import AgentOverview
 
     places = ", ".join(values["directories"]) or "no directory"
@@ -77,7 +77,7 @@ def _format_settings(values: Any) -> str:
 
 
 FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
-    "agent": _format_agent,
+    "agent": _format_agent_finding,
     "agents_missing": "no agent has conversations on this machine",
     "check_failed": "the check failed: {detail}",
     "colours_limited": "the terminal does not announce 24-bit colour (COLORTERM=truecolor): kbtui uses the nearest of 256 colours",

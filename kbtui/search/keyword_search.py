@@ -334,7 +334,9 @@ class _KeywordIndexQuery:
         filled: dict[object, list[RankedChunk]] = {}
         while True:
             last = fetched >= MAX_FETCHED_CHUNKS
-            rows, all_found = self.fetch_best_chunks(fetched, without=filled, whole_ties=not last)
+            rows, all_found = self.fetch_best_keyword_chunks(
+                fetched, without=filled, whole_ties=not last
+            )
             seen: dict[object, list[RankedChunk]] = {}
             kept = []
             for row in rows:
@@ -350,7 +352,7 @@ class _KeywordIndexQuery:
             filled |= {owner: held for owner, held in seen.items() if len(held) >= per_entry}
             fetched *= 2
 
-    def fetch_best_chunks(
+    def fetch_best_keyword_chunks(
         self, limit: int, *, without: Iterable[object], whole_ties: bool
     ) -> tuple[list[RankedChunk], bool]:
         """Return at most `limit` chunks, best first, and whether fewer than `limit` chunks match.

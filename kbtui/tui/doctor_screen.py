@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_protocol import IndexChangedEvent
     from kbtui.library import Library
     from kbtui.library.diagnostics import FindingState
-    from kbtui.tui.framework.styled_text import MatchHighlight, Spans, StyledLines
+    from kbtui.tui.framework.styled_text import HighlightPattern, Spans, StyledLines
     from kbtui.tui.reader.reader_blocks import ReaderBlock
 
 STATE_SIGNS = {"ok": ("✓ ", "inserted"), "note": ("· ", "warning"), "wrong": ("! ", "error")}
@@ -29,7 +29,9 @@ class DoctorFindingBlock(ParagraphBlock):
 
     state: FindingState
 
-    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
         lines = ParagraphBlock.lay_out_lines(self, max(8, width - 2), found, opened)
         for number, line in enumerate(lines):
             line.spans.insert(0, ("  ", "") if number else STATE_SIGNS[self.state])

@@ -39,7 +39,7 @@ from kbtui.tui.external_programs import copy_text_to_clipboards, open_web_addres
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList
 from kbtui.tui.framework.styled_text import (
-    MatchHighlight,
+    HighlightPattern,
     StyledLines,
     measure_cell_width,
     wrap_spans,
@@ -259,7 +259,9 @@ class FoldablePassageBlock(FoldHeadingBlock):
 
     text: str = ""
 
-    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
         lines = FoldHeadingBlock.lay_out_lines(self, width, found, opened)
         is_whole = opened or len(self.text) <= PREVIEW_CHARACTERS
         text = self.text if is_whole else f"{self.text[:PREVIEW_CHARACTERS]}…"

@@ -11,7 +11,7 @@ from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import find_key_label_of_command
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog
-from kbtui.tui.framework.styled_text import MatchHighlight, StyledLine, StyledLines
+from kbtui.tui.framework.styled_text import HighlightPattern, StyledLine, StyledLines
 from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderBlock
 from kbtui.tui.reader.reader_document import ReaderDocument
 from kbtui.tui.secondary_screen import SecondaryScreen
@@ -55,7 +55,9 @@ class DailyActivityChartBlock(ReaderBlock):
 
     insights: Insights
 
-    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
         # A line has a date and numbers (28 cells), and two bars that share the other cells.
         bar_width = max(4, min(36, (width - 28) // 2))
         return [

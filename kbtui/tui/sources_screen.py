@@ -28,7 +28,7 @@ from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.dialogs import ConfirmDialog, FormDialog, FormField, FormValues
 from kbtui.tui.framework.row_list import ListRow, RowList
-from kbtui.tui.framework.styled_text import MatchHighlight, Span, StyledLines, wrap_spans
+from kbtui.tui.framework.styled_text import HighlightPattern, Span, StyledLines, wrap_spans
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     HeadingBlock,
@@ -60,7 +60,9 @@ class BulletItemBlock(ParagraphBlock):
 
     sign: Span = ("• ", "marker")
 
-    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
         return wrap_spans(self.spans, width, [self.sign], [("  ", "")])
 
 
@@ -329,10 +331,10 @@ def make_source_form_fields(
         value = block.get(key, default)
         return " ".join(value) if isinstance(value, list) else str(value)
 
-    def make_kind_condition(wanted: str) -> Callable[[FormValues], bool]:
+    def make_source_kind_condition(wanted: str) -> Callable[[FormValues], bool]:
         return lambda values: (source.kind if source else values.get("kind")) == wanted
 
-    web, file, mcp = map(make_kind_condition, KINDS)
+    web, file, mcp = map(make_source_kind_condition, KINDS)
     fields = [
         FormField("url", "URL", get_text_value("url"), "The first page, such as https://docs.example.org/guide/.", is_shown=web),
         FormField("file", "file", get_text_value("file"), "A file or directory: text, Markdown, HTML, PDF, Word, source code.", is_shown=file),

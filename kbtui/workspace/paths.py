@@ -271,10 +271,10 @@ def _find_directory_at_or_above(directory: str, condition: Callable[[str], bool]
 
 def contains_configuration(folder: str) -> bool:
     """Return whether a directory contains `.jp` or `.kbtui`, which make it the root of a workspace."""
-    return os.path.isdir(find_config_directory(folder))  # noqa: PTH112
+    return os.path.isdir(find_workspace_config_directory(folder))  # noqa: PTH112
 
 
-def find_config_directory(root: str) -> str:
+def find_workspace_config_directory(root: str) -> str:
     """Return the directory of kbtui's configuration below `root`: `.jp` if it exists, else `.kbtui`."""
     jp = os.path.join(root, JP_DIRECTORY)  # noqa: PTH118
     return jp if os.path.isdir(jp) else os.path.join(root, KBTUI_DIRECTORY)  # noqa: PTH112, PTH118
@@ -282,7 +282,7 @@ def find_config_directory(root: str) -> str:
 
 def is_config_readable(root: str) -> bool:
     """Return whether kbtui's configuration can be read. True if there is none."""
-    config = find_config_directory(root)
+    config = find_workspace_config_directory(root)
     return not os.path.isdir(config) or os.access(config, os.R_OK | os.X_OK)  # noqa: PTH112
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from kbtui.tui.framework.styled_text import (
-    MatchHighlight,
+    HighlightPattern,
     align_spans_to_edges,
     capitalize_first_word_unless_name,
     highlight_matches,
@@ -81,7 +81,7 @@ def test_truncated_and_aligned_spans_fit(left: list, width: int, right: list) ->
 
 
 def test_highlighting_counts_matches_and_marks_the_current_one() -> None:
-    found = MatchHighlight(re.compile("an", re.IGNORECASE), current=1)
+    found = HighlightPattern(re.compile("an", re.IGNORECASE), current=1)
     marked = highlight_matches([("b", ""), ("anan", "strong"), ("A", ""), ("N", "")], found)
     assert [(t, r) for t, r in marked if "found" in r] == [
         ("an", "strong found"),

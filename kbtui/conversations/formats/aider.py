@@ -370,7 +370,7 @@ def _read_session_text(path: str, session: _AiderSession, size: int) -> str:
 # parsing a session
 
 
-class _HistoryBlock(NamedTuple):
+class _HistorySection(NamedTuple):
     """Consecutive lines of one kind: `request`, `aider` or `reply`."""
 
     kind: str
@@ -379,7 +379,7 @@ class _HistoryBlock(NamedTuple):
 
 def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> None:
     """Parse the text of a session, without its first line, into turns. Never raises."""
-    opening: list[_HistoryBlock] = []
+    opening: list[_HistorySection] = []
     for block in _split_into_blocks(text):
         if block.kind == "request":
             builder.start_turn(None if builder.turns else started)
@@ -401,11 +401,11 @@ def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> 
         _add_blocks_as_events(builder, opening)
 
 
-def _split_into_blocks(text: str) -> list[_HistoryBlock]:
+def _split_into_blocks(text: str) -> list[_HistorySection]:
     lines = text.split("\n")
     # An editor may have removed the spaces at the ends of all lines. Then they are not required.
     is_marked = re.search(r"^(?:####|>).*  \r?$", text, re.MULTILINE) is not None
-    blocks: list[_HistoryBlock] = []
+    blocks: list[_HistorySection] = []
     is_after_blank = True
     for number, line in enumerate(lines):
         line = line.removesuffix("\r")
@@ -424,12 +424,12 @@ def _split_into_blocks(text: str) -> list[_HistoryBlock]:
         elif kind == "reply" and not content.strip():
             pass
         else:
-            blocks.append(_HistoryBlock(kind, [content]))
+            blocks.append(_HistorySection(kind, [content]))
         is_after_blank = not line.strip()
     return blocks
 
 
-def _add_blocks_as_events(builder: TurnBuilder, blocks: list[_HistoryBlock]) -> None:
+def _add_blocks_as_events(builder: TurnBuilder, blocks: list[_HistorySection]) -> None:
     for block in blocks:
         if block.kind == "reply":
             builder.add_event("message", "\n".join(block.lines).strip("\n"))
@@ -472,7 +472,7 @@ def sum_reported_tokens(text: str) -> ConversationUsage | None:
     return _sum_tokens_of_blocks(_split_into_blocks(text))
 
 
-def _sum_tokens_of_blocks(blocks: Iterable[_HistoryBlock]) -> ConversationUsage | None:
+def _sum_tokens_of_blocks(blocks: Iterable[_HistorySection]) -> ConversationUsage | None:
     totals: dict[str, int] = {}
     for block in blocks:
         if block.kind != "aider":

@@ -248,7 +248,7 @@ def _scroll_code_line(
 
 
 @dataclass(slots=True)
-class MatchHighlight:
+class HighlightPattern:
     """The pattern to highlight in a block. `current` is the index of the current match, or -1 if there is none."""
 
     pattern: re.Pattern[str]
@@ -257,7 +257,7 @@ class MatchHighlight:
     """How many matches in the block have been highlighted so far."""
 
 
-def highlight_matches(spans: Sequence[Span], found: MatchHighlight | None) -> Spans:
+def highlight_matches(spans: Sequence[Span], found: HighlightPattern | None) -> Spans:
     """Add the style role "found" to each match in `spans`, but "found-here" to the current match."""
     if found is None:
         return list(spans)

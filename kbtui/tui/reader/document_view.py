@@ -14,7 +14,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from kbtui.tui.framework.styled_text import MatchHighlight
+from kbtui.tui.framework.styled_text import HighlightPattern
 from kbtui.tui.framework.styled_widget import (
     ScrollViewWithoutRelayout,
     StyledScreen,
@@ -134,7 +134,7 @@ class DocumentViewport:
         match_block, match = self.current_match or (-1, -1)
         found = None
         if self.pattern:
-            found = MatchHighlight(self.pattern, match if match_block == index else -1)
+            found = HighlightPattern(self.pattern, match if match_block == index else -1)
         return block.lay_out_whole_block(self.width, found, self.is_fold_open(block.key))
 
     def _get_line_counts_before_blocks(self) -> list[int]:

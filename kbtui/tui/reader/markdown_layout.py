@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.text import sanitize
 from kbtui.tui.framework.styled_text import (
-    MatchHighlight,
+    HighlightPattern,
     Spans,
     StyledLine,
     StyledLines,
@@ -289,7 +289,7 @@ def lay_out_markdown(
     text: str,
     width: int,
     *,
-    found: MatchHighlight | None = None,
+    found: HighlightPattern | None = None,
     links: dict[str, dict[str, str]] | None = None,
     breaks: bool = False,
     first_line: int = 1,
@@ -321,7 +321,7 @@ def _get_markdown_parser() -> MarkdownIt:
 
 @dataclass
 class _MarkdownRenderer:
-    matches: MatchHighlight | None
+    matches: HighlightPattern | None
     breaks: bool
     first_line: int
     code_offset: int | None
@@ -473,7 +473,7 @@ def lay_out_code_panel(
     language: str,
     width: int,
     first_line: int = 0,
-    found: MatchHighlight | None = None,
+    found: HighlightPattern | None = None,
     code_offset: int | None = None,
 ) -> StyledLines:
     """Lay out code on a coloured background that is `width` cells wide."""

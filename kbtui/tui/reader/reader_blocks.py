@@ -8,7 +8,7 @@ from typing import Any
 
 from kbtui.text import sanitize, sanitize_to_one_line
 from kbtui.tui.framework.styled_text import (
-    MatchHighlight,
+    HighlightPattern,
     Spans,
     StyledLine,
     StyledLines,
@@ -51,7 +51,7 @@ class ReaderBlock:
     code_offset: int | None = None
 
     def lay_out_whole_block(
-        self, width: int, found: MatchHighlight | None = None, opened: bool = False
+        self, width: int, found: HighlightPattern | None = None, opened: bool = False
     ) -> StyledLines:
         """Return the lines of the block, including `lead` and `above`.
 
@@ -64,7 +64,9 @@ class ReaderBlock:
         return [*(StyledLine() for _ in range(self.above)), *made] if made else []
 
     @abstractmethod
-    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
         """Return the lines of the block, without `lead` and `above`."""
 
     def estimate_line_count(self, width: int) -> int:
@@ -115,7 +117,9 @@ class MarkdownBlock(TextRangeBlock):
     links: dict[str, dict[str, str]] | None = None
     breaks: bool = False
 
-    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
         from kbtui.tui.reader.markdown_layout import lay_out_markdown
 
         return lay_out_markdown(
@@ -141,7 +145,9 @@ class SourceTextBlock(TextRangeBlock):
     numbers: int = 0
     panel: bool = False
 
-    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
         """Lay out the lines of the code. The syntax is highlighted if the language is known."""
         from kbtui.tui.reader.markdown_layout import highlight_source_code, lay_out_code_panel
 
@@ -171,7 +177,9 @@ class HeadingBlock(ReaderBlock):
     right: Spans = field(default_factory=list)
     rule: bool = False
 
-    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
         if not self.rule:
             left = highlight_matches(self.left, found)
             return [StyledLine(align_spans_to_edges(left, self.right, width))]
@@ -198,7 +206,9 @@ class FoldHeadingBlock(HeadingBlock):
     citation_number: int | None = None
     ends_with_path: bool = False
 
-    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
         """Return one line: an arrow, the summary of the fold and its citation number."""
         note: Spans = [(f" [{self.citation_number}]", "note")] if self.citation_number else []
         right = [*self.right, *note]
@@ -227,7 +237,9 @@ class FactTableBlock(ReaderBlock):
     facts: list[tuple[str, Spans]]
     name_role: str = "dim"
 
-    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
         """Return the lines of the table. A long value is wrapped within its column."""
         column = min(max((len(name) for name, _ in self.facts), default=0), 16)
         hang = [(" " * (column + 2), "")]
@@ -250,7 +262,9 @@ class ParagraphBlock(ReaderBlock):
 
     spans: Spans
 
-    def lay_out_lines(self, width: int, found: MatchHighlight | None, opened: bool) -> StyledLines:
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
         """Wrap the text and keep its line breaks."""
         text = join_span_texts(self.spans)
         if "\n" not in text:
