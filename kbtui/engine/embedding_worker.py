@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.engine.memory import return_free_memory
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog_database import CatalogDatabase
 from kbtui.index.index_generations import is_rust_panic
@@ -132,6 +131,17 @@ def lower_passage_thread_priority() -> None:
     from kbtui.index.embedding_process import lower_thread_priority
 
     lower_thread_priority()
+
+
+def return_free_memory() -> None:
+    """Give memory that libraries have freed back to the operating system.
+
+    The GNU C library keeps such memory until it is told to return it. Does nothing with other libraries.
+    """
+    import ctypes
+
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class EngineEmbeddingModel:

@@ -6,7 +6,7 @@ import sys
 import psutil
 import pytest
 
-from kbtui.engine.memory import return_free_memory
+from kbtui.engine.embedding_worker import return_free_memory
 
 MEGABYTE = 1 << 20
 
