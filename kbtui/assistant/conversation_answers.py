@@ -137,7 +137,7 @@ class ConversationListPage:
         return len(self.conversations)
 
     def as_json(self) -> dict[str, object]:
-        """Return the answer as the JSON object that the guide documents."""
+        """Return the answer as the JSON object that docs/guide/json.md describes."""
         return {
             "total": self.total,
             "offset": self.offset,
@@ -163,7 +163,7 @@ class ConversationGrepLine:
     block: int
 
     def as_json(self) -> dict[str, object]:
-        """Return the answer as the JSON object that the guide documents."""
+        """Return the answer as the JSON object that docs/guide/json.md describes."""
         return {
             "id": self.id,
             "agent": self.agent,
@@ -198,7 +198,7 @@ class ConversationGrepAnswer:
         return self.total - self.count
 
     def as_json(self) -> dict[str, object]:
-        """Return the answer as the JSON object that the guide documents."""
+        """Return the answer as the JSON object that docs/guide/json.md describes."""
         hint = format_tool_notices(self.notices)
         return {
             "total": self.total,
@@ -222,7 +222,7 @@ class ConversationReadAnswer:
     notices: list[ConversationToolNotice] = field(default_factory=list)
 
     def as_json(self) -> dict[str, object]:
-        """Return the answer as the JSON object that the guide documents."""
+        """Return the answer as the JSON object that docs/guide/json.md describes."""
         return {
             "id": self.id,
             "agent": self.agent,

@@ -89,7 +89,7 @@ class Citations(NamedTuple):
 
 
 class CitationTargetLookup:
-    """Finds the topics and subjects that tool calls cite.
+    """Looks up the topics and subjects that are cited by tool calls.
 
     A lookup can be used for many conversations, and keeps the lists of subjects in memory. `titles`
     maps the ids of existing conversations to their titles. `make_subject_id(topic, slug)` returns the

@@ -127,7 +127,7 @@ def _run_command_or_print_error(words: list[str]) -> int:
 
 
 def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[[Namespace], int]]":
-    """Import the module of a command. Return the command's parser and its `run_NAME_command`.
+    """Import a command's module, and return its parser and its function `run_NAME_command`.
 
     Raises `KeyError` for an unknown command.
     """

@@ -91,7 +91,7 @@ class SubjectLineRange(NamedTuple):
 
 
 def find_enabled_topic(topics: Iterable[Topic], name: str) -> Topic:
-    """Find an enabled topic by its id or, if no id matches, by its title; raises `NothingFound`."""
+    """Find an enabled topic by id, or else by title. Raises `NothingFound`."""
     valid = [topic for topic in topics if topic.enable]
     by_id = [topic for topic in valid if topic.id == name]
     by_title = [

@@ -64,7 +64,7 @@ def _convert_pattern_to_regex(pattern: str) -> str:
     head, *rest = ["".join(block) for block in blocks]
     if not rest:
         return head[:-1]
-    # Taking the first match of each block is safe: it leaves the most of the slug for later blocks.
+    # It is safe to take the first match of each block, because that leaves the longest rest for later blocks.
     middle = "".join(f"(?>(?:[^/]+/)*?{block})" for block in rest[:-1])
     # The last block is anchored at the end: it has a fixed number of components.
     return head + middle + (f"(?:[^/]+/)*{rest[-1][:-1]}" if rest[-1] else ".+")

@@ -441,7 +441,7 @@ class SourcesScreen(ListDetailScreen):
         self.runs: dict[str, ActiveSourceRun] = {}
         self.states: SourceStatusesAndProblems | None = None
         self.approving: SourceStatus | None = None
-        """The source whose declaration is shown for approval, or None.
+        """The source that the user is asked to approve, with the declaration on the screen; or None.
 
         If the file changes meanwhile, only the shown declaration is approved.
         """

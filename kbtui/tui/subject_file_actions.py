@@ -82,7 +82,7 @@ class SubjectFileActions:
         self._screen.app.push_screen(form, self._write_planned_subject)
 
     def _plan_new_subject(self, values: FormValues) -> PlannedSubject:
-        """Check the form; return the knowledge base, the topic and the draft of the new subject.
+        """Check the form, and return the knowledge base, the topic and the draft of the new subject.
 
         This is called before the user writes the text, so that an error loses no text.
         """
@@ -179,7 +179,7 @@ class SubjectFileActions:
             on_done(result)
 
     def remove_subject(self, ref: Ref) -> None:
-        """Move a subject's file to the trash if the user agrees. If that fails, offer to delete the file."""
+        """Ask the user, and move a subject's file to the trash. If that fails, offer to delete the file."""
         find_subject = partial(self._library.find_subject, ref)
         self._worker.submit_call(find_subject, self._ask_to_trash_subject, self._show_error)
 

@@ -86,7 +86,7 @@ def read_variable(name: str, default: str = "") -> str:
 
 
 def get_user_home() -> str:
-    """Return the home directory. Unlike `os.path.expanduser`, ignore an empty or relative HOME."""
+    """Return the home directory. An empty or relative HOME is ignored, unlike in `os.path.expanduser`."""
     value = read_variable("HOME")
     if value.startswith("/"):
         return value.rstrip("/")

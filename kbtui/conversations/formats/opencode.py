@@ -528,7 +528,7 @@ def _parse_first_reverted_message_id(value: Any) -> str | None:
 
 
 def _choose_title(row: dict[str, Any], messages: Iterable[_StoredMessage]) -> str | None:
-    """Return the title of a session. If there is none, make one from the first request."""
+    """Return a session's title, or one made from its first request if it has none."""
     title = get_text(row["title"])
     if title is not None and title.strip() and not title.startswith(_DEFAULT_TITLES):
         return title

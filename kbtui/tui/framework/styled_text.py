@@ -226,7 +226,7 @@ def wrap_code_line(
 def _scroll_code_line(
     spans: Sequence[Span], text: str, width: int, code_offset: int, source: int
 ) -> StyledLine:
-    """Return the `width` cells of a line that start at cell `code_offset`. `‹` and `›` mark hidden text."""
+    """Return `width` cells of a line, starting at cell `code_offset`. `‹` and `›` mark hidden text."""
     total = measure_cell_width(spans)
     if total <= width and not code_offset:
         return StyledLine(list(spans), source)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kbtui.tui.main.search_controller import SearchController
 
 STATE_NAME = "tui"
-"""The name under which the session of the TUI is stored in the user data."""
+"""The TUI session is stored in the user data under this name."""
 MAX_TARGETS = 50
 """At most this many places of the history are saved: those around the current place."""
 SAVE_SECONDS = 3.0
