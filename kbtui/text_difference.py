@@ -1,0 +1,231 @@
+"""Compares two versions of a text: by line, by paragraph and by word."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from difflib import SequenceMatcher, unified_diff
+from typing import NamedTuple
+
+TextRange = tuple[int, int]
+"""A range of characters in a text: the first one, counted from 0, and the end (exclusive)."""
+
+SIMILAR_WORDS_SHARE = 0.4
+"""Two paragraphs are versions of one paragraph if at least this share of their words is equal."""
+
+_WORDS_MAX = 1500
+"""In a text with more words than this, difflib may ignore very frequent words, which saves time."""
+_PAIRS_MAX = 10_000
+"""The largest number of pairs of paragraphs that `_pair_similar_paragraphs` compares."""
+_WORD = re.compile(r"\w+|[^\w\s]")
+_PARAGRAPH_BREAK = re.compile(r"\n(?:[^\S\n]*\n)+")
+
+
+class ChangedWords(NamedTuple):
+    """The ranges of the words that differ between two texts, and what share of the words is equal.
+
+    `old` and `new` are ranges of characters in the old and in the new text, in order. Neighbouring
+    changed words are one range. `similarity` is 1 for equal words, and 0 if no word is equal.
+    """
+
+    old: list[TextRange]
+    new: list[TextRange]
+    similarity: float
+
+
+class ComparedParagraph(NamedTuple):
+    """A paragraph in its old and its new version.
+
+    `old` is None for a paragraph that was added, and `new` is None for one that was removed. For a
+    paragraph that differs, `old_ranges` and `new_ranges` are the changed words; otherwise both are
+    empty. `old_line` and `new_line` are the number of the paragraph's first line in the old and in the
+    new text, counted from 1.
+    """
+
+    old: str | None
+    new: str | None
+    old_ranges: list[TextRange]
+    new_ranges: list[TextRange]
+    old_line: int
+    new_line: int
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the paragraph differs, was added or was removed."""
+        return self.old != self.new
+
+
+def find_changed_words(old: str, new: str) -> ChangedWords:
+    """Return which words differ between two texts. White space is not compared."""
+    old_words, new_words = list(_WORD.finditer(old)), list(_WORD.finditer(new))
+    total = len(old_words) + len(new_words)
+    if not total:
+        return ChangedWords([], [], 1.0)
+    matcher = SequenceMatcher(
+        None,
+        [word[0] for word in old_words],
+        [word[0] for word in new_words],
+        autojunk=max(len(old_words), len(new_words)) > _WORDS_MAX,
+    )
+    old_ranges: list[TextRange] = []
+    new_ranges: list[TextRange] = []
+    equal = 0
+    for kind, first, end, new_first, new_end in matcher.get_opcodes():
+        if kind == "equal":
+            equal += end - first
+            continue
+        if first < end:
+            old_ranges.append((old_words[first].start(), old_words[end - 1].end()))
+        if new_first < new_end:
+            new_ranges.append((new_words[new_first].start(), new_words[new_end - 1].end()))
+    return ChangedWords(old_ranges, new_ranges, 2 * equal / total)
+
+
+def compare_paragraphs(old: str, new: str) -> list[ComparedParagraph]:
+    """Return the paragraphs of both texts in order; a changed paragraph is paired with its old version.
+
+    Paragraphs are separated by empty lines. The number of empty lines is not compared.
+    """
+    before, after = _split_paragraphs(old), _split_paragraphs(new)
+    first, end, new_end = _find_differing_part(
+        [text for text, _ in before], [text for text, _ in after]
+    )
+    matcher = SequenceMatcher(
+        None,
+        [text for text, _ in before[first:end]],
+        [text for text, _ in after[first:new_end]],
+    )
+    compared = _pair_equal_paragraphs(before[:first], after[:first])
+    for kind, at, until, new_at, new_until in matcher.get_opcodes():
+        removed = before[first + at : first + until]
+        added = after[first + new_at : first + new_until]
+        if kind == "equal":
+            compared += _pair_equal_paragraphs(removed, added)
+        else:
+            old_line = _get_line_at(before, first + at)
+            new_line = _get_line_at(after, first + new_at)
+            compared += _pair_similar_paragraphs(removed, added, old_line, new_line)
+    return compared + _pair_equal_paragraphs(before[end:], after[new_end:])
+
+
+def format_unified_difference(
+    old: str, new: str, old_name: str, new_name: str, *, context: int = 3
+) -> str:
+    """Return the difference of two texts in the format of `diff -u`; "" if they are equal.
+
+    A missing newline at the end of a text is not a difference. `context` is the number of unchanged
+    lines around each change.
+    """
+    if old.removesuffix("\n") == new.removesuffix("\n"):
+        return ""
+    lines = unified_diff(
+        _split_lines(old), _split_lines(new), old_name, new_name, lineterm="", n=context
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _split_lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _split_paragraphs(text: str) -> list[tuple[str, int]]:
+    """Return the paragraphs of a text, each with the number of its first line."""
+    paragraphs = []
+    start, line = 0, 1
+    for end, following in [
+        *((match.start(), match.end()) for match in _PARAGRAPH_BREAK.finditer(text)),
+        (len(text), len(text)),
+    ]:
+        paragraph = text[start:end]
+        content = paragraph.strip("\n")
+        if content.strip():
+            skipped = len(paragraph) - len(paragraph.lstrip("\n"))
+            paragraphs.append((content, line + skipped))
+        line += text.count("\n", start, following)
+        start = following
+    return paragraphs
+
+
+def _find_differing_part(old: list[str], new: list[str]) -> tuple[int, int, int]:
+    """Return where two lists begin to differ, and where the rest is equal again in each of them."""
+    first, end, new_end = 0, len(old), len(new)
+    while first < min(end, new_end) and old[first] == new[first]:
+        first += 1
+    while first < min(end, new_end) and old[end - 1] == new[new_end - 1]:
+        end, new_end = end - 1, new_end - 1
+    return first, end, new_end
+
+
+def _pair_equal_paragraphs(
+    old: list[tuple[str, int]], new: list[tuple[str, int]]
+) -> list[ComparedParagraph]:
+    return [
+        ComparedParagraph(text, new_text, [], [], line, new_line)
+        for (text, line), (new_text, new_line) in zip(old, new, strict=True)
+    ]
+
+
+def _get_line_at(paragraphs: list[tuple[str, int]], position: int) -> int:
+    """Return the first line of the paragraph at `position`, or the line after the last paragraph."""
+    if position < len(paragraphs):
+        return paragraphs[position][1]
+    if not paragraphs:
+        return 1
+    text, line = paragraphs[-1]
+    return line + text.count("\n") + 1
+
+
+def _pair_similar_paragraphs(
+    old: list[tuple[str, int]], new: list[tuple[str, int]], old_line: int, new_line: int
+) -> list[ComparedParagraph]:
+    """Pair each old paragraph with the new one that is most similar to it, without changing the order.
+
+    `old_line` and `new_line` are where both parts begin.
+    """
+    compared: list[ComparedParagraph] = []
+    at = new_at = 0
+    for pair in [*_find_most_similar_pairs(old, new), (len(old), len(new))]:
+        for text, old_line in old[at : pair[0]]:
+            compared.append(ComparedParagraph(text, None, [], [], old_line, new_line))
+        for text, new_line in new[new_at : pair[1]]:
+            compared.append(ComparedParagraph(None, text, [], [], old_line, new_line))
+        if pair[0] < len(old) and pair[1] < len(new):
+            (text, old_line), (new_text, new_line) = old[pair[0]], new[pair[1]]
+            words = find_changed_words(text, new_text)
+            compared.append(
+                ComparedParagraph(text, new_text, words.old, words.new, old_line, new_line)
+            )
+        at, new_at = pair[0] + 1, pair[1] + 1
+    return compared
+
+
+def _find_most_similar_pairs(
+    old: list[tuple[str, int]], new: list[tuple[str, int]]
+) -> list[tuple[int, int]]:
+    """Return pairs of positions, increasing in both lists, so that the sum of similarities is largest."""
+    if not old or not new or len(old) * len(new) > _PAIRS_MAX:
+        return []
+    before = [Counter(_WORD.findall(text)) for text, _ in old]
+    after = [Counter(_WORD.findall(text)) for text, _ in new]
+    sizes = [words.total() for words in before], [words.total() for words in after]
+    # `best[i][j]` is the largest sum for the paragraphs from `i` and from `j` on.
+    best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    shares = [[0.0] * len(new) for _ in old]
+    for i in reversed(range(len(old))):
+        for j in reversed(range(len(new))):
+            total = sizes[0][i] + sizes[1][j]
+            share = 2 * (before[i] & after[j]).total() / total if total else 0.0
+            if share >= SIMILAR_WORDS_SHARE:
+                shares[i][j] = share
+            best[i][j] = max(best[i + 1][j], best[i][j + 1], best[i + 1][j + 1] + shares[i][j])
+    pairs = []
+    i = j = 0
+    while i < len(old) and j < len(new):
+        if shares[i][j] and best[i][j] == best[i + 1][j + 1] + shares[i][j]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
