@@ -134,7 +134,7 @@ def _search_with_running_engine(
         if client.hello.get("version") != __version__:
             return None
         arguments = engine_protocol.make_engine_search_arguments(request)
-        arguments["surroundings"] = paths.make_search_environment_fingerprint()
+        arguments["client_environment"] = paths.make_search_environment_fingerprint()
         reply = client.send_request("search", **arguments)
     except EngineUnavailable:
         return None

@@ -168,7 +168,7 @@ if TYPE_CHECKING:
         * `origin` and `caller`: recorded in the query log. Without `origin`, the search is not
           logged.
         * `uses_model`: if it is false, the search uses only keywords.
-        * `surroundings`: the fingerprint of the client's environment and settings file. If the
+        * `client_environment`: the fingerprint of the client's environment and settings file. If the
           engine's fingerprint differs, the engine declines the search.
         """
 
@@ -177,7 +177,7 @@ if TYPE_CHECKING:
         origin: str | None
         caller: str | None
         uses_model: bool
-        surroundings: str
+        client_environment: str
 
     class EngineSearchRequestWithTimeout(EngineSearchRequest):
         """The arguments of `EngineClient.send_request` for the operation `search`."""
@@ -197,7 +197,7 @@ if TYPE_CHECKING:
         answer: SearchAnswerMessage
         suspect: bool
         failed: tuple[str, str, str | None, str | None]
-        declined: Literal["damaged", "no_index", "surroundings", "zone"]
+        declined: Literal["damaged", "no_index", "client_environment", "zone"]
         detail: str
 
 

@@ -14,12 +14,12 @@ from kbtui.engine.client_connection import ClientConnection
 from kbtui.engine.open_workspace import OpenWorkspace
 from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.version import __version__
+from kbtui.workspace.client_environment import ClientEnvironment
 from kbtui.workspace.paths import (
     convert_path_to_utf8,
     is_peer_same_user,
     read_agent_directory_variables,
 )
-from kbtui.workspace.surroundings import Surroundings
 
 if TYPE_CHECKING:
     import socket
@@ -90,7 +90,7 @@ class EngineServer:
         self._should_end = asyncio.Event()
         self._open_workspace = OpenWorkspace(
             self._workspace,
-            Surroundings(os.environ),
+            ClientEnvironment(os.environ),
             self._settings,
             self._search_pool,
             self._umask,
@@ -204,7 +204,7 @@ class EngineServer:
                 {"id": number, "error": f"unknown operation {request.get('op')!r}"}
             )
         try:
-            with self._open_workspace.surroundings.use():
+            with self._open_workspace.client_environment.use():
                 found = await operation(client, request)
         except (engine_protocol.InvalidProtocolFrame, KeyError, TypeError, ValueError) as error:
             return engine_protocol.encode_message_as_frame(

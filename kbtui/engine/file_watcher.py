@@ -26,7 +26,7 @@ from kbtui.conversations.conversation_repository import (
     list_watched_agent_directories,
     list_watched_agent_files,
 )
-from kbtui.workspace.surroundings import make_thread
+from kbtui.workspace.client_environment import make_thread_with_client_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -237,7 +237,7 @@ class FileWatcher:
         self._pause = ROOT_CHECK_SECONDS
         self._topics: list[Path] = []
         self.polling_reason: str | None = None
-        self._thread = make_thread(self._watch_files_until_stopped, "watch")
+        self._thread = make_thread_with_client_environment(self._watch_files_until_stopped, "watch")
 
     def start_thread(self) -> None:
         """Start the thread."""

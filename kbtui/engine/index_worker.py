@@ -20,7 +20,7 @@ from kbtui.index.index_generations import (
     is_rust_panic,
 )
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.workspace.surroundings import make_thread
+from kbtui.workspace.client_environment import make_thread_with_client_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +101,9 @@ class IndexWorker:
         self.error: str | None = None
         self.topic_folders: list[Path] = []
         self.configuration_problem: str | None = None
-        self._thread = make_thread(self._refresh_index_until_stopped, "refresh")
+        self._thread = make_thread_with_client_environment(
+            self._refresh_index_until_stopped, "refresh"
+        )
 
     def start_thread(self) -> None:
         """Start the thread, which first refreshes the index."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
     from kbtui.workspace import Settings, Workspace
-    from kbtui.workspace.surroundings import Surroundings
+    from kbtui.workspace.client_environment import ClientEnvironment
 
 
 class RemainingTimeEstimator:
@@ -96,13 +96,13 @@ class OpenWorkspace:
     """A workspace with its threads: they watch and index its files, and embed its passages.
 
     `clients` are the clients that have sent their greeting. `operations` answer their requests; call
-    them within `surroundings.use()`.
+    them within `client_environment.use()`.
     """
 
     def __init__(
         self,
         workspace: Workspace,
-        surroundings: Surroundings,
+        client_environment: ClientEnvironment,
         settings: Settings,
         search_pool: Executor,
         umask: int,
@@ -111,12 +111,12 @@ class OpenWorkspace:
     ) -> None:
         """Create the workers; call this in the event loop.
 
-        The workers and `operations` read the environment variables in `surroundings`.
+        The workers and `operations` read the environment variables in `client_environment`.
         `umask` is the user's own umask, for files that sources write. Operations call
         `end_if_obsolete`, which raises `ConnectionResetError` if another engine must answer.
         """
         self.workspace, self.settings, self._log = workspace, settings, log
-        self.surroundings = surroundings
+        self.client_environment = client_environment
         self._search_pool, self._end_if_obsolete = search_pool, end_if_obsolete
         self._loop = asyncio.get_running_loop()
         self.clients: set[ClientConnection] = set()
@@ -133,7 +133,7 @@ class OpenWorkspace:
         self._time_estimate = RemainingTimeEstimator()
         self._log_swept_at = self._schedule_checked_at = -math.inf
         # The workers make their threads here, which therefore read these environment variables.
-        with surroundings.use():
+        with client_environment.use():
             self._embedding_worker = EmbeddingWorker(
                 settings,
                 workspace.cache_dir,
@@ -196,7 +196,7 @@ class OpenWorkspace:
 
     async def do_periodic_work(self) -> None:
         """Remove old searches from the query log, start sources and close the index, if it is time."""
-        with self.surroundings.use():
+        with self.client_environment.use():
             if time.monotonic() - self._log_swept_at > LOG_SWEEP_SECONDS:
                 self._log_swept_at = time.monotonic()
                 days = self.settings.query_log_days
@@ -217,7 +217,7 @@ class OpenWorkspace:
 
     def find_reason_to_close(self) -> str | None:
         """Return why the workspace must be opened anew, or None if it can stay open."""
-        with self.surroundings.use():
+        with self.client_environment.use():
             return self._find_changed_settings()
 
     def _find_changed_settings(self) -> str | None:
@@ -391,8 +391,8 @@ class OpenWorkspace:
     ) -> EngineSearchReply:
         """Answer a search. Decline it if the client and the engine have different environments or settings files."""
         self._end_if_obsolete()
-        if request.get("surroundings", self._environment) != self._environment:
-            return {"declined": "surroundings"}
+        if request.get("client_environment", self._environment) != self._environment:
+            return {"declined": "client_environment"}
         if request["question"].get("mode") != "lexical" and request.get("uses_model", True):
             self._embedding_worker.request_model_loading()
         is_done = await wait_for_thread_event(

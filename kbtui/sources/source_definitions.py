@@ -106,8 +106,8 @@ def check_cron_expression(expression: str) -> None:
 def find_next_cron_time(expression: str, after: float) -> float | None:
     """Return the next time that matches a cron expression and is later than `after`, or None.
 
-    Both times are in Unix seconds. The expression is in local time, or in the time of TZ in the current
-    surroundings.
+    Both times are in Unix seconds. The expression is in the time zone that TZ names in
+    the current client environment, else in the local time of this process.
     """
     from cronsim import CronSim
 

@@ -14,7 +14,7 @@ from kbtui.sources.source_definitions import (
     load_source_definitions,
 )
 from kbtui.userdata.user_data_store import UserData
-from kbtui.workspace.surroundings import make_child_environment
+from kbtui.workspace.client_environment import make_child_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

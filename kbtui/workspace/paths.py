@@ -45,7 +45,7 @@ AGENT_DIRECTORY_VARIABLES = (
 )
 """The environment variables that say where other agents keep their conversations."""
 
-SURROUNDING_VARIABLES = (
+CLIENT_VARIABLES = (
     *AGENT_DIRECTORY_VARIABLES,
     "JP_GLOBAL_CONFIG_DIR",
     "JP_USER_DATA_DIR",
@@ -67,20 +67,20 @@ def _get_process_variables() -> Mapping[str, str]:
 _get_variables = _get_process_variables
 
 
-def choose_variable_source(get_variables: Callable[[], Mapping[str, str]]) -> None:
-    """Let `read_variable` call `get_variables` instead of reading the environment of this process.
+def set_variable_source(get_variables: Callable[[], Mapping[str, str]]) -> None:
+    """Make `read_variable` read the variables that `get_variables` returns.
 
-    Only `kbtui.workspace.surroundings` calls this. A short command does not import that module, so it
-    reads the environment of its process.
+    Only `kbtui.workspace.client_environment` calls this. Short commands do not import that module, so
+    they read the environment of their process.
     """
     global _get_variables
     _get_variables = get_variables
 
 
 def read_variable(name: str, default: str = "") -> str:
-    """Return the value of an environment variable in the current surroundings.
+    """Return the value of an environment variable in the current client environment.
 
-    These are the environment of this process, unless the caller runs within `Surroundings.use`.
+    This is the environment of this process, unless the caller runs within `ClientEnvironment.use`.
     """
     return _get_variables().get(name, default)
 
@@ -297,7 +297,7 @@ def is_time_zone_of_process(name: str) -> bool:
 
 
 def find_local_time_zone() -> tzinfo | None:
-    """Return the time zone of TZ in the current surroundings, for functions of `datetime`.
+    """Return the time zone of TZ in the current client environment, for functions of `datetime`.
 
     Returns None if this is the local time of this process, if TZ is not set, or if its value is not
     the name of a time zone. `datetime` then uses the local time of this process.

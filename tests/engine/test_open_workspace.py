@@ -1,4 +1,4 @@
-"""Workspaces that are open in one process, each in the surroundings of its client."""
+"""Workspaces that are open in one process, each in the environment of its client."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from kbtui.engine.client_connection import ClientConnection
 from kbtui.engine.open_workspace import OpenWorkspace
 from kbtui.userdata.user_data_store import UserData
 from kbtui.workspace import Settings, load_settings
-from kbtui.workspace.surroundings import Surroundings
+from kbtui.workspace.client_environment import ClientEnvironment
 
 
 class Person:
@@ -32,7 +32,9 @@ class Person:
                 "XDG_DATA_HOME": "data",
             }.items()
         }
-        self.surroundings = Surroundings(os.environ | self.directories | {"KBTUI_MODEL": "off"})
+        self.client_environment = ClientEnvironment(
+            os.environ | self.directories | {"KBTUI_MODEL": "off"}
+        )
         self.said = [typed(f"Where is the wombat of {name}?")]
         self.write_session()
 
@@ -40,7 +42,7 @@ class Person:
         write_session(self.base, self.builder.root, session_id(1), self.said)
 
     def load_settings(self) -> Settings:
-        with self.surroundings.use():
+        with self.client_environment.use():
             return load_settings()
 
     def write_settings(self, text: str) -> None:
@@ -55,7 +57,13 @@ class Person:
 
         with ThreadPoolExecutor(2) as pool:
             opened = OpenWorkspace(
-                self.builder.workspace, self.surroundings, settings, pool, -1, end_never, print
+                self.builder.workspace,
+                self.client_environment,
+                settings,
+                pool,
+                -1,
+                end_never,
+                print,
             )
             opened.start_threads()
             try:
@@ -70,7 +78,7 @@ class Person:
             _, writer = await asyncio.open_unix_connection(sock=ours)
             client = ClientConnection(writer)
             question = {"query": words, "mode": "lexical"}
-            with opened.surroundings.use():
+            with opened.client_environment.use():
                 reply = await opened.operations["search"](
                     client, {"question": question, "origin": "cli"}
                 )
@@ -80,7 +88,7 @@ class Person:
         return [hit["text"] for hit in answer["hits"]]
 
     def count_logged_searches(self) -> int:
-        with self.surroundings.use():
+        with self.client_environment.use():
             return UserData(self.builder.workspace).query_log.compute_search_statistics().total
 
 

@@ -12,7 +12,7 @@ from kbtui.sources.source_definitions import find_next_cron_time
 from kbtui.sources.source_runner import lock_source
 from kbtui.sources.source_scheduler import SourceScheduler, find_source_due_time, list_due_sources
 from kbtui.userdata.user_data_store import SourceRunRecord, UserData
-from kbtui.workspace.surroundings import Surroundings
+from kbtui.workspace.client_environment import ClientEnvironment
 
 HOUR, DAY = 3600.0, 86_400.0
 
@@ -162,7 +162,7 @@ def test_a_scheduled_run_reads_the_home_of_the_client(
 ) -> None:
     (tmp_path / "of-the-client.md").write_text("# X\n\ntext\n")
     project.add(kind="file_upload", file="~/of-the-client.md", cron="0 * * * *")
-    with Surroundings(os.environ | {"HOME": str(tmp_path)}).use():
+    with ClientEnvironment(os.environ | {"HOME": str(tmp_path)}).use():
         schedule = SourceScheduler(project.builder.workspace, print)
         schedule.check_and_start_due_sources(find_first_time(project))
         wait_for_end(schedule)

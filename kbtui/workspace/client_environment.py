@@ -1,7 +1,7 @@
 """The environment variables for which kbtui works: those of this process, or those of a client.
 
 An engine serves clients with different environments, so that for example HOME differs. Threads and
-tasks that work for a client run within `Surroundings.use`. There, `paths.read_variable` and
+tasks that work for a client run within `ClientEnvironment.use`. There, `paths.read_variable` and
 everything that depends on it use the client's variables.
 """
 
@@ -18,25 +18,25 @@ from kbtui.workspace import paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-_current: ContextVar[Surroundings | None] = ContextVar("surroundings", default=None)
+_current: ContextVar[ClientEnvironment | None] = ContextVar("client_environment", default=None)
 
 
-class Surroundings:
-    """The values of the variables in `paths.SURROUNDING_VARIABLES` that are set in an environment."""
+class ClientEnvironment:
+    """The values of the variables in `paths.CLIENT_VARIABLES` that are set in an environment."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.variables = {
-            name: environment[name] for name in paths.SURROUNDING_VARIABLES if name in environment
+            name: environment[name] for name in paths.CLIENT_VARIABLES if name in environment
         }
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Let this thread or task read these variables instead of those of the process.
+        """Make this thread or task read these variables instead of those of the process.
 
         Tasks and calls of `asyncio.to_thread` that begin within this context read them, too. Threads
-        and executors do not; `make_thread` makes a thread that does.
+        and executors do not; `make_thread_with_client_environment` makes a thread that does.
         """
-        paths.choose_variable_source(_get_current_variables)
+        paths.set_variable_source(_get_current_variables)
         before = _current.set(self)
         try:
             yield
@@ -44,16 +44,16 @@ class Surroundings:
             _current.reset(before)
 
 
-def make_thread(target: Callable[[], object], name: str) -> Thread:
-    """Return a daemon thread that runs in the surroundings in which this function is called."""
+def make_thread_with_client_environment(target: Callable[[], object], name: str) -> Thread:
+    """Return a daemon thread that runs in the client environment in which this function is called."""
     return Thread(target=copy_context().run, args=(target,), name=name, daemon=True)
 
 
 def make_child_environment() -> dict[str, str]:
-    """Return the environment for a new process that works in the current surroundings."""
+    """Return the environment for a new process that works in the current client environment."""
     if (current := _current.get()) is None:
         return dict(os.environ)
-    own = os.environ.keys() - set(paths.SURROUNDING_VARIABLES)
+    own = os.environ.keys() - set(paths.CLIENT_VARIABLES)
     return {name: os.environ[name] for name in own} | current.variables
 
 

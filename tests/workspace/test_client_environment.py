@@ -24,7 +24,7 @@ from kbtui.conversations.formats.llm_logs import LlmFormat
 from kbtui.index.embedding_model import EmbeddingModelUnavailable, find_embedding_model
 from kbtui.sources.source_definitions import find_next_cron_time
 from kbtui.workspace import Workspace, load_settings, open_workspace_at_root, paths
-from kbtui.workspace.surroundings import Surroundings, make_child_environment
+from kbtui.workspace.client_environment import ClientEnvironment, make_child_environment
 
 PACKAGE = Path(kbtui.__file__).parent
 
@@ -34,7 +34,7 @@ class Person:
 
     def __init__(self, base: Path, name: str, number: int, zone: str, root: Path) -> None:
         self.name, self.number, self.home = name, number, base / name / "home"
-        self.surroundings = Surroundings(
+        self.client_environment = ClientEnvironment(
             {
                 "HOME": str(self.home),
                 "TZ": zone,
@@ -129,7 +129,7 @@ def expect(person: Person, hour: int, seconds: float) -> dict[str, Any]:
         },
         "aider began": hour,
         "next noon": seconds,
-        "zone": person.surroundings.variables["TZ"],
+        "zone": person.client_environment.variables["TZ"],
     }
 
 
@@ -149,7 +149,7 @@ def test_two_threads_at_once_read_two_environments(
     both = threading.Barrier(2, timeout=30)
 
     def work_for(person: Person) -> dict[str, Any]:
-        with person.surroundings.use():
+        with person.client_environment.use():
             both.wait()  # each has begun before the other reads
             found = describe_everything(workspace)
             both.wait()
@@ -163,7 +163,7 @@ def test_tasks_and_their_threads_read_the_environment_of_their_client(
     workspace: Workspace, people: list[Person]
 ) -> None:
     async def serve(person: Person) -> dict[str, Any]:
-        with person.surroundings.use():
+        with person.client_environment.use():
             await asyncio.sleep(0.01)
             return await asyncio.to_thread(describe_everything, workspace)
 
@@ -178,8 +178,8 @@ def test_afterwards_and_elsewhere_the_environment_of_the_process_counts(
 ) -> None:
     own = os.environ["HOME"]
     seen: list[str] = []
-    with people[0].surroundings.use():
-        with people[1].surroundings.use():
+    with people[0].client_environment.use():
+        with people[1].client_environment.use():
             assert paths.get_user_home() == str(people[1].home)
         assert paths.get_user_home() == str(people[0].home)
         other = threading.Thread(target=lambda: seen.append(paths.get_user_home()))
@@ -193,7 +193,7 @@ def test_a_variable_that_the_client_lacks_is_not_read_from_the_process(
 ) -> None:
     monkeypatch.setenv("CODEX_HOME", "/elsewhere")
     monkeypatch.setenv("SECRET", "of the process")
-    with people[0].surroundings.use():
+    with people[0].client_environment.use():
         assert paths.read_variable("CODEX_HOME") == ""
         environment = make_child_environment()
     assert environment["HOME"] == str(people[0].home)
@@ -206,7 +206,7 @@ def test_a_variable_that_the_client_lacks_is_not_read_from_the_process(
 @pytest.mark.parametrize("variables", [{}, {"TZ": "Nowhere/At_all"}])
 def test_without_a_known_time_zone_that_of_the_machine_counts(variables: dict[str, str]) -> None:
     noon = datetime(2026, 7, 1, 12).timestamp()
-    with Surroundings(variables).use():
+    with ClientEnvironment(variables).use():
         assert find_next_cron_time("0 12 * * *", noon - 60.0) == noon
 
 
@@ -230,7 +230,7 @@ def test_a_format_remembers_what_it_has_read_for_each_client(
     def list_signatures() -> list[list[tuple[str, str]]]:
         listed = []
         for person in people:
-            with person.surroundings.use():
+            with person.client_environment.use():
                 found, _ = shared.find_stored_conversations(workspace)
                 listed.append([(one.id, one.signature) for one in found])
         return listed
@@ -262,7 +262,7 @@ PROCESS_WIDE: dict[str, set[str]] = {
         "find_runtime_directory",  # the engine's own
         "is_time_zone_of_process",
     },
-    "workspace/surroundings.py": {"_get_current_variables", "make_child_environment"},
+    "workspace/client_environment.py": {"_get_current_variables", "make_child_environment"},
 }
 """Module -> the functions that read the environment of the process; `*` means any function."""
 
@@ -300,7 +300,7 @@ def test_nothing_that_an_engine_runs_reads_the_environment_of_the_process() -> N
     assert not found, "read the variables with `paths.read_variable`"
 
 
-def test_every_variable_that_is_read_belongs_to_the_surroundings() -> None:
+def test_every_variable_that_is_read_belongs_to_the_client_environment() -> None:
     read = set()
     for _, tree in iterate_modules_with("read_variable", "get_xdg_directory"):
         for node in ast.walk(tree):
@@ -314,4 +314,4 @@ def test_every_variable_that_is_read_belongs_to_the_surroundings() -> None:
     from kbtui.workspace.settings import SETTING_KEYS
 
     read |= {key.variable for key in SETTING_KEYS if key.variable}
-    assert read | set(paths.AGENT_DIRECTORY_VARIABLES) == set(paths.SURROUNDING_VARIABLES)
+    assert read | set(paths.AGENT_DIRECTORY_VARIABLES) == set(paths.CLIENT_VARIABLES)
