@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Literal, Unpack
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.system_prompt_section import ArgumentSchema, ParameterSchema
+    from kbtui.knowledge.system_prompt_section import ToolArgumentsSchema, ToolParameterSchema
     from kbtui.library import Library
     from kbtui.search.search_request_and_answer import Hit, Kind, SearchAnswer
     from kbtui.workspace import Settings
@@ -42,7 +42,7 @@ class ToolDefinition:
     name: str
     summary: str
     details: str
-    parameters: Mapping[str, ParameterSchema]
+    parameters: Mapping[str, ToolParameterSchema]
     required: tuple[str, ...] = ()
 
     @property
@@ -50,7 +50,7 @@ class ToolDefinition:
         """Summary and details as one text for assistants."""
         return f"{self.summary}\n\n{self.details}" if self.details else self.summary
 
-    def make_argument_schema(self) -> ArgumentSchema:
+    def make_arguments_schema(self) -> ToolArgumentsSchema:
         """Return the JSON Schema of the arguments."""
         return {
             "type": "object",
@@ -60,21 +60,25 @@ class ToolDefinition:
         }
 
 
-def _make_string_schema(description: str, /, **more: Unpack[ParameterSchema]) -> ParameterSchema:
+def _make_string_schema(
+    description: str, /, **more: Unpack[ToolParameterSchema]
+) -> ToolParameterSchema:
     return {"type": "string", "description": description, **more}
 
 
 def _make_string_list_schema(
-    description: str, /, **more: Unpack[ParameterSchema]
-) -> ParameterSchema:
+    description: str, /, **more: Unpack[ToolParameterSchema]
+) -> ToolParameterSchema:
     return {"type": "array", "description": description, "items": {"type": "string"}, **more}
 
 
-def _make_integer_schema(description: str, /, **more: Unpack[ParameterSchema]) -> ParameterSchema:
+def _make_integer_schema(
+    description: str, /, **more: Unpack[ToolParameterSchema]
+) -> ToolParameterSchema:
     return {"type": "integer", "description": description, **more}
 
 
-def _make_boolean_schema(description: str, default: bool = False) -> ParameterSchema:
+def _make_boolean_schema(description: str, default: bool = False) -> ToolParameterSchema:
     return {"type": "boolean", "description": description, "default": default}
 
 
@@ -269,7 +273,7 @@ _PYTHON_TYPES: dict[str, tuple[type, str]] = {
 }
 
 
-def _find_argument_mistake(schema: ParameterSchema, value: Any) -> str | None:
+def _find_argument_mistake(schema: ToolParameterSchema, value: Any) -> str | None:
     """Return what is wrong with a value, or None if the value fits the JSON Schema."""
     names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     kinds = [_PYTHON_TYPES[name] for name in names if name in _PYTHON_TYPES]

@@ -284,7 +284,7 @@ class _McpRequestHandler:
             types.Tool(
                 name=tool.name,
                 description=mask_secrets(tool.description) if self._masked else tool.description,
-                input_schema=dict(tool.make_argument_schema()),
+                input_schema=dict(tool.make_arguments_schema()),
                 annotations=hints,
             )
             for tool in list_offered_tools(self._library.load_knowledge())

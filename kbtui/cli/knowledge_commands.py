@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import PromptFragment, Subject, Topic
+    from kbtui.knowledge.models import JpPromptSection, Subject, Topic
 
 
 def declare_topics_command_arguments(parser: ArgumentParser) -> None:
@@ -24,32 +24,32 @@ def declare_topics_command_arguments(parser: ArgumentParser) -> None:
 
 
 def run_topics_command(args: Namespace) -> int:
-    """List topics and their subjects, and JP's own prompt fragments.
+    """List topics and their subjects, and JP's own prompt sections.
 
     Hidden subjects are counted but not listed, unless --hidden is given.
     """
     knowledge = _load_knowledge_with_options(args)
     if args.topic is None:
-        topics, fragments = list(knowledge.topics.values()), knowledge.read_prompt_fragments()
+        topics, sections = list(knowledge.topics.values()), knowledge.read_jp_prompt_sections()
     else:
         named = knowledge.topics.get(args.topic)
-        topics, fragments = [named or knowledge.resolve_topic(args.topic)], []
+        topics, sections = [named or knowledge.resolve_topic(args.topic)], []
     with WaitingLine("listing subjects"):
         subjects = {topic.id: knowledge.list_subjects(topic.id) for topic in topics}
     if args.json:
         print_json_result(
-            _serialize_topics(knowledge, topics, subjects, fragments, hidden=args.hidden)
+            _serialize_topics(knowledge, topics, subjects, sections, hidden=args.hidden)
         )
     else:
         blocks = [
             _format_topic_with_subjects(topic, subjects[topic.id], hidden=args.hidden)
             for topic in topics
         ]
-        if fragments:
-            blocks.append(_format_prompt_fragments(knowledge, fragments))
+        if sections:
+            blocks.append(_format_jp_prompt_sections(knowledge, sections))
         if blocks:
             print_result("\n\n".join(blocks) + "\n")
-    if topics or fragments:
+    if topics or sections:
         return 0
     if not args.json:
         print_to_stderr(f"no topics are configured; {knowledge.hint_to_declare_topic}")
@@ -83,19 +83,19 @@ def _format_subject_flags(subject: Subject) -> str:
     return f"  ({', '.join(flags)})" if flags else ""
 
 
-def _format_prompt_fragments(knowledge: KnowledgeBase, fragments: list[PromptFragment]) -> str:
+def _format_jp_prompt_sections(knowledge: KnowledgeBase, sections: list[JpPromptSection]) -> str:
     lines = ["JP's prompt sections (read-only)"]
-    for fragment in fragments:
-        loaded = ", ".join(fragment.loaded_by) or "nothing"
+    for section in sections:
+        loaded = ", ".join(section.loaded_by) or "nothing"
         lines.append(
-            f"  {_get_path_relative_to_workspace(knowledge, fragment)}: {sanitize_to_one_line(fragment.name)}"
+            f"  {_get_path_relative_to_workspace(knowledge, section)}: {sanitize_to_one_line(section.name)}"
         )
         lines.append(f"    loaded by {loaded}")
     return "\n".join(lines)
 
 
 def _get_path_relative_to_workspace(
-    knowledge: KnowledgeBase, thing: Subject | PromptFragment
+    knowledge: KnowledgeBase, thing: Subject | JpPromptSection
 ) -> str:
     return format_path_relative_to_root(knowledge.workspace.root, thing.path)
 
@@ -104,7 +104,7 @@ def _serialize_topics(
     knowledge: KnowledgeBase,
     topics: list[Topic],
     subjects: dict[str, list[Subject]],
-    fragments: list[PromptFragment],
+    sections: list[JpPromptSection],
     *,
     hidden: bool,
 ) -> dict[str, object]:
@@ -129,16 +129,16 @@ def _serialize_topics(
         ],
         "fragments": [
             {
-                "path": _get_path_relative_to_workspace(knowledge, fragment),
-                **_pick_fields(fragment, "tag title content loaded_by"),
+                "path": _get_path_relative_to_workspace(knowledge, section),
+                **_pick_fields(section, "tag title content loaded_by"),
             }
-            for fragment in fragments
+            for section in sections
         ],
         "problems": [asdict(problem) for problem in knowledge.problems],
     }
 
 
-def _pick_fields(record: Topic | Subject | PromptFragment, names: str) -> dict[str, object]:
+def _pick_fields(record: Topic | Subject | JpPromptSection, names: str) -> dict[str, object]:
     return {name: getattr(record, name) for name in names.split()}
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         EmbeddedChunkTextJson,
         HitJson,
         RankExplanationJson,
-        SearchAnswerMessage,
+        SearchAnswerEngineMessage,
         SearchLegRankJson,
         SearchRequestJson,
     )
@@ -96,14 +96,14 @@ def run_search_command(args: Namespace) -> int:
 
 def _search_with_engine_or_library(
     start: str | None, request: EngineSearchRequest
-) -> SearchAnswerMessage:
+) -> SearchAnswerEngineMessage:
     answer = _search_with_running_engine(start, request)
     return _search_with_library(start, request) if answer is None else answer
 
 
 def _search_with_running_engine(
     start: str | None, request: EngineSearchRequest
-) -> SearchAnswerMessage | None:
+) -> SearchAnswerEngineMessage | None:
     """Search with the running engine; return None if the library must search instead.
 
     This does not import the library, because the import takes longer than the whole search.
@@ -143,7 +143,9 @@ def _search_with_running_engine(
     return None if reply.get("suspect") else reply.get("answer")
 
 
-def _search_with_library(start: str | None, request: EngineSearchRequest) -> SearchAnswerMessage:
+def _search_with_library(
+    start: str | None, request: EngineSearchRequest
+) -> SearchAnswerEngineMessage:
     """Search with the library, which starts an engine or searches in this process."""
     from kbtui.library import open_workspace
     from kbtui.search.search_request_and_answer import parse_search_request
@@ -185,7 +187,7 @@ def _serialize_search_request(args: Namespace) -> SearchRequestJson:
     return request
 
 
-def _raise_first_query_mistake(answer: SearchAnswerMessage) -> None:
+def _raise_first_query_mistake(answer: SearchAnswerEngineMessage) -> None:
     """If the query has mistakes, raise `UsageError` for the first mistake, with its position."""
     for start, end, message, hint in answer["details"]["mistakes"][:1]:
         where = None
@@ -201,7 +203,7 @@ EXCERPT_CHARACTERS = 240
 MAX_TERMS_SHOWN = 12
 
 
-def format_hits_with_explanations(answer: SearchAnswerMessage, *, plain: bool) -> str:
+def format_hits_with_explanations(answer: SearchAnswerEngineMessage, *, plain: bool) -> str:
     """Format the hits in two lines each, with their explanations."""
     parts: list[str] = []
     short_refs = answer["details"]["short_refs"]
@@ -216,7 +218,7 @@ def format_hits_with_explanations(answer: SearchAnswerMessage, *, plain: bool) -
     return "".join(f"{part}\n" for part in parts)
 
 
-def format_search_messages(answer: SearchAnswerMessage, query: str) -> list[str]:
+def format_search_messages(answer: SearchAnswerEngineMessage, query: str) -> list[str]:
     """Return the messages for stderr: the notices, and the reason if there are no hits."""
     lines = [answer["degraded"]] if answer["degraded"] else []
     for _, values in answer["details"]["notices"]:

@@ -67,7 +67,7 @@ def _print_tool_schemas(tools: list[ToolDefinition], *, as_json: bool) -> int:
         {
             "name": tool.name,
             "description": tool.description,
-            "parameters": tool.make_argument_schema(),
+            "parameters": tool.make_arguments_schema(),
         }
         for tool in tools
     ]

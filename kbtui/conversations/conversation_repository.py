@@ -338,7 +338,7 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
     """Return all subagents of a conversation, including the subagents of its subagents."""
     by_parent: dict[str | None, list[StoredConversation]] = {}
     for stored in get_conversation_format(info).find_stored_conversations(workspace)[0]:
-        by_parent.setdefault(_get_parent(stored), []).append(stored)
+        by_parent.setdefault(_get_parent_conversation_id(stored), []).append(stored)
     found: dict[str, ConversationInfo] = {}
     unexplored = [info.id]
     while unexplored:
@@ -350,7 +350,7 @@ def find_subagents(workspace: Workspace, info: ConversationInfo) -> list[Convers
     return list(found.values())
 
 
-def _get_parent(stored: StoredConversation) -> str | None:
+def _get_parent_conversation_id(stored: StoredConversation) -> str | None:
     # Only some formats know the parent without reading a file.
     known = stored if hasattr(stored, "parent") else stored.read_conversation_info()
     parent: str | None = known.parent
@@ -461,7 +461,9 @@ def list_agent_overviews(workspace: Workspace) -> list[AgentOverview]:
     for one in list_conversation_formats():
         stored, unusable = one.find_stored_conversations(workspace)
         directories = [path for path in one.list_data_directories(workspace) if path.is_dir()]
-        subagents = sum(_get_parent(conversation) is not None for conversation in stored)
+        subagents = sum(
+            _get_parent_conversation_id(conversation) is not None for conversation in stored
+        )
         total = one.count_conversations_of_all_projects()
         empty = sum(stray.has_no_turn for stray in unusable)
         files = sum(stray.path.is_file() for stray in unusable)

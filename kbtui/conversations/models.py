@@ -12,7 +12,7 @@ from kbtui.text import format_counted_noun, format_json_value_on_one_line
 if TYPE_CHECKING:
     from typing import TypedDict
 
-    class ConversationFacts(TypedDict, total=False):
+    class ConversationFileFacts(TypedDict, total=False):
         """The fields of `ConversationInfo` that are known only after reading a conversation's files."""
 
         title: str | None
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         labels: dict[str, str]
         problem: str | None
 
-    class OpenTurnState(TypedDict):
+    class UnfinishedTurnState(TypedDict):
         """The state of an unfinished turn, as JSON. With this state, a `TurnBuilder` can continue the turn."""
 
         started_at: str | None
@@ -390,7 +390,7 @@ class ReadingResumePoint:
     waiting: tuple[str, ...] = ()
     state: Mapping[str, object] | None = None
     """Further values that the format needs to resume reading at this position. They can be stored as JSON."""
-    open_turn: "OpenTurnState | None" = None
+    open_turn: "UnfinishedTurnState | None" = None
     """If the position is within a turn, the state of this turn as JSON. Otherwise None."""
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.indexer import IndexPhase
     from kbtui.notices import NoticeValues, PauseReason
-    from kbtui.search.search_request_and_answer import SearchAnswerMessage, SearchRequestJson
+    from kbtui.search.search_request_and_answer import SearchAnswerEngineMessage, SearchRequestJson
 
     class HelloMessage(TypedDict, total=False):
         """The first message that each side of a connection sends. A client sends only the first three fields.
@@ -194,7 +194,7 @@ if TYPE_CHECKING:
         * `declined` and `detail`: why the engine cannot search, as a code and a text.
         """
 
-        answer: SearchAnswerMessage
+        answer: SearchAnswerEngineMessage
         suspect: bool
         failed: tuple[str, str, str | None, str | None]
         declined: Literal["damaged", "no_index", "client_environment", "zone"]

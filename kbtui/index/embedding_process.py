@@ -184,7 +184,7 @@ def _make_error(answer: Request) -> Exception:
     return RuntimeError(answer["error"])
 
 
-class EmbeddingService:
+class EmbeddingProcessServer:
     """Answers requests in the process that embeds texts."""
 
     def __init__(self, model: EmbeddingModelSource, answers: Any) -> None:
@@ -347,7 +347,7 @@ def serve_requests() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     threading.Thread(target=read_requests, daemon=True).start()
-    service = EmbeddingService(EmbeddingModelSource(**json.loads(sys.argv[1])), answers)
+    service = EmbeddingProcessServer(EmbeddingModelSource(**json.loads(sys.argv[1])), answers)
     service.load_model()
     threading.Thread(target=embed_passages, daemon=True).start()
     service.answer_requests(queries, service.embed_query)

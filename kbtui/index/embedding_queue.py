@@ -54,14 +54,14 @@ PAUSE_SECONDS = 2.0
 """While the queue is paused, it checks at this interval, in seconds, whether it may continue."""
 
 
-class TextEmbedder(Protocol):
+class PassageEmbedder(Protocol):
     """What the queue needs of a model."""
 
     def embed_texts(self, texts: Sequence[str]) -> Matrix:
         """Return the unit vectors of texts, one row for each text."""
 
 
-class EntryPart(NamedTuple):
+class EntryChunksToEmbed(NamedTuple):
     """The chunks of an entry, and which of them to embed: those at `positions` in `chunks`."""
 
     entry: CatalogEntry
@@ -189,7 +189,7 @@ class EmbeddingQueue:
 
     def embed_missing_chunks(
         self,
-        get_passage_embedder: Callable[[bool], TextEmbedder],
+        get_passage_embedder: Callable[[bool], PassageEmbedder],
         should_restart: Callable[[], bool] = lambda: False,
     ) -> int:
         """Embed the chunks without a vector; return how many are left.
@@ -266,9 +266,9 @@ class EmbeddingQueue:
                         if failures >= FAILURES_MAX:
                             raise
 
-    def _read_missing_chunks_in_slices(self) -> Iterator[list[EntryPart]]:
+    def _read_missing_chunks_in_slices(self) -> Iterator[list[EntryChunksToEmbed]]:
         """Read the chunks without a vector, until `stop` is set or the queue must start again."""
-        parts: list[EntryPart] = []
+        parts: list[EntryChunksToEmbed] = []
         free = slice_chunks = BULK_SLICE_CHUNKS if self._is_backlog_large else SLICE_CHUNKS
         for entry_id in list(self._missing.entries):
             with self._catalog.open_read_transaction():
@@ -279,7 +279,7 @@ class EmbeddingQueue:
             missing = self._missing.entries[entry_id]
             positions = [at for at, one in enumerate(chunks) if one.number in missing]
             while positions:
-                parts.append(EntryPart(entry, chunks, positions[:free]))
+                parts.append(EntryChunksToEmbed(entry, chunks, positions[:free]))
                 positions, free = positions[free:], free - len(parts[-1].positions)
                 if not free:
                     if self._stop.is_set() or self._should_restart():
@@ -312,7 +312,7 @@ class EmbeddingQueue:
         ]
         self._entries_without_vectors.mark_entries_embedded(finished)
 
-    def _make_vector_rows(self, parts: list[EntryPart]) -> list[tuple[VectorRow, Matrix]]:
+    def _make_vector_rows(self, parts: list[EntryChunksToEmbed]) -> list[tuple[VectorRow, Matrix]]:
         """Embed chunks, and return their rows and vectors.
 
         If embedding must stop, some of them are missing.

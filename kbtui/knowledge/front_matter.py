@@ -67,7 +67,7 @@ def _parse_yaml_without_aliases(source: str) -> Any:
     """Parse YAML. Raises `ValueError` if the text is invalid, too long or contains an alias."""
     import yaml
 
-    class AliasFreeLoader(yaml.SafeLoader):
+    class YamlLoaderWithoutAliases(yaml.SafeLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
             # An alias could expand to gigabytes.
             if self.check_event(yaml.AliasEvent):
@@ -77,7 +77,7 @@ def _parse_yaml_without_aliases(source: str) -> Any:
     if len(source) > MAX_CHARACTERS:
         raise ValueError(f"it has more than {MAX_CHARACTERS:,} characters")
     try:
-        return yaml.load(source, AliasFreeLoader)
+        return yaml.load(source, YamlLoaderWithoutAliases)
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(str(error)) from error
 

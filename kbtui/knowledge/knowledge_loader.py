@@ -23,7 +23,7 @@ from kbtui.workspace.paths import TOPICS_FILE, format_path_relative_to_root
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kbtui.knowledge.models import PreloadOrDisableMark, PromptFragment
+    from kbtui.knowledge.models import JpPromptSection, PreloadOrDisableMark
     from kbtui.knowledge.system_prompt_section import LearnToolDefinition
     from kbtui.workspace import Workspace
     from kbtui.workspace.jp_config import ConfigLayer
@@ -439,9 +439,9 @@ class KnowledgeBase:
         """Return the definition of the `learn` tool; None if there is nothing to learn."""
         return system_prompt_section.define_learn_tool(self._resolve_enabled_topics())
 
-    def read_prompt_fragments(self) -> list[PromptFragment]:
-        """Return JP's own prompt fragments, which kbtui never writes."""
-        return system_prompt_section.read_prompt_fragments(self.workspace)
+    def read_jp_prompt_sections(self) -> list[JpPromptSection]:
+        """Return JP's own prompt sections, which kbtui never writes."""
+        return system_prompt_section.read_jp_prompt_sections(self.workspace)
 
     def copy_with_preload_marks(self, marks: Iterable[PreloadOrDisableMark]) -> KnowledgeBase:
         """Return a copy in which `marks` pre-load or disable subjects; raises `NothingFound` or `UsageError`."""

@@ -1,4 +1,4 @@
-"""The classes of the knowledge package: topics, subjects, problems, prompt fragments."""
+"""The classes of the knowledge package: topics, subjects, problems, prompt sections."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,7 +89,7 @@ class LearnToolResult:
 
 
 @dataclass(frozen=True)
-class PromptFragment:
+class JpPromptSection:
     """A prompt section that JP's own configuration declares in `.jp/config/knowledge/*.toml`.
 
     `path` is the file that declares the section. `loaded_by` lists the configuration files that

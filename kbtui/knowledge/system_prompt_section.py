@@ -1,4 +1,4 @@
-"""Builds the `<knowledge>` section of a system prompt, and reads JP's own prompt fragments."""
+"""Builds the `<knowledge>` section of a system prompt, and reads JP's own prompt sections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import ConfigError, KbtuiError
 from kbtui.knowledge.learn_tool_answers import escape_quotes, wrap_subject_in_tags
-from kbtui.knowledge.models import PromptFragment
+from kbtui.knowledge.models import JpPromptSection
 from kbtui.knowledge.subject_files import format_skipped_subject_note, read_subject_for_assistant
 
 if TYPE_CHECKING:
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from kbtui.knowledge.subject_visibility import SubjectSlugsByVisibility
     from kbtui.workspace import Workspace
 
-    class ParameterSchema(TypedDict, total=False):
+    class ToolParameterSchema(TypedDict, total=False):
         """The JSON Schema of a tool's parameter, or of its list items."""
 
         type: str | list[str]
         description: str
         default: object
-        items: ParameterSchema
+        items: ToolParameterSchema
         enum: Sequence[str]
         minimum: int
         maximum: int
 
-    class ArgumentSchema(TypedDict):
+    class ToolArgumentsSchema(TypedDict):
         """The JSON Schema of a tool's arguments."""
 
         type: str
-        properties: dict[str, ParameterSchema]
+        properties: dict[str, ToolParameterSchema]
         required: list[str]
         additionalProperties: bool
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
         name: str
         description: str
-        parameters: ArgumentSchema
+        parameters: ToolArgumentsSchema
 
 
 def estimate_token_count(text: str) -> int:
@@ -133,7 +133,7 @@ def _format_offered_topic(topic: Topic) -> str:
     return f"- {topic.id}{title}" + (f": {introduction}" if introduction else "")
 
 
-def define_learn_tool_parameters() -> ArgumentSchema:
+def define_learn_tool_parameters() -> ToolArgumentsSchema:
     """Return the JSON schema of `learn`'s arguments, with the same keys as in JP's `kb` plugin."""
     return {
         "type": "object",
@@ -151,8 +151,8 @@ def define_learn_tool_parameters() -> ArgumentSchema:
     }
 
 
-def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
-    """Return the prompt sections of all readable fragment files. The files are sorted by path."""
+def read_jp_prompt_sections(workspace: Workspace) -> list[JpPromptSection]:
+    """Return the prompt sections of all readable files in `.jp/config/knowledge`. The files are sorted by path."""
     from kbtui.workspace.jp_config import load_config_file
 
     folder = workspace.jp_directory / "config" / "knowledge"
@@ -173,7 +173,7 @@ def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
             # The content can be a table: {value = …, strategy = …}.
             table = content if isinstance(content, dict) else {"value": content}
             position = section.get("position")
-            fragment = PromptFragment(
+            prompt_section = JpPromptSection(
                 path=path,
                 tag=_get_string(section, "tag") or None,
                 title=_get_string(section, "title") or None,
@@ -181,7 +181,7 @@ def read_prompt_fragments(workspace: Workspace) -> list[PromptFragment]:
                 position=position if isinstance(position, int) else None,
                 loaded_by=loaded_by,
             )
-            found.append(fragment)
+            found.append(prompt_section)
     return found
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge.models import Topic
     from kbtui.refs import Ref
-    from kbtui.search.search_request_and_answer import Mode, SearchAnswer, SearchAnswerMessage
+    from kbtui.search.search_request_and_answer import Mode, SearchAnswer, SearchAnswerEngineMessage
 
 T = TypeVar("T")
 
@@ -382,7 +382,7 @@ class Library(ReferenceReader):
         return EngineEventListener(self.connect_engine, on_event).stop_listening
 
 
-def _get_answer_from_engine_reply(reply: EngineSearchReply) -> SearchAnswerMessage:
+def _get_answer_from_engine_reply(reply: EngineSearchReply) -> SearchAnswerEngineMessage:
     """Return the answer in the engine's reply. If the reply has an error instead, raise the error."""
     if failed := reply.get("failed"):
         kind, message, where, hint = failed

@@ -21,8 +21,8 @@ from kbtui.index.keyword_tokenizer import (
     normalize_unicode,
 )
 from kbtui.search.query_words import (
-    LanguageAnalyzer,
     QueryWord,
+    StemmingAnalyzer,
     analyze_and_correct_query_words,
     list_terms_with_prefix,
 )
@@ -117,7 +117,7 @@ PAIR_WEIGHT = 0.1
 class QueryTermBuilder:
     """Builds the terms of a query for one index."""
 
-    def __init__(self, schema: Any, searcher: Any, language: LanguageAnalyzer) -> None:
+    def __init__(self, schema: Any, searcher: Any, language: StemmingAnalyzer) -> None:
         self._schema, self._searcher, self._language = schema, searcher, language
 
     def build_word_terms(self, word: QueryWord) -> Iterable[QueryTerm]:
@@ -239,7 +239,7 @@ class KeywordSearch:
         narrowing: ArgumentAndExclusionFilters,
     ) -> None:
         self._request = request
-        self.language = LanguageAnalyzer(reader.language)
+        self.language = StemmingAnalyzer(reader.language)
         self.sides = [
             _KeywordIndexQuery(
                 reader.open_keyword_index(hidden=hidden), query, request, narrowing, self.language
@@ -299,7 +299,7 @@ class _KeywordIndexQuery:
         query: ParsedQuery,
         request: SearchRequest,
         narrowing: ArgumentAndExclusionFilters,
-        language: LanguageAnalyzer,
+        language: StemmingAnalyzer,
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema

@@ -376,10 +376,10 @@ class _QueryFilterApplier:
             has_unspaced_script,
             normalize_unicode,
         )
-        from kbtui.search.query_words import LanguageAnalyzer
+        from kbtui.search.query_words import StemmingAnalyzer
 
         text = normalize_unicode(text)
-        stems = LanguageAnalyzer(self._reader.language).stem_text(text)
+        stems = StemmingAnalyzer(self._reader.language).stem_text(text)
         pairs = list(extract_cjk_character_pairs(text))
         terms = [("title", stem) for stem in stems if not has_unspaced_script(stem)]
         terms += [("code", pair) for pair in pairs]

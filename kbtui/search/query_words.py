@@ -114,7 +114,7 @@ class QueryWord(NamedTuple):
     completions: tuple[tuple[str, str], ...] = ()
 
 
-class LanguageAnalyzer:
+class StemmingAnalyzer:
     """Splits text into stems, and recognizes function words, in the languages that the user has set.
 
     The argument is the value of the setting `language`.
@@ -161,7 +161,7 @@ class LanguageAnalyzer:
 
 
 def analyze_and_correct_query_words(
-    words: Sequence[str], searcher: Any, language: LanguageAnalyzer, *, completes_last: bool = False
+    words: Sequence[str], searcher: Any, language: StemmingAnalyzer, *, completes_last: bool = False
 ) -> list[QueryWord]:
     """Analyze the words of a query for one index, and correct words that are not in the index.
 
@@ -206,7 +206,7 @@ def list_terms_with_prefix(searcher: Any, field: str, prefix: str) -> list[tuple
     return [(field, term) for term, _ in found]
 
 
-def _correct_spelling(token: QueryToken, searcher: Any, language: LanguageAnalyzer) -> QueryToken:
+def _correct_spelling(token: QueryToken, searcher: Any, language: StemmingAnalyzer) -> QueryToken:
     word = token.plain
     if len(word) < MIN_CORRECTED_LETTERS or not (word.isascii() and word.isalpha()):
         return token
@@ -235,7 +235,7 @@ class QueryMatchFinder:
     """Finds the matches of a query in texts. It compares stems, as the ranking does."""
 
     def __init__(
-        self, words: Sequence[QueryWord], phrases: Sequence[str], language: LanguageAnalyzer
+        self, words: Sequence[QueryWord], phrases: Sequence[str], language: StemmingAnalyzer
     ) -> None:
         tokens = [token for word in words for token in word.tokens]
         telling = [token for token in tokens if token.weight == 1.0]

@@ -152,7 +152,7 @@ if TYPE_CHECKING:
         hits: list[HitJson]
         why: NotRequired[RankExplanationJson]
 
-    class SearchAnswerDetails(TypedDict):
+    class UndocumentedAnswerFields(TypedDict):
         """The fields of a `SearchAnswer` that are not in the documented JSON."""
 
         notices: Sequence[tuple[NoticeCode | RankReasonCode, NoticeValues]]
@@ -163,10 +163,10 @@ if TYPE_CHECKING:
         is_gap: bool
         short_refs: dict[str, str]
 
-    class SearchAnswerMessage(SearchAnswerJson):
+    class SearchAnswerEngineMessage(SearchAnswerJson):
         """A `SearchAnswer` as the engine sends it to a client."""
 
-        details: SearchAnswerDetails
+        details: UndocumentedAnswerFields
 
 
 class SearchRequest(NamedTuple):
@@ -572,9 +572,9 @@ class SearchAnswer(NamedTuple):
             shape["why"] = self.why.as_json()
         return shape
 
-    def as_engine_message(self) -> "SearchAnswerMessage":
+    def as_engine_message(self) -> "SearchAnswerEngineMessage":
         """Return the answer for another process: the documented JSON with `details` added."""
-        details: SearchAnswerDetails = {
+        details: UndocumentedAnswerFields = {
             "notices": list(self.notices),
             "mistakes": list(self.mistakes),
             "partial": self.partial,
@@ -586,7 +586,7 @@ class SearchAnswer(NamedTuple):
         return {**self.as_json(), "details": details}
 
     @classmethod
-    def from_engine_message(cls, shape: "SearchAnswerMessage") -> "SearchAnswer":
+    def from_engine_message(cls, shape: "SearchAnswerEngineMessage") -> "SearchAnswer":
         """Parse the message that `as_engine_message` returns."""
         details = shape["details"]
         why = shape.get("why")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
     from kbtui.refs import Ref
-    from kbtui.search.query_words import LanguageAnalyzer
+    from kbtui.search.query_words import StemmingAnalyzer
     from kbtui.search.search_pipeline import SemanticLeg
     from kbtui.search.search_request_and_answer import SearchAnswer
     from kbtui.workspace import Workspace
@@ -75,7 +75,7 @@ def _make_similarity_query(entry: CatalogEntry, chunks: list[Chunk]) -> str:
 
 
 def select_distinctive_words(
-    chunks: list[Chunk], entry: CatalogEntry, searcher: Any, language: LanguageAnalyzer
+    chunks: list[Chunk], entry: CatalogEntry, searcher: Any, language: StemmingAnalyzer
 ) -> list[str]:
     """Return the most distinctive words: frequent in the text, and rare in the index (tf-idf)."""
     text = f"{entry.title}\n" + "\n".join(chunk.text for chunk in chunks)

@@ -73,7 +73,7 @@ class StoredDocument:
     is_edited: bool
 
 
-class DocumentCounts(TypedDict):
+class DocumentChangeCounts(TypedDict):
     """How many documents a run has added, updated, removed and left unchanged."""
 
     added: int
@@ -92,7 +92,7 @@ class SourceDocumentDirectory:
     def __init__(self, root: Path, folder: Path, source: SourceDefinition) -> None:
         self._root, self._source = root, source
         self.folder = folder / source.name
-        self.counts: DocumentCounts = {"added": 0, "updated": 0, "removed": 0, "unchanged": 0}
+        self.counts: DocumentChangeCounts = {"added": 0, "updated": 0, "removed": 0, "unchanged": 0}
         self.problems: list[str] = []
         self.edited: list[str] = []
         """Messages about documents that were left alone because the user edited them."""

@@ -190,7 +190,7 @@ def test_a_filter_that_cannot_be_obeyed_is_an_error_in_words(library: Library) -
 
 
 def test_search_refuses_a_limit_that_its_schema_excludes(library: Library) -> None:
-    schema = TOOLS["knowledge_search"].make_argument_schema()["properties"]["limit"]
+    schema = TOOLS["knowledge_search"].make_arguments_schema()["properties"]["limit"]
     assert (schema["minimum"], schema["maximum"]) == (1, 100)
     for limit, problem in [(0, "at least 1"), (-1, "at least 1"), (101, "at most 100")]:
         arguments = {"query": "aardvark badger", "limit": limit}

@@ -69,7 +69,7 @@ REQUIRED = {
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_parameters_types_and_defaults_are_those_of_the_specification(name: str) -> None:
-    schema = TOOLS[name].make_argument_schema()
+    schema = TOOLS[name].make_arguments_schema()
     found = {key: (one["type"], one.get("default")) for key, one in schema["properties"].items()}
     assert found == PARAMETERS[name]
     assert schema["required"] == REQUIRED.get(name, [])
@@ -77,7 +77,7 @@ def test_parameters_types_and_defaults_are_those_of_the_specification(name: str)
 
 
 def test_learn_has_the_schema_of_the_knowledge_room_key_for_key() -> None:
-    assert LEARN.make_argument_schema() == define_learn_tool_parameters()
+    assert LEARN.make_arguments_schema() == define_learn_tool_parameters()
 
 
 def test_every_description_says_that_what_comes_back_is_data() -> None:
@@ -215,7 +215,7 @@ def test_schema_prints_what_is_offered(
     assert list(tools) == list(TOOLS)
     expected = {tool.name: tool for tool in list_offered_tools(load_knowledge(builder.workspace))}
     for name, tool in tools.items():
-        assert tool["parameters"] == TOOLS[name].make_argument_schema()
+        assert tool["parameters"] == TOOLS[name].make_arguments_schema()
         assert tool["description"] == expected[name].description
 
     assert main(["-w", str(workspace_root), "tools", "schema"]) == 0

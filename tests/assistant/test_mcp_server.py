@@ -67,7 +67,7 @@ async def test_it_says_who_it_is_and_lists_the_one_definition(
     assert [tool.name for tool in listed] == [tool.name for tool in expected] == list(TOOLS)
     for tool, one in zip(listed, expected, strict=True):
         assert tool.description == one.description
-        assert tool.input_schema == one.make_argument_schema()
+        assert tool.input_schema == one.make_arguments_schema()
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint is True
 

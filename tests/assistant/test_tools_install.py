@@ -122,7 +122,7 @@ def test_each_definition_loads_under_the_rules_of_jp_and_is_the_one_definition(
         assert table["command"] == "kbtui tool {{context}} {{tool}}"
         assert "data" in table["summary"]
         assert "not instructions" in table["summary"]
-        schema = TOOLS[name].make_argument_schema()
+        schema = TOOLS[name].make_arguments_schema()
         assert set(table["parameters"]) == set(schema["properties"])
         for key, parameter in table["parameters"].items():
             expected = schema["properties"][key]

@@ -51,7 +51,7 @@ import json
 from pathlib import Path
 from kbtui.assistant.assistant_tools import TOOLS
 
-print(json.dumps({name: tool.make_argument_schema() for name, tool in TOOLS.items()}))
+print(json.dumps({name: tool.make_arguments_schema() for name, tool in TOOLS.items()}))
 """
 
 

@@ -389,7 +389,7 @@ def test_a_directory_that_vanishes_while_it_is_listed(
 
     def slow(
         path: str, local: bool, archived: bool, parent: int | None
-    ) -> stored_conversations.ConversationCopy:
+    ) -> stored_conversations.ConversationDirectoryCopy:
         if path == str(folder):
             shutil.rmtree(folder)
         return real(path, local, archived, parent)

@@ -31,7 +31,7 @@ from kbtui.index.embedding_process import (
     SAMPLE_TEXTS,
     EmbeddingProcess,
     EmbeddingProcessEnded,
-    EmbeddingService,
+    EmbeddingProcessServer,
     get_embedding_method_path,
     measure_embedding_methods,
     read_embedding_method,
@@ -236,7 +236,7 @@ def test_the_choice_is_remembered_for_this_computer_alone(with_export: Path) -> 
 def test_few_texts_do_not_decide(with_export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = find_embedding_model("")
     monkeypatch.setattr("kbtui.index.embedding_process.METHODS", {"onnxruntime": OnnxEmbedder})
-    service = EmbeddingService(model, None)
+    service = EmbeddingProcessServer(model, None)
     service.load_model()
     service.embed_passages(["one"] * (SAMPLE_TEXTS - 1))
     assert not get_embedding_method_path(model).exists()

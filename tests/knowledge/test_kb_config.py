@@ -1,4 +1,4 @@
-"""Topics from the configuration: fields, layers, mistakes, command-line options; prompt fragments."""
+"""Topics from the configuration: fields, layers, mistakes, command-line options; prompt sections."""
 
 from pathlib import Path
 
@@ -300,7 +300,7 @@ def test_nothing_is_written_by_reading(two_topics: Build, workspace: Workspace) 
         knowledge.list_subjects(topic)
         knowledge.learn(topic, "**")
     knowledge.format_prompt_section()
-    knowledge.read_prompt_fragments()
+    knowledge.read_jp_prompt_sections()
     assert state() == before
 
 
@@ -309,7 +309,7 @@ def test_a_problem_reads_as_place_message_and_hint() -> None:
     assert str(problem) == "f.toml: kb: is odd (mend it)"
 
 
-# JP's own prompt fragments.
+# JP's own prompt sections.
 
 
 def test_fragments_know_which_configuration_loads_them(build: Build, workspace: Workspace) -> None:
@@ -332,7 +332,7 @@ def test_fragments_know_which_configuration_loads_them(build: Build, workspace: 
             ".jp/config.toml": 'extends = ["config/knowledge/st*.toml"]\n',
         },
     )
-    found = build().read_prompt_fragments()
+    found = build().read_jp_prompt_sections()
     loaders = (".jp/config.toml", ".jp/config/personas/dev.toml", ".jp/config/personas/lead.toml")
     assert [(part.path.name, part.name, part.content, part.loaded_by) for part in found] == [
         ("lonely.toml", "t", "x", ()),
@@ -345,4 +345,4 @@ def test_fragments_know_which_configuration_loads_them(build: Build, workspace: 
 
 def test_without_fragments_there_are_none(tmp_path: Path) -> None:
     (tmp_path / ".jp").mkdir()
-    assert load_knowledge(open_workspace_at_root(tmp_path)).read_prompt_fragments() == []
+    assert load_knowledge(open_workspace_at_root(tmp_path)).read_jp_prompt_sections() == []

@@ -298,8 +298,8 @@ def test_nothing_is_ever_unpickled_or_evaluated() -> None:
         r"^\s*(?:import|from) (?:pickle|shelve|dill|cloudpickle|joblib)\b"
         # `marshal.dumps` for a checksum reads nothing, so it is allowed.
         r"|^\s*import marshal\b|^\s*from marshal import (?!dumps$)|\bmarshal\."
-        # The only class named `AliasFreeLoader` is a safe loader that also refuses aliases.
-        r"|(?<![\w.])(?:eval|exec)\(|yaml\.(?:unsafe_)?load\((?!source, AliasFreeLoader\))|\bshell=True",
+        # The only class named `YamlLoaderWithoutAliases` is a safe loader that also refuses aliases.
+        r"|(?<![\w.])(?:eval|exec)\(|yaml\.(?:unsafe_)?load\((?!source, YamlLoaderWithoutAliases\))|\bshell=True",
         re.MULTILINE,
     )
     for path in sorted(ROOM.rglob("*.py")):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
-    from kbtui.conversations.models import ConversationEvent, ConversationFacts
+    from kbtui.conversations.models import ConversationEvent, ConversationFileFacts
     from kbtui.workspace import Workspace
 
 HISTORY_FILE = ".aider.chat.history.md"
@@ -230,7 +230,7 @@ def _find_sessions(
     state = _get_file_state(status)
     sessions: list[_AiderSession] = []
     start = 0
-    if known is not None and known.sessions and _has_only_grown(file, state, known):
+    if known is not None and known.sessions and _has_history_file_only_grown(file, state, known):
         # The last session may have grown, so it is found again.
         sessions = known.sessions[:-1]
         start = known.sessions[-1].start
@@ -244,7 +244,9 @@ def _find_sessions(
     return _HistoryFileSessions(state, sessions, os.pread(file, size, state[1] - size), is_text)
 
 
-def _has_only_grown(file: int, state: tuple[int, int, int], known: _HistoryFileSessions) -> bool:
+def _has_history_file_only_grown(
+    file: int, state: tuple[int, int, int], known: _HistoryFileSessions
+) -> bool:
     """Return whether text was only appended. The inode, the size and the bytes at the old end are compared."""
     inode, size, _ = known.state
     at = size - len(known.tail)
@@ -325,7 +327,7 @@ def _parse_local_time(started: str, zone: tzinfo | None) -> datetime | None:
 
 def _read_aider_session_facts(
     path: str, session: _AiderSession, last_at: datetime | None
-) -> ConversationFacts:
+) -> ConversationFileFacts:
     """Read the title and the size of a session; `last_at` is the time of its last event."""
     builder = TurnBuilder()
     parse_session(_read_session_text(path, session, _TITLE_BYTES), builder, None)
@@ -380,32 +382,32 @@ class _HistorySection(NamedTuple):
 def parse_session(text: str, builder: TurnBuilder, started: datetime | None) -> None:
     """Parse the text of a session, without its first line, into turns. Never raises."""
     opening: list[_HistorySection] = []
-    for block in _split_into_blocks(text):
-        if block.kind == "request":
+    for section in _split_into_sections(text):
+        if section.kind == "request":
             builder.start_turn(None if builder.turns else started)
-            builder.add_event("chat_request", "\n".join(block.lines))
+            builder.add_event("chat_request", "\n".join(section.lines))
             builder.count += 1
             # aider's messages at the start of a session go into the first turn, after its request.
-            _add_blocks_as_events(builder, opening)
+            _add_sections_as_events(builder, opening)
             opening = []
-        elif block.kind == "aider" and not builder.turns:
-            opening.append(block)
+        elif section.kind == "aider" and not builder.turns:
+            opening.append(section)
         else:
             if not builder.turns:
                 builder.start_turn(started)
-                _add_blocks_as_events(builder, opening)
+                _add_sections_as_events(builder, opening)
                 opening = []
-            _add_blocks_as_events(builder, [block])
+            _add_sections_as_events(builder, [section])
     if opening:
         builder.start_turn(started)
-        _add_blocks_as_events(builder, opening)
+        _add_sections_as_events(builder, opening)
 
 
-def _split_into_blocks(text: str) -> list[_HistorySection]:
+def _split_into_sections(text: str) -> list[_HistorySection]:
     lines = text.split("\n")
     # An editor may have removed the spaces at the ends of all lines. Then they are not required.
     is_marked = re.search(r"^(?:####|>).*  \r?$", text, re.MULTILINE) is not None
-    blocks: list[_HistorySection] = []
+    sections: list[_HistorySection] = []
     is_after_blank = True
     for number, line in enumerate(lines):
         line = line.removesuffix("\r")
@@ -417,28 +419,28 @@ def _split_into_blocks(text: str) -> list[_HistorySection]:
             kind, content = "aider", line[2:].rstrip()
         else:
             kind, content = "reply", line
-        last = blocks[-1] if blocks else None
+        last = sections[-1] if sections else None
         # A blank line ends a request, so that two requests without a reply between them stay separate.
         if last is not None and last.kind == kind and (kind != "request" or not is_after_blank):
             last.lines.append(content)
         elif kind == "reply" and not content.strip():
             pass
         else:
-            blocks.append(_HistorySection(kind, [content]))
+            sections.append(_HistorySection(kind, [content]))
         is_after_blank = not line.strip()
-    return blocks
+    return sections
 
 
-def _add_blocks_as_events(builder: TurnBuilder, blocks: list[_HistorySection]) -> None:
-    for block in blocks:
-        if block.kind == "reply":
-            builder.add_event("message", "\n".join(block.lines).strip("\n"))
+def _add_sections_as_events(builder: TurnBuilder, sections: list[_HistorySection]) -> None:
+    for section in sections:
+        if section.kind == "reply":
+            builder.add_event("message", "\n".join(section.lines).strip("\n"))
             builder.count += 1
             continue
-        if (used := _sum_tokens_of_blocks([block])) is not None:
+        if (used := _sum_tokens_of_sections([section])) is not None:
             builder.add_usage(used)
         pending: list[str] = []
-        for line in block.lines:
+        for line in section.lines:
             if match := _MODEL.match(line):
                 builder.set_model(match[1])
             if question := _QUESTION.fullmatch(line):
@@ -469,15 +471,15 @@ def _add_question_and_answer(builder: TurnBuilder, question: str, answer: str) -
 
 def sum_reported_tokens(text: str) -> ConversationUsage | None:
     """Add up the tokens in reports such as `Tokens: 2.1k sent, 300 received`; None if there are no reports."""
-    return _sum_tokens_of_blocks(_split_into_blocks(text))
+    return _sum_tokens_of_sections(_split_into_sections(text))
 
 
-def _sum_tokens_of_blocks(blocks: Iterable[_HistorySection]) -> ConversationUsage | None:
+def _sum_tokens_of_sections(sections: Iterable[_HistorySection]) -> ConversationUsage | None:
     totals: dict[str, int] = {}
-    for block in blocks:
-        if block.kind != "aider":
+    for section in sections:
+        if section.kind != "aider":
             continue
-        for line in block.lines:
+        for line in section.lines:
             report = _TOKENS.match(line)
             for number, unit, name in _TOKEN_COUNT.findall(report[1]) if report else ():
                 totals[name] = totals.get(name, 0) + _parse_token_count(number, unit)

@@ -25,8 +25,8 @@ from kbtui.conversations.formats.jsonl_format import (
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
     find_last_time,
+    iterate_first_records,
     iterate_json_objects_in_lines,
-    iterate_records_at_start,
     list_directory,
     make_session_of_file,
     make_title_from_request,
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     from kbtui.conversations.formats.turn_builder import TurnBuilder
-    from kbtui.conversations.models import ConversationFacts, ConversationInfo
+    from kbtui.conversations.models import ConversationFileFacts, ConversationInfo
     from kbtui.conversations.project_directories import ProjectDirectory
     from kbtui.workspace import Workspace
 
-    class ClaudeCodeState(TypedDict, total=False):
+    class ClaudeCodeParserState(TypedDict, total=False):
         """The state, as JSON, with which a `ClaudeCodeParser` resumes in the middle of a file.
 
         It describes the last records and messages before the position where reading resumes.
@@ -219,7 +219,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
                         self._append_session_file(found, one, project, project.path)
         if only is not None:
             found = [one for one in found if one.id == only]
-        return _keep_newest_of_each_id(found, unusable), unusable
+        return _keep_newest_file_of_each_session(found, unusable), unusable
 
     def _add_session(
         self,
@@ -267,7 +267,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         if state not in self._with_turn:
             self._with_turn[state] = file.name is not None and any(
                 _is_request(record) or (record.get("isSidechain") and record.get("type") == "user")
-                for record in iterate_records_at_start(file.path, _LONG_HEAD_BYTES)
+                for record in iterate_first_records(file.path, _LONG_HEAD_BYTES)
             )
         return self._with_turn[state]
 
@@ -312,7 +312,7 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         return count
 
     def make_parser(
-        self, builder: TurnBuilder, state: ClaudeCodeState | None
+        self, builder: TurnBuilder, state: ClaudeCodeParserState | None
     ) -> JsonlConversationParser:
         """Return a parser of a session's records."""
         return ClaudeCodeParser(builder, state)
@@ -368,7 +368,7 @@ def _is_directory_of_project(folder: str, name: str) -> bool:
     return folder == name or folder.startswith(f"{name.rstrip('-')}-")
 
 
-def _keep_newest_of_each_id(
+def _keep_newest_file_of_each_session(
     found: list[StoredSession], unusable: list[UnusableConversationDirectory]
 ) -> list[StoredSession]:
     """Return the newest file of each session; the others are added to `unusable`."""
@@ -392,7 +392,7 @@ def _describe_files_without_working_directory(
             yield UnusableConversationDirectory(Path(path), error.message, True)
             continue
         reason: str | None
-        kinds = {record.get("type") for record in iterate_records_at_start(path, _HEAD_BYTES)}
+        kinds = {record.get("type") for record in iterate_first_records(path, _HEAD_BYTES)}
         if not head:
             reason = "the file is empty"
         elif head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -444,17 +444,17 @@ def _read_first_text_value(path: str, size: int, key: str) -> str | None:
 
 
 def _iterate_text_values(path: str, length: int, key: str) -> Iterator[str]:
-    for record in iterate_records_at_start(path, length, key):
+    for record in iterate_first_records(path, length, key):
         if type(text := record[key]) is str and text:
             yield text
 
 
-def _read_session_facts(path: str) -> ConversationFacts:
+def _read_session_facts(path: str) -> ConversationFileFacts:
     """Return the title of a session, its creation time and the time of its last record."""
-    facts: ConversationFacts = {}
+    facts: ConversationFileFacts = {}
     request: str | None = None
     titles: dict[str, str] = {}
-    for record in iterate_records_at_start(path, _LONG_HEAD_BYTES):
+    for record in iterate_first_records(path, _LONG_HEAD_BYTES):
         if "created_at" not in facts and (time := parse_timestamp(record.get("timestamp"))):
             facts["created_at"] = time
         _collect_title(record, titles)
@@ -564,7 +564,7 @@ class ClaudeCodeParser(JsonlConversationParser):
     The turns that are left behind keep their numbers, so that references stay valid.
     """
 
-    def __init__(self, builder: TurnBuilder, state: ClaudeCodeState | None = None) -> None:
+    def __init__(self, builder: TurnBuilder, state: ClaudeCodeParserState | None = None) -> None:
         super().__init__(builder)
         self._is_resumed = state is not None
         state = state or {}
@@ -586,7 +586,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         Each count is the highest that the records of the message have reported so far.
         """
 
-    def make_parser_state(self) -> ClaudeCodeState:
+    def make_parser_state(self) -> ClaudeCodeParserState:
         """Return the state from which another parser can resume.
 
         The state contains the model, and data about the last records and messages. Data about older

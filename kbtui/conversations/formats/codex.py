@@ -42,7 +42,7 @@ from kbtui.conversations.formats.turn_builder import (
     READ_ERRORS,
     TurnBuilder,
     count_base64_bytes,
-    get_text,
+    get_text_or_none,
 )
 from kbtui.conversations.models import (
     ConversationCompaction,
@@ -62,10 +62,10 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
-    from kbtui.conversations.models import ConversationFacts, ConversationInfo
+    from kbtui.conversations.models import ConversationFileFacts, ConversationInfo
     from kbtui.workspace import Workspace
 
-    class CodexState(TypedDict, total=False):
+    class CodexParserState(TypedDict, total=False):
         """The state, as JSON, from which a `CodexParser` can resume."""
 
         model: str | None
@@ -165,7 +165,7 @@ class CodexFormat(JsonlConversationFormat):
     id_prefix = ID_PREFIX
 
     def __init__(self) -> None:
-        self._heads = SessionHeadCache(_read_session_head, _is_complete_head)
+        self._heads = SessionHeadCache(_read_session_head, _is_session_head_complete)
         self._names: dict[str, tuple[tuple[int, int, int], dict[str, str]]] = {}
         """The path of an index of sessions -> the state of the file, and the names in it."""
 
@@ -199,7 +199,7 @@ class CodexFormat(JsonlConversationFormat):
         return sum(1 for _ in _iterate_session_files(find_codex_directory(), []))
 
     def make_parser(
-        self, builder: TurnBuilder, state: CodexState | None
+        self, builder: TurnBuilder, state: CodexParserState | None
     ) -> JsonlConversationParser:
         """Return a parser that continues from `state`. Without a state, it starts at the beginning."""
         return CodexParser(builder, state)
@@ -313,9 +313,9 @@ def find_codex_directory() -> str:
 
 def _read_codex_session_facts(
     path: str, head: _CodexSessionHead, title: str | None
-) -> ConversationFacts:
+) -> ConversationFileFacts:
     """Return the title, the creation time and the origin of a session."""
-    facts: ConversationFacts = {}
+    facts: ConversationFileFacts = {}
     if head.created_at is not None:
         facts["created_at"] = head.created_at
     if head.forked_from is not None:
@@ -352,7 +352,7 @@ def _iterate_session_files(
             unusable.append(UnusableConversationDirectory(Path(home, name), reason))
 
 
-def _is_complete_head(head: _CodexSessionHead, size: int) -> bool:
+def _is_session_head_complete(head: _CodexSessionHead, size: int) -> bool:
     return head.working_directory is not None or size > HEAD_BYTES
 
 
@@ -378,7 +378,7 @@ def _read_session_head(path: str) -> _CodexSessionHead:
             uuid = name[0]
         if uuid is None:
             raise ValueError("neither its name nor its first line contains a session id")
-        directory = get_text(meta.get("cwd"))
+        directory = get_text_or_none(meta.get("cwd"))
         if directory is None:
             directory = _find_working_directory(file, min(size, HEAD_BYTES))
     forked_from = meta.get("forked_from_id")
@@ -459,7 +459,7 @@ class _UnattributedMessage(NamedTuple):
 class CodexParser(JsonlConversationParser):
     """Parses the records of one session, from all versions of Codex."""
 
-    def __init__(self, builder: TurnBuilder, state: CodexState | None = None) -> None:
+    def __init__(self, builder: TurnBuilder, state: CodexParserState | None = None) -> None:
         super().__init__(builder)
         state = state or {}
         self._has_user_events: bool = state.get("has_user_events", False)
@@ -481,14 +481,14 @@ class CodexParser(JsonlConversationParser):
 
     def starts_turn(self, record: dict[str, Any]) -> bool:
         """Return whether a record is a request of the user. Each such request starts a turn."""
-        kind, payload = _unwrap_record(record)
+        kind, payload = _get_record_kind_and_content(record)
         if kind == "event_msg":
             return payload.get("type") == "user_message" and _is_typed_by_person(payload)
         if "payload" in record or payload.get("type") != "message" or payload["role"] != "user":
             return False
         return _is_request_text(_read_text_and_images(payload.get("content"))[0])
 
-    def make_parser_state(self) -> CodexState:
+    def make_parser_state(self) -> CodexParserState:
         """Return the state, as JSON, from which another parser can resume.
 
         The file can repeat a text or a call. The state includes the last texts and calls, so that the
@@ -524,7 +524,7 @@ class CodexParser(JsonlConversationParser):
 
     def parse_record(self, record: dict[str, Any]) -> None:
         """Parse the next record. If a value has the wrong type, an error of any class may be raised."""
-        kind, payload = _unwrap_record(record)
+        kind, payload = _get_record_kind_and_content(record)
         time = parse_timestamp(record.get("timestamp"))
         if kind == "event_msg":
             self._parse_event_message(payload, record, time)
@@ -533,7 +533,7 @@ class CodexParser(JsonlConversationParser):
         elif kind == "turn_context":
             self._set_model(payload.get("model"))
         elif kind == "compacted":
-            self._add_compaction(get_text(payload.get("message")), time)
+            self._add_compaction(get_text_or_none(payload.get("message")), time)
             self._compaction_event_expected = True
         elif kind == "session_meta":
             self._record_fork_time(payload, time)
@@ -780,7 +780,7 @@ class CodexParser(JsonlConversationParser):
     def _add_call(
         self, name: str, arguments: Any, payload: dict[str, Any], time: datetime | None
     ) -> ConversationEvent:
-        call_id = get_text(payload.get("call_id")) or get_text(payload.get("id"))
+        call_id = get_text_or_none(payload.get("call_id")) or get_text_or_none(payload.get("id"))
         if call_id is not None:
             self._call_ids[call_id] = None
         self._has_answer = True
@@ -788,7 +788,9 @@ class CodexParser(JsonlConversationParser):
 
     def _add_result(self, payload: dict[str, Any], output: Any, time: datetime | None) -> None:
         text, is_error = read_tool_output(output)
-        self.builder.add_result(get_text(payload.get("call_id")), text, time, is_error=is_error)
+        self.builder.add_result(
+            get_text_or_none(payload.get("call_id")), text, time, is_error=is_error
+        )
 
     def _add_web_search(self, payload: dict[str, Any], source: str, time: datetime | None) -> None:
         action = payload.get("action")
@@ -802,7 +804,7 @@ class CodexParser(JsonlConversationParser):
     def _add_image_generation(
         self, payload: dict[str, Any], call_id: Any, time: datetime | None
     ) -> None:
-        call_id = get_text(call_id)
+        call_id = get_text_or_none(call_id)
         if call_id is None or call_id not in self._call_ids:
             arguments = {"prompt": payload.get("revised_prompt")}
             self._add_call("image_generation", arguments, {"call_id": call_id}, time)
@@ -849,7 +851,7 @@ def read_tool_output(output: Any) -> tuple[str, bool]:
     return output, is_error or output.startswith(_FAILURES)
 
 
-def _unwrap_record(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _get_record_kind_and_content(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return a record's kind and its content.
 
     The content is the `payload`. In old versions, it is the record itself.

@@ -45,7 +45,7 @@ from kbtui.conversations.formats.turn_builder import (
     TurnBuilder,
     count_base64_bytes,
     format_media_placeholder,
-    get_text,
+    get_text_or_none,
 )
 from kbtui.conversations.models import (
     Conversation,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
-    from kbtui.conversations.models import ConversationFacts, ConversationInfo
+    from kbtui.conversations.models import ConversationFileFacts, ConversationInfo
     from kbtui.conversations.project_directories import ProjectDirectory
     from kbtui.workspace import Workspace
 
@@ -136,7 +136,7 @@ class GeminiCliFormat(ConversationFormat):
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises; errors are in `problems` of the result."""
-        replay = _replay_file(info)
+        replay = _replay_session_file(info)
         builder, compactions = _build_turns(replay)
         info = replace(info, events_count=builder.count, last_event_at=builder.last_time)
         return builder.make_conversation(info, replay.problems, compactions=compactions)
@@ -144,7 +144,9 @@ class GeminiCliFormat(ConversationFormat):
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Return the tokens that a conversation used, including its rewound turns. Never raises."""
         messages = {
-            one.record["id"]: one for one in _replay_file(info).messages if one.kind == "message"
+            one.record["id"]: one
+            for one in _replay_session_file(info).messages
+            if one.kind == "message"
         }
         tokens = (one.record.get("tokens") for one in messages.values())
         return add_up_usage(used for one in tokens if (used := _read_tokens(one)) is not None)
@@ -333,10 +335,10 @@ def _get_session_sort_key(session: StoredSession) -> tuple[bool, datetime, str]:
     return session.path.endswith(".jsonl"), session.updated_at, session.path
 
 
-def _read_gemini_session_facts(path: str) -> ConversationFacts:
+def _read_gemini_session_facts(path: str) -> ConversationFileFacts:
     """Return the title and the creation time of a session."""
     replay = _replay_readable_records(path)
-    facts: ConversationFacts = {}
+    facts: ConversationFileFacts = {}
     if replay.problems:
         facts["problem"] = replay.problems[0]
     times = [
@@ -466,7 +468,7 @@ def _find_compression_summary(record: dict[str, Any]) -> str | None:
     return text if _SUMMARY.match(text) else None
 
 
-def _replay_file(info: ConversationInfo) -> _ReplayedSession:
+def _replay_session_file(info: ConversationInfo) -> _ReplayedSession:
     """Read the file of a conversation. Never raises; errors are in `problems` of the result."""
     try:
         return _replay_readable_records(str(info.events_path))
@@ -727,8 +729,8 @@ def _split_typed_and_sent_request(record: dict[str, Any]) -> tuple[str, str | No
 
 def _format_file_placeholder(data: dict[str, Any]) -> str:
     """Return the line that stands for an image or another file."""
-    kind = get_text(data.get("mimeType")) or "unknown type"
-    name = str(data.get("displayName") or get_text(data.get("fileUri")) or "pasted")
+    kind = get_text_or_none(data.get("mimeType")) or "unknown type"
+    name = str(data.get("displayName") or get_text_or_none(data.get("fileUri")) or "pasted")
     encoded = data.get("data")
     return format_media_placeholder(
         name, kind, count_base64_bytes(encoded) if type(encoded) is str else None

@@ -268,7 +268,7 @@ class JsonlConversationFormat(ConversationFormat):
             return None
         try:
             with open_regular_file(str(info.events_path)) as (file, file_size):
-                digest = self._copy_or_hash_until_resume_point(file, mark) if mark else None
+                digest = self._get_hash_until_resume_point(file, mark) if mark else None
                 if digest is None:
                     mark, digest = None, hashlib.sha256()
                 return self._read_conversation_part(
@@ -342,7 +342,7 @@ class JsonlConversationFormat(ConversationFormat):
         conversation = _make_conversation(info, parser, [])
         return ConversationPart(conversation, start, mark, is_last)
 
-    def _copy_or_hash_until_resume_point(self, file: int, mark: ReadingResumePoint) -> Any:
+    def _get_hash_until_resume_point(self, file: int, mark: ReadingResumePoint) -> Any:
         """Return the SHA-256 hash object of the bytes before `mark`.
 
         None means that they have changed.

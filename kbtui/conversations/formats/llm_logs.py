@@ -39,8 +39,8 @@ from kbtui.conversations.formats.turn_builder import (
     READ_ERRORS,
     TurnBuilder,
     format_media_placeholder,
-    get_count,
-    get_text,
+    get_count_or_none,
+    get_text_or_none,
 )
 from kbtui.conversations.models import (
     Conversation,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
-    from kbtui.conversations.models import ConversationFacts
+    from kbtui.conversations.models import ConversationFileFacts
     from kbtui.workspace import Workspace
 
 MAX_CHAIN = 10_000
@@ -128,7 +128,7 @@ class LlmFormat(ConversationFormat):
         return list(sessions.values()), []
 
     def _make_stored_sessions(
-        self, path: str, rows: list[_ConversationRow], modified: datetime
+        self, path: str, rows: list[_LlmConversationRecord], modified: datetime
     ) -> Iterator[StoredSession]:
         for row in rows:
             yield StoredSession(
@@ -173,7 +173,7 @@ class LlmFormat(ConversationFormat):
         return ResumeCommand(words, info.working_directory or paths.get_user_home())
 
 
-class _ConversationRow(NamedTuple):
+class _LlmConversationRecord(NamedTuple):
     """The metadata of a conversation in the database."""
 
     id: str
@@ -194,9 +194,9 @@ def get_database_path() -> str:
     return f"{directory}/logs.db"
 
 
-def _read_conversation_rows(path: str) -> list[_ConversationRow]:
+def _read_conversation_rows(path: str) -> list[_LlmConversationRecord]:
     """Read the facts about each conversation of a database, such as its name and times; raises `WorkspaceError`."""
-    rows: dict[str, _ConversationRow] = {}
+    rows: dict[str, _LlmConversationRecord] = {}
     with open_database(path) as database:
         if not list_columns(database, "responses") and not list_columns(database, "turns"):
             raise WorkspaceError("the database has no table of responses", where=path)
@@ -213,18 +213,20 @@ def _read_conversation_rows(path: str) -> list[_ConversationRow]:
                 f" FROM {table} GROUP BY {key}"
             )
             for row in database.execute(query):
-                if get_text(row[0]) is None:
+                if get_text_or_none(row[0]) is None:
                     continue
-                new = _ConversationRow(row[0], get_text(row[1]), *row[2:])
+                new = _LlmConversationRecord(row[0], get_text_or_none(row[1]), *row[2:])
                 rows[new.id] = (
                     _merge_conversation_rows(rows[new.id], new) if new.id in rows else new
                 )
     return list(rows.values())
 
 
-def _merge_conversation_rows(old: _ConversationRow, new: _ConversationRow) -> _ConversationRow:
+def _merge_conversation_rows(
+    old: _LlmConversationRecord, new: _LlmConversationRecord
+) -> _LlmConversationRecord:
     """Merge the two rows of a conversation that is in the tables of llm 0.31 and also in newer tables."""
-    return _ConversationRow(
+    return _LlmConversationRecord(
         old.id,
         old.name or new.name,
         old.first,
@@ -234,7 +236,7 @@ def _merge_conversation_rows(old: _ConversationRow, new: _ConversationRow) -> _C
     )
 
 
-def _read_conversation_facts(path: str, row: _ConversationRow) -> ConversationFacts:
+def _read_conversation_facts(path: str, row: _LlmConversationRecord) -> ConversationFileFacts:
     """Return the size and the title of a conversation."""
     with open_database(path) as database:
         builder = TurnBuilder()
@@ -307,7 +309,7 @@ class _LlmConversationReader:
                 [],
                 time,
             )
-        prompt, system = get_text(row["prompt"]), get_text(row["system"])
+        prompt, system = get_text_or_none(row["prompt"]), get_text_or_none(row["system"])
         lines = [
             *([f"[system: {system}]"] if system else []),
             *self._describe_fragments(row["id"]),
@@ -319,7 +321,7 @@ class _LlmConversationReader:
         self._start_turn_if_needed(lines, row, time)
         self._set_model(row)
         self._add_usage(row)
-        if reasoning := get_text(row["reasoning"]):
+        if reasoning := get_text_or_none(row["reasoning"]):
             builder.add_event("reasoning", reasoning, time)
         if (response := row["response"]) is not None and response != "":
             kind = "structured" if row["schema_id"] else "message"
@@ -510,7 +512,11 @@ class _LlmConversationReader:
         builder = self._builder
         if builder.turns and not lines:
             return
-        builder.model = get_text(row["resolved_model"]) or get_text(row["model"]) or builder.model
+        builder.model = (
+            get_text_or_none(row["resolved_model"])
+            or get_text_or_none(row["model"])
+            or builder.model
+        )
         builder.start_turn(time)
         if lines:
             builder.add_event("chat_request", "\n".join(lines), time)
@@ -520,12 +526,12 @@ class _LlmConversationReader:
             self._builder.add_usage(used)
 
     def _set_model(self, row: sqlite3.Row) -> None:
-        if model := get_text(row["resolved_model"]) or get_text(row["model"]):
+        if model := get_text_or_none(row["resolved_model"]) or get_text_or_none(row["model"]):
             self._builder.set_model(model)
 
     def _add_call(self, call_id: Any, name: Any, arguments: Any, time: datetime | None) -> None:
         builder = self._builder
-        event = builder.add_call(get_text(name), arguments, get_text(call_id), time)
+        event = builder.add_call(get_text_or_none(name), arguments, get_text_or_none(call_id), time)
         if event.name is None:
             builder.add_event_problem(event, "the call has no name")
 
@@ -541,12 +547,12 @@ class _LlmConversationReader:
         builder = self._builder
         text = output if type(output) is str else "" if output is None else str(output)
         event = builder.add_result(
-            get_text(call_id),
+            get_text_or_none(call_id),
             "\n".join([*([text] if text else []), *attachments]),
             time,
             is_error=bool(exception),
         )
-        event.name = event.name or get_text(name)
+        event.name = event.name or get_text_or_none(name)
 
     def _format_attachment_placeholder(self, attachment_id: str | None) -> str:
         if attachment_id is None or not self._has_table_columns(
@@ -555,25 +561,25 @@ class _LlmConversationReader:
             return format_media_placeholder(None, None, None)
         query = "SELECT type, path, url, length(content) AS size FROM attachments WHERE id = ?"
         for row in self._fetch_rows(query, attachment_id):
-            path = get_text(row["path"])
-            name = os.path.basename(path) if path else get_text(row["url"])  # noqa: PTH119
+            path = get_text_or_none(row["path"])
+            name = os.path.basename(path) if path else get_text_or_none(row["url"])  # noqa: PTH119
             return format_media_placeholder(
-                name or attachment_id[:12], get_text(row["type"]), row["size"]
+                name or attachment_id[:12], get_text_or_none(row["type"]), row["size"]
             )
         return format_media_placeholder(attachment_id[:12], None, None)
 
 
 def _format_fragment_placeholder(row: sqlite3.Row) -> str:
-    name = get_text(row["source"]) or str(row["id"])
+    name = get_text_or_none(row["source"]) or str(row["id"])
     return f"[fragment: {name}, {row['size']:,} characters]"
 
 
 def _get_attachment_id(value: Any) -> str | None:
-    return get_text(value.get("id")) if type(value) is dict else None
+    return get_text_or_none(value.get("id")) if type(value) is dict else None
 
 
 def _get_part_type(value: Any) -> str:
-    return get_text(value) or "part"
+    return get_text_or_none(value) or "part"
 
 
 def _parse_json_or_keep_value(value: Any) -> Any:
@@ -600,10 +606,10 @@ def _sum_tokens(rows: Iterator[sqlite3.Row]) -> ConversationUsage | None:
     for row in rows:
         details = _parse_json_or_keep_value(row["token_details"])
         included, read, written = _read_cached_tokens(details if type(details) is dict else {})
-        prompt = get_count(row["input_tokens"])
+        prompt = get_count_or_none(row["input_tokens"])
         for name, count in (
             ("input", None if prompt is None else max(0, prompt - (included or 0))),
-            ("output", get_count(row["output_tokens"])),
+            ("output", get_count_or_none(row["output_tokens"])),
             ("read", included if read is None else read),
             ("write", written),
         ):
@@ -628,9 +634,9 @@ def _read_cached_tokens(details: dict[str, Any]) -> tuple[int | None, int | None
     - tokens that were written to the cache
     """
     prompt = details.get("prompt_tokens_details", details.get("input_tokens_details"))
-    included = get_count(prompt.get("cached_tokens")) if type(prompt) is dict else None
+    included = get_count_or_none(prompt.get("cached_tokens")) if type(prompt) is dict else None
     if included is None:
-        included = get_count(details.get("cachedContentTokenCount"))
-    read = get_count(details.get("cache_read_input_tokens"))
-    written = get_count(details.get("cache_creation_input_tokens"))
+        included = get_count_or_none(details.get("cachedContentTokenCount"))
+    read = get_count_or_none(details.get("cache_read_input_tokens"))
+    written = get_count_or_none(details.get("cache_creation_input_tokens"))
     return included, read, written

@@ -45,8 +45,8 @@ from kbtui.conversations.formats.turn_builder import (
     TurnBuilder,
     count_base64_bytes,
     format_media_placeholder,
-    get_count,
-    get_text,
+    get_count_or_none,
+    get_text_or_none,
 )
 from kbtui.conversations.models import (
     Conversation,
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kbtui.conversations.formats.conversation_format import StoredConversation
-    from kbtui.conversations.models import ConversationEvent, ConversationFacts
+    from kbtui.conversations.models import ConversationEvent, ConversationFileFacts
     from kbtui.workspace import Workspace
 
 MAX_FILE_BYTES = 64 << 20
@@ -199,14 +199,14 @@ class OpencodeFormat(ConversationFormat):
         path: str,
         projects: ProjectDirectories,
         signature: str,
-        read_facts: Callable[[], ConversationFacts],
+        read_facts: Callable[[], ConversationFileFacts],
     ) -> StoredSession:
         project = projects.find_directory_of(row["directory"])
         created = convert_unix_time(row["time_created"], 1000)
         updated = convert_unix_time(row["time_updated"], 1000)
         state = read_file_state(path)
         modified = datetime.fromtimestamp(state[2] / 1e9 if state else 0, UTC)
-        parent = get_text(row["parent_id"])
+        parent = get_text_or_none(row["parent_id"])
         return StoredSession(
             make_conversation_id(self.id_prefix, row["id"]),
             self.name,
@@ -319,7 +319,7 @@ def _list_databases() -> list[str]:
     # Each unreleased version has its own database, named after its channel.
     others = [
         name
-        for name in _list_names(directory)
+        for name in _list_names_in_directory(directory)
         if name.startswith("opencode-") and name.endswith(".db")
     ]
     return [f"{directory}/{name}" for name in ("opencode.db", *others)]
@@ -328,9 +328,9 @@ def _list_databases() -> list[str]:
 def _list_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
     """Yield the path and the id of each session file, or only of the session `own_id`."""
     root = f"{_get_data_directory()}/storage/session"
-    for project in _list_names(root):
+    for project in _list_names_in_directory(root):
         if own_id is None:
-            for name in _list_names(f"{root}/{project}"):
+            for name in _list_names_in_directory(f"{root}/{project}"):
                 if name.endswith(".json"):
                     yield f"{root}/{project}/{name}", name.removesuffix(".json")
         elif "/" not in own_id and "\0" not in own_id:
@@ -339,7 +339,7 @@ def _list_session_files(own_id: str | None) -> Iterator[tuple[str, str]]:
                 yield path, own_id
 
 
-def _list_names(directory: str) -> list[str]:
+def _list_names_in_directory(directory: str) -> list[str]:
     return [entry.name for entry in list_directory(directory, [])]
 
 
@@ -356,7 +356,11 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
             f"SELECT {format_select_columns('session', _SESSION_COLUMNS, columns)} FROM session"
         )
         # A session without an id or a directory belongs to no project.
-        return [dict(row) for row in rows if get_text(row["id"]) and get_text(row["directory"])]
+        return [
+            dict(row)
+            for row in rows
+            if get_text_or_none(row["id"]) and get_text_or_none(row["directory"])
+        ]
 
 
 def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
@@ -374,7 +378,7 @@ def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]
     return {own_id: tuple(state) for own_id, state in states.items()}
 
 
-def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFacts:
+def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFileFacts:
     """Read a session's size and title. If it has no title, one is made from its first request."""
     with open_database(path) as database:
         size = 0
@@ -441,7 +445,7 @@ class _SessionFiles:
         directory of its parts is checked.
         """
         states = []
-        names = _list_json_names(self.messages)
+        names = _list_json_files(self.messages)
         for name in names:
             parts = f"{self.parts}/{name.removesuffix('.json')}"
             states.append(
@@ -454,7 +458,7 @@ class _SessionFiles:
 
     def iterate_messages(self, with_parts: bool = True) -> Iterator[_StoredMessage]:
         """Yield the messages in the order of their ids, which is also their order in time."""
-        for name in _list_json_names(self.messages):
+        for name in _list_json_files(self.messages):
             own_id = name.removesuffix(".json")
             data = _read_json_file(f"{self.messages}/{name}")
             parts = self._list_part_files(name) if with_parts else []
@@ -462,20 +466,20 @@ class _SessionFiles:
 
     def _list_part_files(self, message_name: str) -> list[str]:
         directory = f"{self.parts}/{message_name.removesuffix('.json')}"
-        return [f"{directory}/{name}" for name in _list_json_names(directory)]
+        return [f"{directory}/{name}" for name in _list_json_files(directory)]
 
     def measure_total_file_size(self) -> int:
         """Return the total size of the files of messages and parts, in bytes."""
         size = 0
-        for name in _list_json_names(self.messages):
+        for name in _list_json_files(self.messages):
             for path in (f"{self.messages}/{name}", *self._list_part_files(name)):
                 if (state := read_file_state(path)) is not None:
                     size += state[1]
         return size
 
 
-def _list_json_names(directory: str) -> list[str]:
-    return [name for name in _list_names(directory) if name.endswith(".json")]
+def _list_json_files(directory: str) -> list[str]:
+    return [name for name in _list_names_in_directory(directory) if name.endswith(".json")]
 
 
 def _read_json_file(path: str) -> bytes | WorkspaceError:
@@ -491,7 +495,7 @@ def _parse_session_file(data: bytes, session_id: str) -> dict[str, Any]:
     session = orjson.loads(data)
     if type(session) is not dict:
         raise ValueError("it is not an object")
-    if get_text(session.get("directory")) is None:
+    if get_text_or_none(session.get("directory")) is None:
         raise ValueError("the session has no directory")
     time = session.get("time")
     times = time if type(time) is dict else {}
@@ -507,7 +511,7 @@ def _parse_session_file(data: bytes, session_id: str) -> dict[str, Any]:
     }
 
 
-def _read_session_file_facts(files: _SessionFiles, row: dict[str, Any]) -> ConversationFacts:
+def _read_session_file_facts(files: _SessionFiles, row: dict[str, Any]) -> ConversationFileFacts:
     return {
         "title": _choose_title(row, files.iterate_messages()),
         "size": files.measure_total_file_size(),
@@ -524,12 +528,12 @@ def _parse_first_reverted_message_id(value: Any) -> str | None:
             value = orjson.loads(value)
         except orjson.JSONDecodeError:
             return None
-    return get_text(value.get("messageID")) if type(value) is dict else None
+    return get_text_or_none(value.get("messageID")) if type(value) is dict else None
 
 
 def _choose_title(row: dict[str, Any], messages: Iterable[_StoredMessage]) -> str | None:
     """Return a session's title, or one made from its first request if it has none."""
-    title = get_text(row["title"])
+    title = get_text_or_none(row["title"])
     if title is not None and title.strip() and not title.startswith(_DEFAULT_TITLES):
         return title
     builder = TurnBuilder()
@@ -633,7 +637,7 @@ class OpencodeMessageParser:
             content = message.get("content")
             return [part for part in content if type(part) is dict] if type(content) is list else []
         if kind == "compaction":
-            summary = get_text(message.get("summary"))
+            summary = get_text_or_none(message.get("summary"))
             return [{"type": "text", "text": summary}] if summary else []
         if kind == "shell":
             output = message.get("output")
@@ -743,8 +747,8 @@ class OpencodeMessageParser:
         state = part.get("state")
         if type(state) is not dict:
             raise TypeError("the state of the call is not an object")
-        call_id = get_text(part.get("callID")) or get_text(part.get("id"))
-        name = get_text(part.get("tool")) or get_text(part.get("name"))
+        call_id = get_text_or_none(part.get("callID")) or get_text_or_none(part.get("id"))
+        name = get_text_or_none(part.get("tool")) or get_text_or_none(part.get("name"))
         started = _get_record_time(state, "start") or time
         call = builder.add_call(name, state.get("input"), call_id, started)
         if name is None:
@@ -795,7 +799,7 @@ class OpencodeMessageParser:
             ("read", cached.get("read")),
             ("write", cached.get("write")),
         ):
-            if (count := get_count(value)) is not None:
+            if (count := get_count_or_none(value)) is not None:
                 counts[name] = counts.get(name, 0) + count
         if any(counts.values()):
             self.builder.add_usage(_make_usage(counts), model)
@@ -838,8 +842,10 @@ def _get_model(message: dict[str, Any]) -> str | None:
     """Return the provider and the model of a message, such as `anthropic/claude-sonnet-4`."""
     nested = message.get("model")
     source = nested if type(nested) is dict else message
-    name = get_text(source.get("modelID")) or get_text(source.get("id") if nested else None)
-    provider = get_text(source.get("providerID"))
+    name = get_text_or_none(source.get("modelID")) or get_text_or_none(
+        source.get("id") if nested else None
+    )
+    provider = get_text_or_none(source.get("providerID"))
     return f"{provider}/{name}" if provider and name else name
 
 
@@ -849,19 +855,19 @@ def _format_file_part_placeholder(part: dict[str, Any]) -> str:
     if type(url) is str and url.startswith("data:"):
         encoded = url.partition(",")[2]
         size = count_base64_bytes(encoded)
-    name = get_text(part.get("filename"))
+    name = get_text_or_none(part.get("filename"))
     if name is None and type(url) is str and size is None:
         name = url[:200]
-    return format_media_placeholder(name, get_text(part.get("mime")), size)
+    return format_media_placeholder(name, get_text_or_none(part.get("mime")), size)
 
 
 def _describe_error(error: Any) -> str | None:
     """Return the text of an error, None if there is none."""
     if type(error) is not dict:
-        return get_text(error)
+        return get_text_or_none(error)
     data = error.get("data")
-    message = get_text(data.get("message")) if type(data) is dict else None
-    texts = [get_text(error.get("name")), message or get_text(error.get("message"))]
+    message = get_text_or_none(data.get("message")) if type(data) is dict else None
+    texts = [get_text_or_none(error.get("name")), message or get_text_or_none(error.get("message"))]
     return ": ".join(text for text in texts if text) or "error"
 
 
@@ -874,5 +880,5 @@ def _join_result_texts(content: Any) -> str | None:
         return None
     items = [item for item in content if type(item) is dict]
     return "\n".join(
-        get_text(item.get("text")) or _format_file_part_placeholder(item) for item in items
+        get_text_or_none(item.get("text")) or _format_file_part_placeholder(item) for item in items
     )

@@ -24,7 +24,7 @@ from kbtui.errors import WorkspaceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from kbtui.conversations.models import ConversationFacts
+    from kbtui.conversations.models import ConversationFileFacts
     from kbtui.conversations.project_directories import ProjectDirectory
 
 HEAD_BLOCK_BYTES = 16 << 10
@@ -51,7 +51,7 @@ class StoredSession:
     signature: str
     created_at: datetime
     updated_at: datetime
-    read_facts: Callable[[], ConversationFacts]
+    read_facts: Callable[[], ConversationFileFacts]
     is_archived: bool = False
     parent: str | None = None
     working_directory: str | None = None
@@ -64,7 +64,7 @@ class StoredSession:
 
         Never raises: `problem` of the result contains the error.
         """
-        facts: ConversationFacts = {}
+        facts: ConversationFileFacts = {}
         problem = None
         try:
             facts = self.read_facts()
@@ -100,7 +100,7 @@ def make_session_of_file(
     status: os.stat_result,
     project: ProjectDirectory,
     working_directory: str,
-    read_facts: Callable[[], ConversationFacts],
+    read_facts: Callable[[], ConversationFileFacts],
     *,
     is_archived: bool = False,
     parent: str | None = None,
@@ -216,7 +216,7 @@ def convert_unix_time(value: Any, units_per_second: int = 1) -> datetime | None:
         return None
 
 
-def iterate_records_at_start(
+def iterate_first_records(
     path: str, length: int, key: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """Yield the records in the first `length` bytes of a file of JSON Lines.
@@ -262,11 +262,11 @@ def make_title_from_request(text: str) -> str | None:
     """Return the first line of a request, cut to `TITLE_CHARACTERS`, or None if it is empty."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if len(line) > TITLE_CHARACTERS:
-        line = line[: _find_title_end(line)].rstrip() + "…"
+        line = line[: _find_title_cut_offset(line)].rstrip() + "…"
     return line or None
 
 
-def _find_title_end(line: str) -> int:
+def _find_title_cut_offset(line: str) -> int:
     """Return where to cut a title. A secret is not cut: half of it would not be masked."""
     end = TITLE_CHARACTERS - 1
     # Most titles are cut between words or within a short one, which needs no search for secrets.

@@ -19,7 +19,7 @@ from kbtui.text import format_json, format_json_unless_text
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kbtui.conversations.models import ConversationInfo, OpenTurnState
+    from kbtui.conversations.models import ConversationInfo, UnfinishedTurnState
 
 READ_ERRORS = (
     TypeError,
@@ -117,7 +117,7 @@ class TurnBuilder(ProblemCollector):
             self.add_usage(usage, model)
         return turn
 
-    def make_current_turn_state(self) -> OpenTurnState:
+    def make_current_turn_state(self) -> UnfinishedTurnState:
         """Return the state of the current turn as JSON, so that another builder can continue the turn."""
         turn = self.turns[-1]
         return {
@@ -128,7 +128,7 @@ class TurnBuilder(ProblemCollector):
             "calls": self._calls,
         }
 
-    def resume_turn(self, state: OpenTurnState) -> None:
+    def resume_turn(self, state: UnfinishedTurnState) -> None:
         """Continue a turn whose earlier events are in another builder."""
         turn = self.start_turn(parse_timestamp(state["started_at"]))
         turn.model, turn.is_rewound = state["model"], state["is_rewound"]
@@ -316,12 +316,12 @@ def _check_value_type(name: str, value: Any, wanted: Any) -> None:
         raise TypeError(f"{name} is of type {type(value).__name__}")
 
 
-def get_text(value: Any) -> str | None:
+def get_text_or_none(value: Any) -> str | None:
     """Return a non-empty text; None for any other value."""
     return value if type(value) is str and value else None
 
 
-def get_count(value: Any) -> int | None:
+def get_count_or_none(value: Any) -> int | None:
     """Return a number of tokens or bytes; None if the value is negative or not a number."""
     if type(value) is float and 0 <= value < 1 << 62:
         return int(value)

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from kbtui.tui.reader.reader_document import ReaderDocument
 
 
-class PaneRow(Horizontal):
+class PaneContainer(Horizontal):
     """The container of the panes. The panes cover it, so it draws nothing itself."""
 
     BLANK = True
@@ -156,7 +156,7 @@ class MainScreen(StyledScreen):
 
     def compose(self) -> ComposeResult:
         yield SearchBar(self.library.workspace.name)
-        with PaneRow(id="panes"):
+        with PaneContainer(id="panes"):
             yield self.library_pane
             yield self.results_pane
             yield self.reader_pane

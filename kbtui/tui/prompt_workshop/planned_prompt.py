@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.knowledge.models import PromptFragment, Subject
+    from kbtui.knowledge.models import JpPromptSection, Subject
     from kbtui.library import Library
 
 
@@ -269,7 +269,7 @@ class PlannedPrompt:
     listings: dict[str, PromptSize] = field(default_factory=dict)
     sums: dict[str, FolderSizeSums] = field(default_factory=dict)
     refusals: tuple[tuple[PreloadOrDisableMark, KbtuiError], ...] = ()
-    fragments: tuple[PromptFragment, ...] = ()
+    jp_sections: tuple[JpPromptSection, ...] = ()
 
 
 def load_and_plan_system_prompt(
@@ -280,7 +280,7 @@ def load_and_plan_system_prompt(
     for topic in written.topics:
         # Read the directory in this thread, so that drawing a row never waits for it.
         assert written.get_topic_slugs(topic).scan.relative_paths is not None
-    unmarked = PlannedPrompt(written, written, fragments=tuple(written.read_prompt_fragments()))
+    unmarked = PlannedPrompt(written, written, jp_sections=tuple(written.read_jp_prompt_sections()))
     unmarked = apply_preload_marks(unmarked, costs, ())
     return apply_preload_marks(replace(unmarked, written_cost=unmarked.cost), costs, marks)
 

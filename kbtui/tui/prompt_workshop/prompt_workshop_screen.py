@@ -130,7 +130,7 @@ def _make_tree_node_preview(
     if node.kind == "problem":
         return _make_message_preview("problem", node.name)
     if node.kind == "fragment":
-        return _make_prompt_fragment_preview(planned_prompt, node.number)
+        return _make_jp_prompt_section_preview(planned_prompt, node.number)
     if view == "prompt" or node.kind == "whole":
         preview = _make_prompt_preview("prompt", planned_prompt.prompt)
         line = _find_prompt_line_of_node(knowledge, planned_prompt.prompt or "", node)
@@ -182,25 +182,25 @@ def _find_prompt_line_of_node(
     return None if at < 0 else text.count("\n", 0, at + 1) + 1
 
 
-def _make_prompt_fragment_preview(planned_prompt: PlannedPrompt, number: int) -> WorkshopPreview:
-    if number >= len(planned_prompt.fragments):
+def _make_jp_prompt_section_preview(planned_prompt: PlannedPrompt, number: int) -> WorkshopPreview:
+    if number >= len(planned_prompt.jp_sections):
         return _make_message_preview("fragment", "This prompt section no longer exists.")
-    fragment = planned_prompt.fragments[number]
-    root, path = planned_prompt.written.workspace.root, fragment.path
+    section = planned_prompt.jp_sections[number]
+    root, path = planned_prompt.written.workspace.root, section.path
     path = path.relative_to(root) if path.is_relative_to(root) else path
     facts: list[tuple[str, Spans]] = [("file", [(sanitize_to_one_line(str(path)), "")])]
-    if fragment.tag:
-        facts.append(("tag", [(sanitize_to_one_line(fragment.tag), "")]))
-    if fragment.position is not None:
-        facts.append(("position", [(str(fragment.position), "")]))
-    loaders = sanitize_to_one_line(", ".join(fragment.loaded_by))
+    if section.tag:
+        facts.append(("tag", [(sanitize_to_one_line(section.tag), "")]))
+    if section.position is not None:
+        facts.append(("position", [(str(section.position), "")]))
+    loaders = sanitize_to_one_line(", ".join(section.loaded_by))
     facts.append(("loaded by", [(loaders or "nothing", "" if loaders else "warning")]))
     blocks: list[ReaderBlock] = [FactTableBlock("facts", facts)]
-    blocks += make_source_text_blocks("text", fragment.content, above=1)
-    cost = measure_prompt_size(fragment.content)
-    key, size = f"fragment:{number}:{fragment.path}", cost.format_prompt_size_with_units()
+    blocks += make_source_text_blocks("text", section.content, above=1)
+    cost = measure_prompt_size(section.content)
+    key, size = f"fragment:{number}:{section.path}", cost.format_prompt_size_with_units()
     return WorkshopPreview(
-        ReaderDocument(key, sanitize_to_one_line(fragment.name), blocks, size=size), cost
+        ReaderDocument(key, sanitize_to_one_line(section.name), blocks, size=size), cost
     )
 
 

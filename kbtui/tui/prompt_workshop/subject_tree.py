@@ -90,10 +90,10 @@ def make_subject_tree_rows(prompt: PlannedPrompt, options: SubjectTreeOptions) -
         rows += _make_topic_rows(topic, written.get_topic_slugs(topic).scan, options)
     if not written.topics:
         rows.append(make_heading_row("none", f"none yet; {written.hint_to_declare_topic}"))
-    if prompt.fragments:
+    if prompt.jp_sections:
         rows.append(make_heading_row("fragments", "JP'S PROMPT SECTIONS, read-only"))
-    for number, fragment in enumerate(prompt.fragments):
-        node = SubjectTreeNode("fragment", name=fragment.name, number=number)
+    for number, section in enumerate(prompt.jp_sections):
+        node = SubjectTreeNode("fragment", name=section.name, number=number)
         rows.append(_make_tree_row(f"fragment:{number}", node))
     return rows
 
@@ -191,7 +191,7 @@ class SubjectTreeList(RowList):
         if node.kind == "problem":
             return [("! ", "error"), (sanitize_to_one_line(node.name), "error")], []
         if node.kind == "fragment":
-            found = prompt.fragments[node.number : node.number + 1]
+            found = prompt.jp_sections[node.number : node.number + 1]
             cost = measure_prompt_size(found[0].content if found else None)
             return [("  ", ""), (sanitize_to_one_line(node.name), "")], self._format_size_column(
                 cost
@@ -308,7 +308,7 @@ def describe_tree_node(prompt: PlannedPrompt, node: SubjectTreeNode) -> str:
         if node.name in resolved.scan:
             return f"{resolved.topic.subjects}/{resolved.scan.relative_paths[node.name]}"
     if node.kind == "fragment":
-        found = prompt.fragments[node.number : node.number + 1]
+        found = prompt.jp_sections[node.number : node.number + 1]
         loaders = ", ".join(found[0].loaded_by) if found else ""
         return f"loaded by {loaders or 'nothing'}"
     return ""

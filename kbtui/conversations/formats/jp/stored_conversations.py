@@ -36,7 +36,7 @@ _LINK_LEAVES = "it is a link that leads out of the workspace"
 
 
 @dataclass(slots=True)
-class ConversationCopy:
+class ConversationDirectoryCopy:
     """One directory of a conversation, with the state of its files.
 
     `is_local` says whether the directory belongs to the user-local conversations instead of those in
@@ -82,14 +82,14 @@ class JpStoredConversation:
 
     id: str
     is_archived: bool
-    copies: list[ConversationCopy]
-    archived_copies: list[ConversationCopy]
+    copies: list[ConversationDirectoryCopy]
+    archived_copies: list[ConversationDirectoryCopy]
 
-    def get_copy_to_read_events_from(self) -> ConversationCopy:
+    def get_copy_to_read_events_from(self) -> ConversationDirectoryCopy:
         """Return the copy from which events and base configuration are read."""
-        return max(self.copies, key=ConversationCopy.get_rank_for_reading_events)
+        return max(self.copies, key=ConversationDirectoryCopy.get_rank_for_reading_events)
 
-    def get_copy_to_read_metadata_from(self) -> ConversationCopy:
+    def get_copy_to_read_metadata_from(self) -> ConversationDirectoryCopy:
         """Return the copy from which the metadata is read.
 
         This is the newest copy. Of an archived conversation, it is the copy in the workspace, if
@@ -177,7 +177,7 @@ class JpStoredConversation:
         )
 
 
-def _read_metadata(copy: ConversationCopy) -> tuple[dict[str, Any], list[str]]:
+def _read_metadata(copy: ConversationDirectoryCopy) -> tuple[dict[str, Any], list[str]]:
     """Return the metadata of a copy, and a phrase for each problem.
 
     If the metadata cannot be read, it is empty.
@@ -234,7 +234,7 @@ def find_stored_conversations(
 
     If `only` is an id, only the conversation with this id is in the first list.
     """
-    copies: dict[str, list[ConversationCopy]] = {}
+    copies: dict[str, list[ConversationDirectoryCopy]] = {}
     unlisted: list[UnusableConversationDirectory] = []
     for root, is_local in _list_conversation_roots(workspace):
         for is_archived in (False, True):
@@ -378,9 +378,9 @@ def _find_nested_conversations(path: str) -> list[str]:
 
 def stat_conversation_copy(
     path: str, is_local: bool, is_archived: bool, parent: str | None
-) -> ConversationCopy:
+) -> ConversationDirectoryCopy:
     """Return the copy of a conversation in the directory `path`, with the state of its files."""
-    copy = ConversationCopy(path, is_local, is_archived, parent)
+    copy = ConversationDirectoryCopy(path, is_local, is_archived, parent)
     for name in (METADATA, BASE_CONFIG, EVENTS):
         try:
             copy.files[name] = os.stat(f"{path}/{name}")  # noqa: PTH116
