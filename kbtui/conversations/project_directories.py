@@ -1,8 +1,9 @@
-"""Finds out which project a conversation belongs to, from the directory in which its agent ran."""
+"""Finds out which project a conversation or a workspace belongs to, from directories and Git's files."""
 
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from kbtui.files import write_file_atomically
+from kbtui.files import read_regular_file, write_file_atomically
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
@@ -154,6 +155,77 @@ def _find_common_git_directory(top: str) -> str | None:
     own = os.path.normpath(os.path.join(top, line.removeprefix("gitdir:").strip()))  # noqa: PTH118
     common = _read_first_line(f"{own}/commondir")
     return os.path.normpath(os.path.join(own, common)) if common else own  # noqa: PTH118
+
+
+MAX_CLONES_FOLLOWED = 5
+"""A clone of a local clone is followed to the original repository over at most this many steps."""
+
+
+class ProjectIdentity(NamedTuple):
+    """What tells projects apart: the workspaces in worktrees and clones of one repository have the same.
+
+    `key` is equal for the workspaces of one project. `name` is a name for people, which other projects
+    can have, too.
+    """
+
+    key: str
+    name: str
+
+
+def identify_project(root: str) -> ProjectIdentity:
+    """Return the project of the workspace at `root`, read from Git's files.
+
+    Clones belong together if the remote `origin` has the same address. The first commit of the
+    repository is not compared, because finding it means reading its whole history.
+    """
+    top = paths.find_git_root(root)
+    common = _find_common_git_directory(top) if top else None
+    if top is None or common is None:
+        return ProjectIdentity(root, os.path.basename(root) or root)  # noqa: PTH119
+    inside = os.path.relpath(root, top)
+    address = ""
+    for _ in range(MAX_CLONES_FOLLOWED):
+        address = _read_origin_address(common)
+        # The original of a clone of a directory may itself be a clone.
+        original = os.path.normpath(os.path.join(os.path.dirname(common), address))  # noqa: PTH118, PTH120
+        found = _find_common_git_directory(original) if address and "//" not in address else None
+        if found is None or found == common:
+            break
+        common, address = found, ""
+    if address:
+        key, name = (
+            _normalize_repository_address(address),
+            re.split("[/:]", address.rstrip("/"))[-1],
+        )
+        name = name.removesuffix(".git")
+    else:
+        key = common
+        is_usual = os.path.basename(common) == ".git"  # noqa: PTH119
+        name = os.path.basename(os.path.dirname(common) if is_usual else top)  # noqa: PTH119, PTH120
+    if inside != ".":
+        key, name = f"{key}\0{inside}", f"{name}/{inside}"
+    return ProjectIdentity(key, name or root)
+
+
+def _read_origin_address(common: str) -> str:
+    """Return the address of the remote `origin` in a repository's configuration, or ""."""
+    try:
+        text = read_regular_file(f"{common}/config").decode("utf-8", "surrogateescape")
+    except OSError:
+        return ""
+    section = re.search(r'^\s*\[remote "origin"\][^\n]*\n([^\[]*)', text, re.MULTILINE)
+    found = re.search(r"^\s*url\s*=\s*(.+)$", section[1], re.MULTILINE) if section else None
+    return found[1].strip().strip('"').removeprefix("file://") if found else ""
+
+
+def _normalize_repository_address(address: str) -> str:
+    """Return an address without protocol, user and `.git`: `git@host:a/b.git` becomes `host/a/b`."""
+    rest = re.sub(r"^\w[\w+.-]*://", "", address)
+    if rest == address:
+        rest = re.sub(r"^([^/:]+):(?!//)", r"\1/", rest)
+    host, slash, path = rest.partition("/")
+    host = re.sub(r":\d+$", "", host.rpartition("@")[2]).lower()
+    return f"{host}{slash}{path.rstrip('/').removesuffix('.git')}"
 
 
 def _read_first_line(path: str) -> str | None:

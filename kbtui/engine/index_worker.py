@@ -20,6 +20,7 @@ from kbtui.index.index_generations import (
     is_rust_panic,
 )
 from kbtui.index.indexer import WorkspaceIndexWriter
+from kbtui.userdata.workspace_registry import register_workspace
 from kbtui.workspace.client_environment import make_thread_with_client_environment
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ class IndexWorker:
         return self._folder.name if self._folder else None
 
     def _refresh_index_until_stopped(self) -> None:
+        register_workspace(self._workspace, self._settings)
         while not self._stop.is_set():
             self._wait_for_request_or_due_compacting()
             self._wake.clear()

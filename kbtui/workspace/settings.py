@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kbtui.errors import ConfigError, suggest_similar_key
-from kbtui.workspace.paths import get_config_home, read_variable
+from kbtui.workspace.paths import expand_user, get_config_home, read_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +96,11 @@ class Settings(NamedTuple):
         dict[str, Any],
         "a table whose key `agents` lists the agents whose conversations are read, such as "
         '["jp", "claude-code"]; by default all except llm',
+    ] = {}  # noqa: RUF012  (nobody changes it)
+    workspaces: Annotated[
+        dict[str, Any],
+        'a table whose key `exclude` lists directories, such as ["~/private"]: searches of all '
+        "workspaces leave out the workspaces in them, and kbtui does not record these workspaces",
     ] = {}  # noqa: RUF012  (nobody changes it)
     prices: Annotated[
         dict[str, Any],
@@ -212,6 +217,26 @@ def _check_conversations_table(table: dict[str, Any], locate: "Callable[..., str
         raise ConfigError(message, where=locate("agents"))
 
 
+def get_excluded_directories(settings: Settings) -> list[str]:
+    """Return the directories in the setting `exclude` of the table [workspaces], as absolute paths."""
+    found: list[str] = settings.workspaces.get("exclude", [])
+    return [os.path.realpath(expand_user(path)) for path in found]
+
+
+def _check_workspaces_table(table: dict[str, Any], locate: "Callable[..., str]") -> None:
+    """Raise `ConfigError` unless the only key is `exclude`, a list of absolute paths."""
+    if unknown := [key for key in table if key != "exclude"]:
+        message = f"unknown key {unknown[0]!r} in the table [workspaces]"
+        raise ConfigError(message, where=locate(unknown[0]), hint="the only key is `exclude`")
+    excluded = table.get("exclude", [])
+    if not isinstance(excluded, list) or not all(
+        isinstance(path, str) and path.startswith(("/", "~")) for path in excluded
+    ):
+        message = "`exclude` in the table [workspaces] must be a list of directories"
+        hint = 'write paths that begin with "/" or "~"'
+        raise ConfigError(message, where=locate("exclude"), hint=hint)
+
+
 def format_example_settings() -> str:
     """Return a settings file in which every key is commented out and has its default."""
     import textwrap
@@ -285,7 +310,11 @@ def _check_model_prices(table: dict[str, Any], locate: "Callable[..., str]") -> 
                 raise ConfigError(message, where=locate(model, key))
 
 
-_TABLE_CHECKS = {"conversations": _check_conversations_table, "prices": _check_model_prices}
+_TABLE_CHECKS = {
+    "conversations": _check_conversations_table,
+    "prices": _check_model_prices,
+    "workspaces": _check_workspaces_table,
+}
 
 
 def _parse_environment_variable(key: SettingDefinition, given: str) -> Any:

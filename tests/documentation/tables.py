@@ -40,6 +40,7 @@ COMMAND_PAGES = {
     "mcp": "guide/assistants",
     "serve": "guide/commands/serve",
     "engine": "guide/commands/diagnosis",
+    "workspaces": "guide/commands/workspaces",
     "doctor": "guide/commands/diagnosis",
     "paths": "guide/commands/diagnosis",
     "model": "guide/commands/diagnosis",

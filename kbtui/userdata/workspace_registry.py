@@ -1,0 +1,170 @@
+"""The registry of the workspaces that this user has opened, for searches of all workspaces.
+
+Each workspace has a file of its own in its data directory, so processes that open different
+workspaces at once do not overwrite each other's records, and a damaged file affects one workspace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtui.conversations.project_directories import ProjectIdentity, identify_project
+from kbtui.files import read_regular_file, write_file_atomically
+from kbtui.workspace import paths
+from kbtui.workspace.settings import get_excluded_directories
+from kbtui.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from kbtui.workspace import Settings
+
+_REGISTRY_FILE = "workspace.json"
+
+
+class RegisteredWorkspace(NamedTuple):
+    """A workspace of the registry.
+
+    * `opened` is when an engine last opened it, in Unix seconds.
+    * `project` is the name of its project for people. No other project in the same list has this name.
+    * `project_key` is equal for the workspaces of one project: worktrees and clones of a repository.
+    """
+
+    workspace: Workspace
+    opened: float
+    project: str
+    project_key: str
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the workspace's directory does not exist."""
+        return not os.path.isdir(self.workspace.root)  # noqa: PTH112  (never raises)
+
+
+def register_workspace(workspace: Workspace, settings: Settings) -> None:
+    """Record that a workspace is opened now, unless the settings exclude it.
+
+    The demo is not recorded. Errors are ignored: a workspace that cannot be recorded can be used.
+    """
+    root = str(workspace.root)
+    if _is_in_directories(root, [os.path.realpath(paths.get_cache_home())]):
+        return
+    if _is_in_directories(root, get_excluded_directories(settings)):
+        forget_workspace(workspace.root)
+        return
+    identity = identify_project(root)
+    record = {
+        "root": paths.convert_path_to_utf8(root),
+        "opened": round(time.time(), 3),
+        # If the directory is missing later, Git's files can no longer say which project it was.
+        "project": list(map(paths.convert_path_to_utf8, identity)),
+    }
+    with suppress(OSError, ValueError):
+        paths.make_private_directory(workspace.data_dir)
+        data = json.dumps(record).encode("ascii")
+        write_file_atomically(workspace.data_dir / _REGISTRY_FILE, data)
+
+
+def list_registered_workspaces(
+    settings: Settings, here: Workspace | None = None
+) -> list[RegisteredWorkspace]:
+    """Return the workspaces of the registry that the settings do not exclude, grouped by project.
+
+    The project of `here` comes first, and `here` is the first of its project, even if it is not
+    registered yet. The others are sorted by the time when they were last opened, newest first. Damaged
+    files are left out, and so are workspaces that were opened with other directories of JP.
+    """
+    excluded = get_excluded_directories(settings)
+    found: dict[str, tuple[float, ProjectIdentity]] = {}
+    with suppress(OSError):
+        for path in Path(paths.get_data_home()).glob(f"*/{_REGISTRY_FILE}"):
+            if (record := _read_registry_file(path)) is not None:
+                root, opened, identity = record
+                found[root] = opened, identity
+    first = str(here.root) if here else ""
+    if here and first not in found:
+        found[first] = 0.0, identify_project(first)
+    kept = {root: facts for root, facts in found.items() if not _is_in_directories(root, excluded)}
+    names = _make_unique_project_names({root: identity for root, (_, identity) in kept.items()})
+    newest: dict[str, float] = {}
+    for opened, identity in kept.values():
+        newest[identity.key] = max(newest.get(identity.key, 0.0), opened)
+    first_key = kept[first][1].key if first in kept else None
+
+    def make_sort_key(root: str) -> tuple[object, ...]:
+        opened, (key, _) = kept[root]
+        return (key != first_key, -newest[key], key, root != first, -opened, root)
+
+    return [
+        RegisteredWorkspace(
+            Workspace(Path(root)), kept[root][0], names[kept[root][1].key], kept[root][1].key
+        )
+        for root in sorted(kept, key=make_sort_key)
+    ]
+
+
+def forget_workspace(root: Path) -> bool:
+    """Remove a workspace from the registry; return False if it was not registered.
+
+    Its bookmarks, its query log and its index are kept. The next engine that opens it registers it again.
+    """
+    directory = Workspace(root).data_dir
+    try:
+        (directory / _REGISTRY_FILE).unlink()
+    except OSError:
+        return False
+    with suppress(OSError):
+        directory.rmdir()  # fails if there are bookmarks or a query log
+    return True
+
+
+def _read_registry_file(path: Path) -> tuple[str, float, ProjectIdentity] | None:
+    """Return the root, the time and the project in a file of the registry; None if it is not valid."""
+    try:
+        record = json.loads(read_regular_file(path))
+        root = paths.convert_path_from_utf8(record["root"])
+        key, name = map(paths.convert_path_from_utf8, record["project"])
+        opened = float(record["opened"])
+        is_valid = root.startswith("/") and path.parent.name == paths.make_workspace_key(root)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    if not is_valid:
+        return None
+    identity = identify_project(root) if os.path.isdir(root) else ProjectIdentity(key, name)  # noqa: PTH112
+    return root, opened, identity
+
+
+def _is_in_directories(root: str, directories: Iterable[str]) -> bool:
+    """Return whether a path is one of these directories or inside one."""
+    return any(f"{root}/".startswith(f"{one.rstrip('/')}/") for one in directories)
+
+
+def _make_unique_project_names(projects: dict[str, ProjectIdentity]) -> dict[str, str]:
+    """Return a name for each project key. `projects` maps the root of each workspace to its project.
+
+    Projects with the same name get the last directories of the path of a workspace as their name.
+    """
+    roots: dict[str, dict[str, str]] = {}
+    for root, (key, name) in sorted(projects.items()):
+        roots.setdefault(name, {}).setdefault(key, root)
+    names = {}
+    for name, same in roots.items():
+        for key, root in same.items():
+            others = [other for other in same.values() if other != root]
+            names[key] = _make_distinct_path_ending(root, others) if others else name
+    return names
+
+
+def _make_distinct_path_ending(path: str, others: Collection[str]) -> str:
+    """Return the shortest ending of `path`, of at least two directories, that no other path has."""
+    steps: Sequence[str] = path.strip("/").split("/")
+    for count in range(2, len(steps)):
+        ending = "/".join(steps[-count:])
+        if not any(f"/{ending}" == other[-len(ending) - 1 :] for other in others):
+            return ending
+    return path
