@@ -39,12 +39,15 @@ MODEL_CAUSES: dict[str, str] = {
 
 A notice of any other cause contains the reason in `detail`.
 """
-PauseReason = Literal["battery", "busy"]
-PAUSE_REASONS: dict[PauseReason, str] = {
-    "battery": "the computer runs on battery",
-    "busy": "the computer is busy",
+PauseReason = Literal["battery", "busy", "user"]
+PAUSE_TEXTS: dict[PauseReason, str] = {
+    "battery": "paused because the computer runs on battery",
+    "busy": "paused because the computer is busy",
+    "user": "paused",
 }
-"""Code of a reason -> the text that says why embedding pauses."""
+"""Code of the reason for which embedding pauses -> the text that says so."""
+EmbeddedParts = dict[str, tuple[int, int]]
+"""Kind of entry, as a plural -> how many of its passages have a vector, and how many get one in total."""
 NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "configuration_invalid": "topics may be missing: {detail}",
     "filter_without_value": "{word} needs a value; it was searched for as a word",
@@ -135,6 +138,12 @@ NOTHING_INDEXED = (
 def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
     """Return the notice that says that only keyword search was possible, and why."""
     return Notice("keywords_only", {"cause": cause, "detail": detail})
+
+
+def format_embedded_parts(parts: EmbeddedParts) -> str:
+    """Return how much of each kind of entry is embedded: `subjects 100 %, conversations 12 %`."""
+    shares = {kind: 100 * done // total for kind, (done, total) in parts.items() if total}
+    return ", ".join(f"{kind} {percent} %" for kind, percent in shares.items())
 
 
 def format_keywords_only_reason(values: NoticeValues) -> str:

@@ -13,7 +13,12 @@ from kbtui.cli.command_output import (
     print_text_or_json,
     print_to_stderr,
 )
-from kbtui.notices import PAUSE_REASONS, format_keywords_only_reason, format_notice
+from kbtui.notices import (
+    PAUSE_TEXTS,
+    format_embedded_parts,
+    format_keywords_only_reason,
+    format_notice,
+)
 from kbtui.text import format_counted_noun
 
 TYPE_CHECKING = False
@@ -21,7 +26,12 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.engine.engine_client import EngineClient
-    from kbtui.engine.engine_protocol import EngineReadiness, EngineStatus, RefreshOptions
+    from kbtui.engine.engine_protocol import (
+        EngineReadiness,
+        EngineStatus,
+        IndexProgressEvent,
+        RefreshOptions,
+    )
 
 
 def declare_engine_command_arguments(parser: ArgumentParser) -> None:
@@ -77,11 +87,18 @@ def _format_embedding_progress(state: EngineStatus) -> str | None:
     if progress is None or progress["phase"] != "vectors":
         return f"{format_counted_noun(state['left'], 'passage')} not embedded yet"
     total = format_counted_noun(progress["total"], "passage")
-    text = f"{state['left']:,} of {total} not embedded yet"
+    text = f"{state['left']:,} of {total} not embedded yet{_format_pace_or_pause(progress)}"
+    parts = format_embedded_parts(progress["parts"])
+    return f"{text} (embedded: {parts})" if parts else text
+
+
+def _format_pace_or_pause(progress: IndexProgressEvent) -> str:
+    """Return how fast a phase of indexing is and how long it takes, or why it pauses; "" if unknown."""
     if progress["waits"]:
-        return f"{text}; paused because {PAUSE_REASONS[progress['waits']]}"
-    seconds = progress["seconds_left"]
-    return f"{text}, {format_time_left(seconds)}" if seconds else text
+        return f"; {PAUSE_TEXTS[progress['waits']]}"
+    if not progress["per_second"] or not progress["seconds_left"]:
+        return ""
+    return f", {progress['per_second']:,.0f} a second, {format_time_left(progress['seconds_left'])}"
 
 
 def declare_index_command_arguments(parser: ArgumentParser) -> None:
@@ -162,9 +179,5 @@ def _show_index_progress(progress: ProgressLine, engine: EngineClient) -> None:
         progress.show_progress("comparing the files with the index")
         return
     phase = {"keywords": "indexing", "vectors": "embedding"}[found["phase"]]
-    text = f"{phase} {found['done']:,} of {found['total']:,}"
-    if found["seconds_left"]:
-        text += f", {format_time_left(found['seconds_left'])}"
-    if found["waits"]:
-        text += f"; paused because {PAUSE_REASONS[found['waits']]}"
-    progress.show_progress(text)
+    counts = f"{found['done']:,} of {found['total']:,}"
+    progress.show_progress(f"{phase} {counts}{_format_pace_or_pause(found)}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal, Required, TypedDict, Unpack
 
     from kbtui.index.indexer import IndexPhase
-    from kbtui.notices import NoticeValues, PauseReason
+    from kbtui.notices import EmbeddedParts, NoticeValues, PauseReason
     from kbtui.search.search_request_and_answer import SearchAnswerEngineMessage, SearchRequestJson
 
     class HelloMessage(TypedDict, total=False):
@@ -84,13 +84,20 @@ if TYPE_CHECKING:
         event: Literal["ready"]
 
     class IndexProgressEvent(TypedDict):
-        """An event: a phase of indexing has advanced. `waits` says why it pauses, or is None."""
+        """An event: a phase of indexing has advanced.
+
+        `done`, `total` and `parts` are those of `IndexProgress`. `waits` says why the work pauses, or is
+        None. `per_second` is the pace, in entries or passages per second. It is None while it is
+        unknown, like `seconds_left`.
+        """
 
         event: Literal["progress"]
         phase: IndexPhase
         done: int
         total: int
+        parts: EmbeddedParts
         waits: PauseReason | None
+        per_second: float | None
         seconds_left: float | None
 
     class IndexChangedEvent(TypedDict):

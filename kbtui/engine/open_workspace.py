@@ -46,29 +46,42 @@ if TYPE_CHECKING:
     from kbtui.workspace.client_environment import ClientEnvironment
 
 
-class RemainingTimeEstimator:
-    """Estimates how many seconds a phase of work has left, from its pace so far."""
+PACE_SECONDS = 30.0
+"""The pace of a phase of work is measured over about this many seconds."""
+
+
+class PaceEstimator:
+    """Measures how many items of a phase of work are done in a second."""
 
     def __init__(self) -> None:
-        self._began: dict[str, tuple[float, int]] = {}
-        self._idle: dict[str, int] = {}
+        self._samples: dict[str, list[tuple[float, int]]] = {}
+        """Phase -> pairs of a time and how many items were done then, of about the last `PACE_SECONDS`.
 
-    def estimate_seconds_left(self, phase: str, done: int, total: int) -> float | None:
-        """Return the seconds left, or None while too few items are done for an estimate."""
+        The first pair of a phase only says with how many items it began. It is dropped when more are
+        done, because the time until then includes loading.
+        """
+        self._has_advanced: set[str] = set()
+
+    def measure_items_per_second(
+        self, phase: str, done: int, total: int, *, is_paused: bool = False
+    ) -> float | None:
+        """Return the pace, or None while it is unknown. Call this whenever the work advances or pauses."""
         now = time.monotonic()
-        began, first = self._began.get(phase, (now, done))
-        if done >= total:
-            self._began.pop(phase, None)
+        samples = self._samples.setdefault(phase, [])
+        if done >= total or is_paused or (samples and done < samples[-1][1]):
+            samples.clear()
+            self._has_advanced.discard(phase)
+        if done >= total or is_paused:
             return None
-        # The time before the first finished item includes loading, so it is ignored.
-        if phase not in self._began or done < first or done == self._idle.get(phase):
-            self._began[phase] = (now, done)
-            self._idle[phase] = done
-            return None
-        self._idle.pop(phase, None)
-        if now - began < 1.0 or done == first:
-            return None
-        return round((total - done) * (now - began) / (done - first), 1)
+        if samples and phase not in self._has_advanced:
+            if done > samples[0][1]:
+                self._has_advanced.add(phase)
+            samples.clear()
+        samples.append((now, done))
+        while len(samples) > 2 and now - samples[1][0] >= PACE_SECONDS:
+            samples.pop(0)
+        began, first = samples[0]
+        return (done - first) / (now - began) if now - began >= 1.0 and done > first else None
 
 
 async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
@@ -130,7 +143,7 @@ class OpenWorkspace:
         self._last_progress: IndexProgressEvent | None = None
         self._index_progress: RefreshProgress | None = None
         """The progress of the running refresh; None if no refresh is running."""
-        self._time_estimate = RemainingTimeEstimator()
+        self._pace = PaceEstimator()
         self._log_swept_at = self._schedule_checked_at = -math.inf
         # The workers make their threads here, which therefore read these environment variables.
         with client_environment.use():
@@ -240,15 +253,21 @@ class OpenWorkspace:
     # called by the workers' threads
 
     def _broadcast_index_progress(self, progress: IndexProgress) -> None:
+        pace = self._pace.measure_items_per_second(
+            progress.phase,
+            progress.done,
+            progress.total,
+            is_paused=progress.pause_reason is not None,
+        )
         event: IndexProgressEvent = {
             "event": "progress",
             "phase": progress.phase,
             "done": progress.done,
             "total": progress.total,
+            "parts": progress.parts,
             "waits": progress.pause_reason,
-            "seconds_left": self._time_estimate.estimate_seconds_left(
-                progress.phase, progress.done, progress.total
-            ),
+            "per_second": round(pace, 1) if pace else None,
+            "seconds_left": round((progress.total - progress.done) / pace, 1) if pace else None,
         }
         self._last_progress = event if progress.done < progress.total else None
         if progress.phase == "keywords":

@@ -436,6 +436,10 @@ class CatalogDatabase:
         """Return the ids of the entries that could not be read."""
         return set(self._query_first_column("SELECT id FROM entries WHERE error IS NOT NULL"))
 
+    def list_conversation_entry_ids(self) -> set[str]:
+        """Return the ids of the conversations."""
+        return set(self._query_first_column("SELECT id FROM entries WHERE kind = 'conversation'"))
+
     def list_hidden_entry_ids(self) -> set[str]:
         """Return the ids of the hidden entries."""
         return set(self._query_first_column("SELECT id FROM entries WHERE hidden"))

@@ -82,6 +82,7 @@ class ChunksWithoutVector:
         self.entries: dict[str, set[int]] = {}
         self.seq = -1
         self._of_hidden_entries: set[int] = set()
+        self._of_conversations: set[int] = set()
 
     def queue_chunks_and_remove_stale_vectors(
         self, catalog: CatalogDatabase, store: VectorStore
@@ -93,9 +94,16 @@ class ChunksWithoutVector:
         store.remove_vectors_of_chunks(stale)
         self.entries = {name: found[name] for name in catalog.sort_entries_for_embedding(found)}
         self.numbers = set().union(*self.entries.values())
-        hidden = catalog.list_hidden_entry_ids() & self.entries.keys()
-        self._of_hidden_entries = set().union(*(self.entries[name] for name in hidden))
+        self._of_hidden_entries = self._list_chunks_of_entries(catalog.list_hidden_entry_ids())
+        self._of_conversations = self._list_chunks_of_entries(catalog.list_conversation_entry_ids())
         self.seq = seq
+
+    def _list_chunks_of_entries(self, entry_ids: set[str]) -> set[int]:
+        return set().union(*(self.entries[name] for name in entry_ids & self.entries.keys()))
+
+    def count_chunks_of_conversations(self) -> int:
+        """Count the chunks of conversations that have no vector."""
+        return len(self.numbers & self._of_conversations)
 
     def count_chunks_of_hidden_entries(self) -> int:
         """Count the chunks of hidden entries that have no vector."""
@@ -162,7 +170,7 @@ class EmbeddingQueue:
         self._stop = stop or threading.Event()
         self._get_pause_reason = get_embedding_pause_reason or (lambda: None)
         self._missing = ChunksWithoutVector()
-        self._total = self._hidden_total = 0
+        self._total = self._hidden_total = self._conversations_total = 0
         self._rows: list[tuple[VectorRow, Matrix]] = []
 
     def replace_catalog_and_cache(self, catalog: CatalogDatabase, cache: EmbeddingCache) -> None:
@@ -208,6 +216,10 @@ class EmbeddingQueue:
             self._total = self._store.count_vector_rows() + len(self._missing.numbers)
             hidden = self._missing.count_chunks_of_hidden_entries()
             self._hidden_total = self._store.count_vector_rows("hidden = true") + hidden
+            self._conversations_total = (
+                self._store.count_vector_rows("kind = 'conversation'")
+                + self._missing.count_chunks_of_conversations()
+            )
             self._report_embedding_progress()
             self._embed_and_write_vectors()
         if not self._stop.is_set():
@@ -216,7 +228,13 @@ class EmbeddingQueue:
 
     def _report_embedding_progress(self, pause_reason: PauseReason | None = None) -> None:
         done = self._total - len(self._missing.numbers) + len(self._rows)
-        self._on_progress(IndexProgress("vectors", done, self._total, pause_reason))
+        in_conversations = self._conversations_total - self._missing.count_chunks_of_conversations()
+        in_conversations += sum(row["kind"] == "conversation" for row, _ in self._rows)
+        parts = {
+            "subjects": (done - in_conversations, self._total - self._conversations_total),
+            "conversations": (in_conversations, self._conversations_total),
+        }
+        self._on_progress(IndexProgress("vectors", done, self._total, pause_reason, parts))
 
     def _embed_and_write_vectors(self) -> None:
         self._rows = []

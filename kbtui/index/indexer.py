@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kbtui.index.entry_extraction import EntryPartToWrite
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
-    from kbtui.notices import PauseReason
+    from kbtui.notices import EmbeddedParts, PauseReason
     from kbtui.workspace import Settings, Workspace
 
 
@@ -269,14 +269,16 @@ IndexPhase = Literal["keywords", "vectors"]
 class IndexProgress:
     """The progress of one phase of indexing.
 
-    `done` and `total` count entries in the phase "keywords", and chunks in the phase "vectors". If the
-    work pauses, `pause_reason` says why.
+    `done` and `total` count entries in the phase "keywords", and chunks in the phase "vectors". `parts`
+    has the same counts for each kind of entry; it is empty in the phase "keywords". If the work pauses,
+    `pause_reason` says why.
     """
 
     phase: IndexPhase
     done: int
     total: int
     pause_reason: PauseReason | None = None
+    parts: EmbeddedParts = field(default_factory=dict)
 
 
 class _RefreshStopped(Exception):

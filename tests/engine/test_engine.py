@@ -469,18 +469,32 @@ def test_a_runtime_directory_too_long_for_a_socket_is_passed_over(
     assert json.loads(capsys.readouterr().out)["engine_socket"] == place["socket"]
 
 
-def test_an_estimate_counts_from_the_first_thing_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pace_is_that_of_the_last_half_minute_without_loading_and_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from kbtui.engine import open_workspace as estimating
 
     clock = {"now": 0.0}
     monkeypatch.setattr(estimating.time, "monotonic", lambda: clock["now"])
-    estimate = estimating.RemainingTimeEstimator()
-    assert estimate.estimate_seconds_left("vectors", 0, 100) is None
-    clock["now"] = 60.0  # loading
-    assert estimate.estimate_seconds_left("vectors", 0, 100) is None
-    clock["now"] = 62.0
-    assert estimate.estimate_seconds_left("vectors", 10, 100) == 18.0
-    assert estimate.estimate_seconds_left("vectors", 100, 100) is None
+    pace = estimating.PaceEstimator()
+
+    def measure(now: float, done: int, *, is_paused: bool = False) -> float | None:
+        clock["now"] = now
+        return pace.measure_items_per_second("vectors", done, 1000, is_paused=is_paused)
+
+    assert measure(0, 0) is None
+    assert measure(60, 0) is None  # loading
+    assert measure(62, 10) is None  # a part of this time was loading
+    assert measure(64, 20) == 5.0
+    assert measure(72, 60) == 5.0
+    assert measure(73, 60, is_paused=True) is None
+    assert measure(900, 60) is None
+    assert measure(901, 65) is None
+    assert measure(903, 85) == 10.0
+    for second in range(905, 965, 2):
+        found = measure(second, 85 + (second - 903) * 2)
+    assert found == 2.0
+    assert measure(966, 1000) is None
 
 
 def test_the_engine_sweeps_old_searches_from_the_log(

@@ -182,9 +182,11 @@ async def test_both_ends_of_the_status_line_count_the_same_passages(
         status.show_engine_event({"event": "ready", "lexical": True, "semantic": True, "left": 500})
         await tui.until("index ready · 500 passages not embedded yet")
         told = {"event": "progress", "phase": "vectors", "done": 5, "total": 500}
-        status.show_engine_event({**told, "seconds_left": 70})
+        status.show_engine_event({**told, "per_second": 7.1, "seconds_left": 70})
         await tui.until("index ready · 495 passages not embedded yet")
-        assert "embedding 5 of 500, 70 s left" in tui.text
+        assert "embedding 5 of 500, 7/s, 70 s left" in tui.text
+        status.show_engine_event({**told, "parts": {"subjects": (5, 6), "conversations": (0, 494)}})
+        await tui.until("index ready · embedded: subjects 83 %, conversations 0 %")
         status.show_engine_event({**told, "seconds_left": 70, "waits": "busy"})
         await tui.until("embedding 5 of 500; paused because the computer is busy")
 

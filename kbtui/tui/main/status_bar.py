@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.reactive import reactive
 from textual.suggester import SuggestionReady
 
-from kbtui.notices import PAUSE_REASONS, format_keywords_only_reason
+from kbtui.notices import PAUSE_TEXTS, format_embedded_parts, format_keywords_only_reason
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import Scope, find_key_label_of_command, list_commands_of_scopes
 from kbtui.tui.framework.styled_text import (
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
     from kbtui.engine.engine_protocol import EngineEvent, EngineReadinessEvent, IndexProgressEvent
+    from kbtui.notices import EmbeddedParts
     from kbtui.search.query_completion import QueryCompletion
     from kbtui.tui.framework.styled_text import Spans
 
@@ -133,14 +134,21 @@ class StatusBar(StyledWidget):
         phase = PHASES[event["phase"]]
         text = f"{phase} {done:,} of {total:,}"
         if reason := event.get("waits"):
-            text += f"; paused because {PAUSE_REASONS[reason]}"
-        elif left := event.get("seconds_left"):
-            text += f", {_format_time_left(left)} left"
+            text += f"; {PAUSE_TEXTS[reason]}"
+        else:
+            if pace := event.get("per_second"):
+                text += f", {pace:,.0f}/s"
+            if left := event.get("seconds_left"):
+                text += f", {_format_time_left(left)} left"
         self._activities["index"] = text
         if phase == "embedding" and self._last_ready_event:
-            self._show_index_ready({**self._last_ready_event, "left": total - done})
+            self._show_index_ready(
+                {**self._last_ready_event, "left": total - done}, event.get("parts") or {}
+            )
 
-    def _show_index_ready(self, event: EngineReadinessEvent) -> None:
+    def _show_index_ready(
+        self, event: EngineReadinessEvent, embedded_parts: EmbeddedParts | None = None
+    ) -> None:
         error, left = event.get("error"), event.get("left")
         self._was_ready = self._was_ready or bool(event.get("lexical"))
         self._first_index_by = "" if event.get("lexical") or error else "engine"
@@ -154,7 +162,9 @@ class StatusBar(StyledWidget):
             text = f"index ready · keywords only: {sanitize_to_one_line(reason)}"
             self._set_index_status("◐", "warning", text, "keywords only")
         elif left:
-            text = f"index ready · {format_counted_noun(left, 'passage')} not embedded yet"
+            parts = format_embedded_parts(embedded_parts or {})
+            rest = f"{format_counted_noun(left, 'passage')} not embedded yet"
+            text = f"index ready · embedded: {parts}" if parts else f"index ready · {rest}"
             self._set_index_status("◐", "warning", text, "embedding")
         else:
             text = "index ready · keywords and meaning"
