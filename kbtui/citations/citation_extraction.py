@@ -105,7 +105,7 @@ class CitationTargetLookup:
         directories: Iterable[str] = (),
     ) -> None:
         self.titles = titles
-        self._directories = sorted(directories, key=len, reverse=True)
+        self._directories = list(directories)
         self._topics = knowledge.topics
         self._make_subject_id = make_subject_id
         self.list_subjects = cache(knowledge.list_subjects)
@@ -162,11 +162,9 @@ class CitationTargetLookup:
 
         A path outside them is only normalized.
         """
-        path = posixpath.normpath(path)
-        for directory in self._directories:
-            if path.startswith(f"{directory}/"):
-                return path[len(directory) + 1 :]
-        return path
+        from kbtui.conversations.project_directories import make_path_relative_to_project
+
+        return make_path_relative_to_project(path, self._directories)
 
 
 _KBTUI_TOOLS = "learn|knowledge_search|conversation_read|conversation_grep"

@@ -20,7 +20,7 @@ _READING_TOOLS = frozenset(
     {"NotebookRead", "Read", "fs_read_file", "read", "read_file", "read_many_files", "view_file"}
 )
 _GREP_TOOLS = frozenset({"Grep", "grep", "grep_files", "grep_search", "search_file_content"})
-_SHELL_TOOLS = frozenset(
+SHELL_TOOLS = frozenset(
     {
         "Bash",
         "bash",
@@ -32,6 +32,7 @@ _SHELL_TOOLS = frozenset(
         "shell_command",
     }
 )
+"""The tools that run a command in a shell."""
 _PATH_ARGUMENTS = (
     "path", "file_path", "filePath", "absolute_path", "notebook_path", "paths", "include",
 )  # fmt: skip
@@ -70,7 +71,7 @@ def list_files_read_by_call(call: ConversationEvent) -> list[FileRead]:
     if name in _GREP_TOOLS:
         paths = _list_argument_texts(arguments, _SEARCHED_PATH_ARGUMENTS)
         return [FileRead(path, may_be_directory=True) for path in paths]
-    if name in _SHELL_TOOLS:
+    if name in SHELL_TOOLS:
         directory = next(iter(_list_argument_texts(arguments, _DIRECTORY_ARGUMENTS)), None)
         found = next((arguments[key] for key in _COMMAND_ARGUMENTS if key in arguments), None)
         return list(_iterate_files_read_by_command(found, directory))

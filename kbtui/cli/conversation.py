@@ -1,4 +1,4 @@
-"""The commands `conversation ls`, `grep`, `read`, `info` and `export`."""
+"""The commands `conversation ls`, `grep`, `read`, `info`, `changes` and `export`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     from kbtui.conversations.models import TIME_SORTS
 
-    metavar = "ls|grep|read|info|export"
+    metavar = "ls|grep|read|info|changes|export"
     commands = parser.add_subparsers(dest="action", required=True, metavar=metavar)
     ls = commands.add_parser("ls", aliases=["list"], help="list conversations, newest first")
     text = "list at most N conversations (default: 20)"
@@ -90,6 +90,15 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "print at most N characters of XML: a single turn is shortened to fit; if several turns do not fit, kbtui refuses"
     read.add_argument("--max-chars", type=int, metavar="N", help=text)
     info = commands.add_parser("info", help="show what a conversation contains and used")
+    changes = commands.add_parser(
+        "changes", help="print what a conversation did to files, as a diff"
+    )
+    changes.set_defaults(run_action=_print_conversation_changes)
+    text = "a conversation, turn or call: jp-c17457886043, claude-258c7280, …:3 or …:3.2"
+    changes.add_argument("id", metavar="ID", help=text)
+    changes.add_argument("--file", metavar="PATH", help="only changes of this file")
+    changes.add_argument("--stat", action="store_true", help="list the files, without their diffs")
+    changes.add_argument("--json", action="store_true", help="print one JSON document")
     text = "write a conversation as Markdown, with its citations"
     export = commands.add_parser("export", help=text)
     text = "write to FILE (default: standard output)"
@@ -133,6 +142,7 @@ def run_conversation_command(args: Namespace) -> int:
     kbtui conversation grep retry policy     find lines that contain "retry policy"
     kbtui conversation read jp-c17457886043  print a conversation, or one turn (…:3)
     kbtui conversation info claude-258c7280  count turns, calls and tokens
+    kbtui conversation changes ID --stat     list the files that a conversation changed
     kbtui conversation export ID -o FILE     write Markdown with the citations of each turn
     """
     from kbtui.library import open_workspace
@@ -266,6 +276,12 @@ def _export_conversation(library: Library, args: Namespace) -> int:
     for problem in conversation.problems:
         print_to_stderr(f"{conversation.info.ref}: {problem}")
     return 0 if turns else 1
+
+
+def _print_conversation_changes(library: Library, args: Namespace) -> int:
+    from kbtui.cli.file_changes import print_conversation_changes
+
+    return print_conversation_changes(library, args)
 
 
 def _show_conversation_info(library: Library, args: Namespace) -> int:

@@ -15,6 +15,8 @@ from kbtui.files import read_regular_file, write_file_atomically
 from kbtui.workspace import paths
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kbtui.workspace import Workspace
 
 REMEMBERED_WORKTREES = 500
@@ -83,6 +85,13 @@ class ProjectDirectories:
 def list_project_directories(workspace: Workspace) -> list[str]:
     """Return the path of a workspace, and of the same directory in each other worktree."""
     return [one.path for one in ProjectDirectories(workspace).directories]
+
+
+def make_path_relative_to_project(path: str, directories: Iterable[str]) -> str:
+    """Return a path relative to that of `directories` that contains it most closely; otherwise normalized."""
+    path = os.path.normpath(path)
+    around = [one.rstrip("/") for one in directories if path.startswith(f"{one.rstrip('/')}/")]
+    return path[len(max(around, key=len)) + 1 :] if around else path
 
 
 def find_other_worktrees(root: str) -> list[tuple[str, str]]:

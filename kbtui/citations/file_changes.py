@@ -1,0 +1,550 @@
+"""Finds out what a turn did to files: which it read, changed, created, moved and deleted, and what it ran.
+
+Everything is derived from the tool calls of the turn, by the names and the arguments of the tools. One
+table of tools serves all agents, as in `files_read_by_calls`. Calls that failed or have no result do not
+count.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from kbtui.citations.files_read_by_calls import SHELL_TOOLS, list_files_read_by_call
+from kbtui.conversations.patches import (
+    FilePatch,
+    PatchHunk,
+    count_marked_lines,
+    find_unified_diffs,
+    format_file_patch,
+    make_hunks_from_texts,
+    parse_apply_patch,
+    split_lines,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kbtui.conversations.models import ConversationEvent, Turn
+
+FileActionKind = Literal["read", "changed", "created", "moved", "deleted"]
+
+
+class FileEdit(NamedTuple):
+    """A replacement of text in a file, as the call gives it; the texts need not be whole lines.
+
+    `old` is None if the call does not say which text was replaced. `line` is the number of the first
+    line in the new file, counted from 1; None if it is unknown.
+    """
+
+    old: str | None
+    new: str
+    line: int | None = None
+    is_whole_file: bool = False
+
+
+class FileAction(NamedTuple):
+    """What one event of a turn did to one file.
+
+    - `path` is relative to the directory that the caller of `list_file_actions` chose, or absolute.
+      After a move it is the new path, and `old_path` the one before.
+    - `call` is the number of the tool call in its turn, `event` the index of the event in the file.
+      `call` is None for agents whose changes are not calls.
+    - `edits` are the changes in their order. They are empty if the call does not show them.
+    - `hunks` show the same changes for readers.
+    """
+
+    kind: FileActionKind
+    path: str
+    call: int | None
+    event: int
+    edits: tuple[FileEdit, ...] = ()
+    hunks: tuple[PatchHunk, ...] = ()
+    old_path: str | None = None
+
+    @property
+    def added(self) -> int:
+        """The number of added lines."""
+        return count_marked_lines(self.hunks, "+")
+
+    @property
+    def removed(self) -> int:
+        """The number of removed lines."""
+        return count_marked_lines(self.hunks, "-")
+
+    def format_diff(self) -> str:
+        """Return the changes as a unified diff."""
+        action = "changed" if self.kind == "read" else self.kind
+        return format_file_patch(FilePatch(self.path, action, self.hunks, self.old_path))
+
+
+class CommandRun(NamedTuple):
+    """A command that a turn ran: its text, its call, and whether it failed."""
+
+    text: str
+    call: int | None
+    event: int
+    has_failed: bool
+
+
+class TurnActivity(NamedTuple):
+    """What a turn did: actions on files and commands in their order, and the calls that failed."""
+
+    files: tuple[FileAction, ...]
+    commands: tuple[CommandRun, ...]
+    failures: tuple[ConversationEvent, ...]
+
+    def list_paths(self, kind: FileActionKind) -> list[str]:
+        """Return the files with an action of one kind, each once."""
+        return list(dict.fromkeys(one.path for one in self.files if one.kind == kind))
+
+
+_EDIT_TOOLS = frozenset(
+    {
+        "Edit", "MultiEdit", "edit", "edit_file", "fs_modify_file", "multiedit", "replace",
+        "str_replace", "str_replace_based_edit_tool", "str_replace_editor",
+    }
+)  # fmt: skip
+_WRITE_TOOLS = frozenset({"Write", "create_file", "fs_create_file", "write", "write_file"})
+_MOVE_TOOLS = frozenset({"fs_move_file", "move_file"})
+_DELETE_TOOLS = frozenset({"delete_file", "fs_delete_file"})
+_PATCH_TOOLS = frozenset({"apply_patch", "patch"})
+_PROGRAM_TOOL = re.compile(r"(?:cargo|git|go|just|make|npm|pytest|uv)(?:_\w+)?")
+"""Matches tools of JP that run a program, such as `cargo_test`. Their names stand for the command."""
+_TOOL_OF_SERVER = re.compile(
+    r"(?:mcp__)?\w+?__(?P<tool>edit_file|write_file|create_file|move_file|delete_file)"
+)
+_PATHS = ("path", "file_path", "filePath", "notebook_path", "absolute_path")
+_OLD_TEXTS = ("old", "old_string", "oldString", "old_str", "oldText")
+_NEW_TEXTS = ("new", "new_string", "newString", "new_str", "newText")
+_CONTENTS = ("content", "file_text", "text", "contents")
+_SOURCES, _TARGETS = ("source", "old_path", "from"), ("target", "destination", "new_path", "to")
+_PATCH_TEXTS = ("input", "patch", "patchText", "patch_text")
+_COMMANDS = ("command", "cmd", "script")
+_DIRECTORIES = ("workdir", "working_directory", "cwd", "directory", "dir_path")
+_NOTHING_CHANGED = re.compile(
+    r"0/\d+ patterns applied|(?:The )?[Tt]ool (?:execution |call )?(?:was )?(?:skipped|rejected)"
+)
+_CREATED = re.compile(r"\bcreated?\b", re.IGNORECASE)
+_OVERWRITTEN = re.compile(r"\b(?:updated|overwr\w+|modified)\b", re.IGNORECASE)
+_RESULT_BEGINNING = 300
+"""What a tool says about its success is searched in this many characters of its result."""
+
+
+class _RawAction(NamedTuple):
+    """A `FileAction` with the path as the call gives it."""
+
+    kind: FileActionKind
+    path: str
+    directory: str | None = None
+    edits: tuple[FileEdit, ...] = ()
+    hunks: tuple[PatchHunk, ...] = ()
+    old_path: str | None = None
+
+
+def summarize_turn(
+    turn: Turn,
+    working_directory: str | None,
+    shorten_path: Callable[[str], str],
+    known_paths: set[str] | None = None,
+) -> TurnActivity:
+    """Return what a turn did.
+
+    Relative paths of calls are joined to `working_directory`, in which the agent ran. `shorten_path`
+    returns the path to show, such as the path relative to the workspace. See `list_file_actions` for
+    `known_paths`.
+    """
+    files = list(list_file_actions([turn], working_directory, shorten_path, known_paths))
+    commands, failures = [], []
+    for event in turn.events:
+        if event.kind != "tool_call_request":
+            continue
+        has_failed = event.result is not None and bool(event.result.is_error)
+        if has_failed:
+            failures.append(event)
+        if (text := get_command_of_call(event)) is not None:
+            commands.append(CommandRun(text, event.call, event.index, has_failed))
+    return TurnActivity(tuple(action for _, action in files), tuple(commands), tuple(failures))
+
+
+def list_file_actions(
+    turns: Iterable[Turn],
+    working_directory: str | None,
+    shorten_path: Callable[[str], str],
+    known_paths: set[str] | None = None,
+) -> Iterator[tuple[Turn, FileAction]]:
+    """Yield what turns did to files, in order. See `summarize_turn` for the other parameters.
+
+    A written file counts as created if the agent says so, or if no earlier action was on this path. The
+    paths of all actions are added to `known_paths`.
+    """
+    known = set() if known_paths is None else known_paths
+    for turn in turns:
+        applied = _find_files_that_aider_edited(turn)
+        for event in turn.events:
+            found = (
+                _iterate_actions_of_call(event)
+                if event.kind == "tool_call_request"
+                else _iterate_search_replace_edits(event.text, applied)
+                if applied and event.kind == "message"
+                else ()
+            )
+            for raw in found:
+                path = _resolve_path(raw.path, raw.directory, working_directory, shorten_path)
+                old_path = raw.old_path and _resolve_path(
+                    raw.old_path, raw.directory, working_directory, shorten_path
+                )
+                kind = raw.kind
+                is_write = any(edit.is_whole_file for edit in raw.edits)
+                if kind == "created" and is_write and path in known:
+                    said = event.result.text[:_RESULT_BEGINNING] if event.result else ""
+                    kind = "created" if _CREATED.search(said) else "changed"
+                known.add(path)
+                yield (
+                    turn,
+                    FileAction(
+                        kind, path, event.call, event.index, raw.edits, raw.hunks, old_path or None
+                    ),
+                )
+        for path in applied:  # edits in a form that is not read, such as whole files
+            name = _resolve_path(path, None, working_directory, shorten_path)
+            if applied[path] is False:
+                known.add(name)
+                yield turn, FileAction("changed", name, None, turn.events[-1].index)
+
+
+def _resolve_path(
+    path: str,
+    directory: str | None,
+    working_directory: str | None,
+    shorten_path: Callable[[str], str],
+) -> str:
+    joined = posixpath.join(
+        working_directory or "", directory or "", path.strip().removeprefix("file://")
+    )
+    return shorten_path(posixpath.normpath(joined))
+
+
+def get_command_of_call(call: ConversationEvent) -> str | None:
+    """Return the command that a tool call ran, as one text; None if it ran none."""
+    name, arguments = call.name or "", call.arguments or {}
+    if name in SHELL_TOOLS:
+        words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
+        return _get_script(words)
+    if _PROGRAM_TOOL.fullmatch(name):
+        values = [str(value) for value in arguments.values() if isinstance(value, str | int)]
+        return " ".join([name.replace("_", " ", 1), *values])
+    return None
+
+
+def _get_script(words: Any) -> str | None:
+    """Return the text of a command. For a shell with a script (`bash -lc …`), return the script."""
+    if isinstance(words, str):
+        return words
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return None
+    if len(words) == 3 and words[1] in {"-c", "-lc", "-ic"}:
+        return str(words[2])
+    return shlex.join(words)
+
+
+def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_RawAction]:
+    if call.result is None or call.result.is_error:
+        return
+    arguments = call.arguments or {}
+    name = call.name or ""
+    if match := _TOOL_OF_SERVER.fullmatch(name):
+        name = match["tool"]
+    for read in list_files_read_by_call(call):
+        if not read.may_be_directory:
+            yield _RawAction("read", read.path, read.directory)
+    said = call.result.text
+    if _NOTHING_CHANGED.match(said):
+        return
+    if name in SHELL_TOOLS:
+        yield from _iterate_actions_of_shell_call(arguments)
+    elif name in _PATCH_TOOLS:
+        text = call.text or next(iter(_list_texts(arguments, _PATCH_TEXTS)), "")
+        yield from _iterate_patched_files(parse_apply_patch(text), None)
+    elif name in _MOVE_TOOLS:
+        sources, targets = _list_texts(arguments, _SOURCES), _list_texts(arguments, _TARGETS)
+        if sources and targets:
+            yield _RawAction("moved", targets[0], old_path=sources[0])
+    elif name in _DELETE_TOOLS:
+        yield from (_RawAction("deleted", path) for path in _list_texts(arguments, _PATHS))
+    elif name == "NotebookEdit":
+        yield from _iterate_notebook_edits(arguments)
+    elif name in _EDIT_TOOLS or name in _WRITE_TOOLS:
+        yield from _iterate_edits_of_call(name, arguments, said)
+
+
+def _iterate_edits_of_call(name: str, arguments: dict[str, Any], said: str) -> Iterator[_RawAction]:
+    """Yield the edits of a tool that replaces texts or writes whole files.
+
+    A diff in the result is preferred to the arguments: it has line numbers, and only what was applied.
+    """
+    path = next(iter(_list_texts(arguments, _PATHS)), None)
+    contents = _list_texts(arguments, _CONTENTS, allow_empty=True)
+    is_write = name in _WRITE_TOOLS or (arguments.get("command") == "create" and bool(contents))
+    patches = [found.patch for found in find_unified_diffs(said)]
+    if is_write and path is not None and contents:
+        edit = FileEdit(None, contents[0], 1, is_whole_file=True)
+        beginning = said[:_RESULT_BEGINNING]
+        if patches:
+            yield from _iterate_patched_files(patches[:1], None, path)
+        elif _OVERWRITTEN.search(beginning) and not _CREATED.search(beginning):
+            yield _RawAction("changed", path, edits=(edit,), hunks=_add_all(contents[0]))
+        else:
+            yield _RawAction("created", path, edits=(edit,), hunks=_add_all(contents[0]))
+        return
+    if patches:
+        yield from _iterate_patched_files(patches, None, path)
+        return
+    edits = tuple(_iterate_replacements(arguments))
+    if path is not None and edits:
+        hunks = tuple(
+            hunk for edit in edits for hunk in make_hunks_from_texts(edit.old or "", edit.new)
+        )
+        is_new = len(edits) == 1 and edits[0].old == ""
+        yield _RawAction("created" if is_new else "changed", path, edits=edits, hunks=hunks)
+
+
+def _iterate_replacements(arguments: dict[str, Any]) -> Iterator[FileEdit]:
+    listed = next((arguments[key] for key in ("edits", "patterns") if key in arguments), None)
+    for one in listed if isinstance(listed, list) else [arguments]:
+        if isinstance(one, dict):
+            old = _list_texts(one, _OLD_TEXTS, allow_empty=True)
+            new = _list_texts(one, _NEW_TEXTS, allow_empty=True)
+            if old and new:
+                yield FileEdit(old[0], new[0], is_whole_file=old[0] == "")
+
+
+def _iterate_notebook_edits(arguments: dict[str, Any]) -> Iterator[_RawAction]:
+    path = next(iter(_list_texts(arguments, _PATHS)), None)
+    source = _list_texts(arguments, ("new_source",), allow_empty=True)
+    if path is not None and source:
+        edits = (FileEdit(None, source[0]),) if source[0] else ()
+        yield _RawAction("changed", path, edits=edits, hunks=_add_all(source[0], None))
+
+
+def _iterate_patched_files(
+    patches: Iterable[FilePatch], directory: str | None, path: str | None = None
+) -> Iterator[_RawAction]:
+    """Yield the changes of patches. `path` is the path of a single patch, if it is known better."""
+    found = list(patches)
+    for patch in found:
+        if patch.action == "created":
+            text = "\n".join(line for hunk in patch.hunks for line in hunk.new_lines)
+            edits = [FileEdit(None, f"{text}\n", 1, is_whole_file=True)]
+        else:
+            edits = list(map(_make_edit_of_hunk, patch.hunks))
+        name = path if path is not None and len(found) == 1 else patch.path
+        yield _RawAction(patch.action, name, directory, tuple(edits), patch.hunks, patch.old_path)
+
+
+def _make_edit_of_hunk(hunk: PatchHunk) -> FileEdit:
+    old, new = ("".join(f"{line}\n" for line in one) for one in (hunk.old_lines, hunk.new_lines))
+    return FileEdit(old, new, hunk.new_start)
+
+
+def _add_all(text: str, first: int | None = 1) -> tuple[PatchHunk, ...]:
+    """Return the hunk that adds a whole text."""
+    lines = tuple(f"+{line}" for line in split_lines(text))
+    return (PatchHunk(lines, 0 if first else None, first),) if lines else ()
+
+
+def _list_texts(
+    arguments: dict[str, Any], keys: tuple[str, ...], *, allow_empty: bool = False
+) -> list[str]:
+    values = (arguments[key] for key in keys if key in arguments)
+    return [text for text in values if isinstance(text, str) and (allow_empty or text.strip())]
+
+
+# changes by shell commands
+
+_COMMAND_CHARACTERS_MAX = 100_000
+_NOT_A_PATH = re.compile(r"[$`*?{}\n]|^~|^-|^$|^/dev/|^&")
+_LEADING_CD = re.compile(r"\s*cd\s+(?P<path>'[^'\n]+'|\"[^\"\n$`]+\"|[\w./@+-]+)\s*(?:&&|;|\n)\s*")
+_HEREDOC = re.compile(
+    r"<<-?[ \t]*(?P<quote>['\"]?)(?P<mark>\w+)(?P=quote)(?P<rest>[^\n]*)\n"
+    r"(?P<body>.*?)^[ \t]*(?P=mark)[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+_CHANGING_WORD = re.compile(r"\b(?:mv|rm|touch|tee|cp|sed|perl|apply_patch|applypatch)\b|>")
+
+
+def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_RawAction]:
+    script = _get_script(next((arguments[key] for key in _COMMANDS if key in arguments), None))
+    if script is None or len(script) > _COMMAND_CHARACTERS_MAX:
+        return
+    if not _CHANGING_WORD.search(script):
+        return
+    directory = next(iter(_list_texts(arguments, _DIRECTORIES)), None)
+    while (change := _LEADING_CD.match(script)) is not None:
+        directory = posixpath.join(directory or "", change["path"].strip("'\""))
+        script = script[change.end() :]
+    if patches := parse_apply_patch(_unquote_patch(script, arguments)):
+        yield from _iterate_patched_files(patches, directory)
+        return
+    bodies: list[str | None] = []
+
+    def remember_body(match: re.Match[str]) -> str:
+        is_literal = bool(match["quote"]) or not re.search(r"[$`\\]", match["body"])
+        bodies.append(match["body"] if is_literal else None)
+        return f" <<HEREDOC {match['rest']}\n"
+
+    for words, target, is_appended, has_body in _iterate_commands(
+        _HEREDOC.sub(remember_body, script)
+    ):
+        body = bodies.pop(0) if has_body and bodies else None
+        if words and words[0] in {"cd", "pushd", "popd"}:
+            return  # the directory of the following commands is unknown
+        if words and words[0] == "tee" and has_body:
+            paths = [word for word in words[1:] if not word.startswith("-")]
+            target = paths[0] if paths and target is None else target
+            is_appended = "-a" in words
+        if target is not None and not _NOT_A_PATH.search(target):
+            text = body if words and words[0] in {"cat", "tee"} else None
+            yield _make_redirected_write(target, directory, text, is_appended=is_appended)
+        yield from (one._replace(directory=directory) for one in _list_command_actions(words))
+
+
+def _unquote_patch(script: str, arguments: dict[str, Any]) -> str:
+    """Return the text in which an apply-patch text is searched: the word of a list, or the whole script."""
+    words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
+    if isinstance(words, list):
+        for word in words:
+            if isinstance(word, str) and word.lstrip().startswith("*** Begin Patch"):
+                return word
+    return script if "apply_patch" in script or "applypatch" in script else ""
+
+
+def _make_redirected_write(
+    target: str, directory: str | None, text: str | None, *, is_appended: bool
+) -> _RawAction:
+    if text is None:
+        return _RawAction("changed" if is_appended else "created", target, directory)
+    if is_appended:
+        appended = FileEdit(None, text)
+        return _RawAction("changed", target, directory, (appended,), _add_all(text, None))
+    whole = FileEdit(None, text, 1, is_whole_file=True)
+    return _RawAction("created", target, directory, (whole,), _add_all(text))
+
+
+def _iterate_commands(script: str) -> Iterator[tuple[list[str], str | None, bool, bool]]:
+    """Yield each simple command: words, target of its output, whether it appends, and whether it has a body.
+
+    Reading stops at text that cannot be parsed.
+    """
+    lexer = shlex.shlex(script, posix=True, punctuation_chars=";<>|&\n()")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    words: list[str] = []
+    target: str | None = None
+    expects: Literal["", "target", "skip"] = ""
+    is_appended = has_body = False
+    try:
+        for token in [*lexer, ";"]:
+            if token.strip(";<>|&\n()"):
+                if expects == "target":
+                    target = token
+                elif expects == "":
+                    words.append(token)
+                expects = ""
+            elif token == "<<":
+                has_body, expects = True, "skip"
+            elif ">" in token and not token.endswith("&"):
+                is_error_output = bool(words) and words[-1] == "2"
+                if is_error_output:
+                    words.pop()
+                expects = "skip" if is_error_output else "target"
+                is_appended = ">>" in token if expects == "target" else is_appended
+            elif "<" in token or ">" in token:
+                expects = "skip"
+            else:
+                if words or target is not None:
+                    yield words, target, is_appended, has_body
+                words, target, expects, is_appended, has_body = [], None, "", False, False
+    except ValueError:
+        return
+
+
+def _list_command_actions(words: list[str]) -> list[_RawAction]:
+    """Return what one command did to the files that it names."""
+    names = list(takewhile(lambda word: "=" in word and word[:1].isalpha(), words))
+    words = words[len(names) :]
+    if words[:2] in (["git", "mv"], ["git", "rm"]):
+        words = words[1:]
+    if not words:
+        return []
+    program, options = words[0], [word for word in words[1:] if word.startswith("-")]
+    paths = [word for word in words[1:] if not word.startswith("-")]
+    if any(_NOT_A_PATH.search(path) for path in paths) and program != "sed":
+        return []
+    if program == "mv" and len(paths) == 2:
+        source, target = paths
+        if target.endswith("/"):
+            target = posixpath.join(target, posixpath.basename(source))
+        return [_RawAction("moved", target, old_path=source)]
+    is_recursive = any("r" in option.lower() for option in options if option[:2] != "--")
+    if program == "rm" and not is_recursive:
+        return [_RawAction("deleted", path) for path in paths]
+    if program == "touch":
+        return [_RawAction("created", path) for path in paths]
+    if program == "cp" and len(paths) == 2 and not is_recursive and not paths[1].endswith("/"):
+        return [_RawAction("created", paths[1])]
+    if program == "sed" and any(option.startswith("-i") for option in options):
+        files = paths if any(option.startswith("-e") for option in options) else paths[1:]
+        return [_RawAction("changed", path) for path in files if not _NOT_A_PATH.search(path)]
+    return []
+
+
+# aider's edits
+
+_APPLIED = re.compile(r"^Applied edit to (.+)$", re.MULTILINE)
+_SEARCH_REPLACE = re.compile(
+    r"^<{5,9} SEARCH[^\n]*\n(?P<old>.*?)^={5,9}[ \t]*\n(?P<new>.*?)^>{5,9} REPLACE",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
+    """Return the files that aider says it edited. The values say whether their edits were found."""
+    return {
+        path.strip(): False
+        for event in turn.events
+        if event.kind == "tool_call_response" and event.name == "aider"
+        for path in _APPLIED.findall(event.text)
+    }
+
+
+def _iterate_search_replace_edits(text: str, applied: dict[str, bool]) -> Iterator[_RawAction]:
+    """Yield the SEARCH/REPLACE blocks of aider's model that were applied, and mark their files as found."""
+    path: str | None = None
+    position = 0
+    for block in _SEARCH_REPLACE.finditer(text):
+        path = _find_path_before_block(text[position : block.start()], applied, path)
+        position = block.end()
+        if path is None:
+            continue
+        applied[path] = True
+        old, new = block["old"], block["new"]
+        edit = FileEdit(old, new, is_whole_file=not old)
+        hunks = make_hunks_from_texts(old, new)
+        yield _RawAction("changed" if old else "created", path, edits=(edit,), hunks=hunks)
+
+
+def _find_path_before_block(
+    before: str, applied: dict[str, bool], previous: str | None
+) -> str | None:
+    """Return the file that the text before a block names; `previous`, that of the last block, if none."""
+    for line in reversed(before.split("\n")[-4:]):
+        name = line.strip().strip("*`#: ")
+        for path in applied if name else ():
+            if path == name or path.endswith(f"/{name}") or name.endswith(f"/{path}"):
+                return path
+        if re.fullmatch(r"\S*[./]\S*", name):
+            return None  # a file whose edits were not applied
+    return previous
