@@ -137,7 +137,7 @@ class ConversationListPage:
         return len(self.conversations)
 
     def as_json(self) -> dict[str, object]:
-        """Return the answer as the JSON object that docs/guide/json.md describes."""
+        """Return the page as the JSON object that docs/guide/json.md describes."""
         return {
             "total": self.total,
             "offset": self.offset,
@@ -163,7 +163,7 @@ class ConversationGrepLine:
     block: int
 
     def as_json(self) -> dict[str, object]:
-        """Return the answer as the JSON object that docs/guide/json.md describes."""
+        """Return the line as the JSON object that docs/guide/json.md describes."""
         return {
             "id": self.id,
             "agent": self.agent,

@@ -700,7 +700,10 @@ def _cut_text_middle(text: str, keep: int) -> str:
 
 
 def _compute_max_text_size(sizes: list[int], total: int) -> int:
-    """Return a size. If longer texts are cut to this size, texts of these `sizes` fit together into `total`."""
+    """Return the size to which long texts must be cut, so that all texts together fit into `total`.
+
+    `sizes` are the sizes of the uncut texts.
+    """
     rest, count = total, len(sizes)
     for size in sorted(sizes):
         share = rest // count if count else 0

@@ -145,7 +145,9 @@ class CitationTargetLookup:
 
     @cached_property
     def subjects_by_path(self) -> dict[str, Subject]:
-        """All subjects by the path of their file. Each path is given absolutely and from the root.
+        """All subjects by the path of their file.
+
+        Each subject has two keys: the absolute path, and the path relative to the workspace.
 
         If two topics share a directory, its files belong to the first one.
         """
@@ -238,7 +240,7 @@ def extract_citations(
             files = map(FileRead, conversation_format.list_files_added_to_chat(event))
             for target in (
                 *_find_cited_files(files, directory, targets),
-                *_find_targets_of_event(event, directory, targets),
+                *_find_targets_cited_by_event(event, directory, targets),
             ):
                 key = (target.target, target.chunk)
                 if key not in seen:
@@ -254,7 +256,7 @@ def extract_citations(
                     )
 
 
-def _find_targets_of_event(
+def _find_targets_cited_by_event(
     event: ConversationEvent, directory: str | None, targets: CitationTargetLookup
 ) -> Iterator[_CitedTarget]:
     if event.kind != "tool_call_request" or event.name is None:
@@ -263,14 +265,14 @@ def _find_targets_of_event(
         return
     yield from _find_cited_files(list_files_read_by_call(event), directory, targets)
     if family := parse_kbtui_tool_name(event.name):
-        yield from _find_targets_of_kbtui_tool(family, event, targets)
+        yield from _find_targets_cited_by_kbtui_tool(family, event, targets)
     elif match := _TOOL_OF_ANY_SERVER.fullmatch(event.name):
         # The tool may be another server's. Then its results name nothing that exists here.
-        found = _find_targets_of_kbtui_tool(match["tool"], event, targets)
+        found = _find_targets_cited_by_kbtui_tool(match["tool"], event, targets)
         yield from (target for target in found if not target.gone)
 
 
-def _find_targets_of_kbtui_tool(
+def _find_targets_cited_by_kbtui_tool(
     family: str, call: ConversationEvent, targets: CitationTargetLookup
 ) -> Iterator[_CitedTarget]:
     arguments = call.arguments or {}

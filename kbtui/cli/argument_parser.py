@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, NoReturn
 
-    from kbtui.search.filter_definitions import FilterDefinition, Surface
+    from kbtui.search.filter_definitions import FilterDefinition, FilterInput
     from kbtui.search.search_request_and_answer import SearchRequestJson
 
 # All help is in English, so `argparse` need not look for translations.
@@ -54,15 +54,15 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(message, hint=self.hint or f"`{self.prog} --help` explains the arguments")
 
 
-def add_filter_options(parser: CommandParser, surface: Surface) -> None:
-    """Add an option to `parser` for each filter that `surface` accepts.
+def add_filter_options(parser: CommandParser, filter_input: FilterInput) -> None:
+    """Add an option to `parser` for each filter that `filter_input` accepts.
 
     The help of the command also lists the filters that QUERY can contain.
     """
-    from kbtui.search.filter_definitions import format_filter_keys, list_surface_filters
+    from kbtui.search.filter_definitions import format_filter_keys, list_filters_of_input
 
-    parser.epilog = f"filters in QUERY, such as after:2w:\n  {format_filter_keys(surface)}"
-    for row in list_surface_filters(surface):
+    parser.epilog = f"filters in QUERY, such as after:2w:\n  {format_filter_keys(filter_input)}"
+    for row in list_filters_of_input(filter_input):
         if row.options:
             parser.add_argument(
                 *row.options,
@@ -75,16 +75,16 @@ def add_filter_options(parser: CommandParser, surface: Surface) -> None:
 
 
 def iterate_filters_from_options(
-    args: Namespace, surface: Surface
+    args: Namespace, filter_input: FilterInput
 ) -> Iterator[tuple[FilterDefinition, list[str]]]:
     """Yield each filter that an option sets, with its values.
 
     Raises `UsageError` for an empty value.
     """
     from kbtui.errors import UsageError
-    from kbtui.search.filter_definitions import list_surface_filters, split_filter_values
+    from kbtui.search.filter_definitions import list_filters_of_input, split_filter_values
 
-    for row in list_surface_filters(surface):
+    for row in list_filters_of_input(filter_input):
         found: list[str] = []
         for given in getattr(args, f"filter_{row.key}", ()) if row.options else ():
             # Do not split at commas: a topic's title may contain them, and a date is a single value.

@@ -154,6 +154,4 @@ def _format_uncited_entry(use: EntryCitationCount) -> str:
 def _format_token_count(count: TokenCount) -> str:
     name = sanitize_to_one_line(count.name or "unknown")
     title = f"  {cut_to_width(sanitize_to_one_line(count.title), 60)}" if count.title else ""
-    return (
-        f"{count.usage.total_tokens or 0:>15,}  {name}{title}  ({', '.join(count.list_remarks())})"
-    )
+    return f"{count.usage.total_tokens or 0:>15,}  {name}{title}  ({', '.join(count.list_detail_phrases())})"

@@ -197,7 +197,7 @@ def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
 
 
 def _is_event_searched(event: ConversationEvent, scopes: frozenset[str]) -> bool:
-    """Return whether the event has a role in `scopes`. An answer must also be free text."""
+    """Return whether the search includes an event: its role is in `scopes`, and it is not a JSON answer."""
     kind = event_kinds.EVENT_KINDS[event.kind]
     # JP does not search answers to questions. Here, those in free text are searched.
     is_json_answer = kind.is_response and event.data is not None and type(event.data) is not str

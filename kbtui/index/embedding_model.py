@@ -127,7 +127,7 @@ def split_texts_into_batches(texts: Sequence[str]) -> list[list[int]]:
     """Split texts into batches of similar length; return the positions of the texts of each batch.
 
     The shorter texts of a batch are padded to the length of the longest, so texts of similar length
-    waste least. The batches with the longest texts come first.
+    waste the least time. The batches with the longest texts come first.
     """
     batches: list[list[int]] = []
     for at in sorted(range(len(texts)), key=lambda at: len(texts[at]), reverse=True):

@@ -148,7 +148,7 @@ class EmbeddingProcess:
         return self._process
 
     def _read_answers(self, process: subprocess.Popen[bytes]) -> None:
-        """Give the answers to those who wait for them, until the process ends."""
+        """Pass each answer to the caller that waits for it, until the process ends."""
         import numpy as np
 
         assert process.stdout is not None
@@ -164,7 +164,7 @@ class EmbeddingProcess:
                 numbers = np.frombuffer(body, dtype=np.float32)
                 waiting.set_result(numbers.reshape(answer["rows"], answer["dimension"]))
             else:
-                waiting.set_exception(_make_error(answer))
+                waiting.set_exception(_make_error_from_answer(answer))
         code = process.wait()
         with self._lock:
             self._process = None
@@ -176,7 +176,7 @@ class EmbeddingProcess:
             waiting.set_exception(EmbeddingProcessEnded(f"exit code {code}"))
 
 
-def _make_error(answer: Request) -> Exception:
+def _make_error_from_answer(answer: Request) -> Exception:
     if answer["is_model_unavailable"]:
         return EmbeddingModelUnavailable(
             answer["error"], where=answer["where"], hint=answer["hint"]
@@ -198,7 +198,7 @@ class EmbeddingProcessServer:
         )
 
     def load_model(self) -> None:
-        """Load the model for the best method. If that fails, load it for another one."""
+        """Load the model for the best method. If that fails, load it for another method."""
         for method in sorted(METHODS, key=lambda method: method != self._method):
             if embedder := self._load_embedder(method):
                 self._embedder = embedder
@@ -327,7 +327,7 @@ def read_embedding_method(model: EmbeddingModelSource) -> str | None:
     return None
 
 
-def serve_requests() -> None:
+def serve_embedding_requests() -> None:
     """Embed the texts of the requests on standard input, until it is closed."""
     passages: SimpleQueue[Request] = SimpleQueue()
     queries: SimpleQueue[Request] = SimpleQueue()
@@ -357,4 +357,4 @@ if __name__ == "__main__":
     with contextlib.suppress(OSError):
         # If memory gets short, Linux ends this process, which is started again, rather than another.
         Path("/proc/self/oom_score_adj").write_text("500")
-    serve_requests()
+    serve_embedding_requests()

@@ -203,8 +203,8 @@ class EmbeddingQueue:
         """Embed the chunks without a vector; return how many are left.
 
         Ends early if `stop` is set, or if `should_restart` returns true because the catalog has
-        changed. `get_passage_embedder` returns the model; its argument is the number of missing
-        vectors. This function is called only if the cache lacks some of these vectors.
+        changed. `get_passage_embedder` returns the model; its argument says whether many texts
+        are embedded at once. It is called only if the cache lacks some of the vectors.
         """
         self._get_encoder, self._should_restart = get_passage_embedder, should_restart
         self._entries_without_vectors = EmbeddingStatusWriter(self._catalog.path.parent)

@@ -178,7 +178,7 @@ def _parse_assigned_value(kind: str, text: str, as_json: bool, where: str) -> An
     return value
 
 
-def build_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]:
+def build_declared_topics(declared: MergedTopicDeclarations) -> dict[str, Topic]:
     """Return the valid topics in the order of declaration. Record the mistakes of the other topics."""
     topics = {}
     for name, values in declared.values.items():
@@ -276,7 +276,7 @@ def load_knowledge(
             raise found.errors[failed]
         for layer in found.layers[done:]:
             merge_config_layer(declared, layer)
-    topics = build_topics(declared)
+    topics = build_declared_topics(declared)
     for name, value in assigned.items():
         if name not in topics:
             raise make_unknown_topic_error(topics, name, f"--cfg {value}")

@@ -125,7 +125,7 @@ def _edit_toml_document(
 def _insert_toml_key(table: Any, key: str, value: Any) -> None:
     """Insert a key after the last key of a table.
 
-    Comments after the last key belong to the next table, so they stay behind the new key.
+    Comments after the last key belong to the next table, so they come after the new key.
     """
     import tomlkit
     from tomlkit.items import InlineTable, Table

@@ -46,14 +46,16 @@ FindingValues = Mapping[str, str | int | list[str] | None]
 
 
 def _format_knowledge_counts(values: Any) -> str:
-    counts = [_format_count(values, "topic"), _format_count(values, "subject")]
+    counts = [_format_count_finding(values, "topic"), _format_count_finding(values, "subject")]
     counts += [f"{values[name]:,} {name}" for name in ("hidden", "disabled") if values[name]]
     return ", ".join(counts)
 
 
 def _format_conversation_counts(values: Any) -> str:
     nested = f", {values['nested']:,} within other conversations" if values["nested"] else ""
-    return f"{_format_count(values, 'conversation')}, {values['archived']:,} archived{nested}"
+    return (
+        f"{_format_count_finding(values, 'conversation')}, {values['archived']:,} archived{nested}"
+    )
 
 
 def _format_agent_finding(values: Any) -> str:
@@ -64,11 +66,11 @@ def _format_agent_finding(values: Any) -> str:
     return f"{values['label']} ({values['name']}), {places}: {conversations}"
 
 
-def _format_count(values: Any, noun: str) -> str:
+def _format_count_finding(values: Any, noun: str) -> str:
     return format_counted_noun(values[f"{noun}s"], noun)
 
 
-def _format_settings(values: Any) -> str:
+def _format_settings_finding(values: Any) -> str:
     changed = ", ".join(values["changed"])
     state = (
         f"changed from the default: {changed}" if changed else "all settings are at their defaults"
@@ -85,14 +87,14 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "conversation_damaged": "{ref}: {detail}",
     "conversation_with_unknown_events": "{ref}: the conversation contains {detail}",
     "conversations_checked_when_indexed": lambda values: (
-        f"checked when indexed, but not again now: {_format_count(values, 'conversation')}"
+        f"checked when indexed, but not again now: {_format_count_finding(values, 'conversation')}"
     ),
     "conversations_counted": _format_conversation_counts,
     "conversations_trashed": lambda values: (
-        f"{values['directory']}: skipped: {_format_count(values, 'conversation')} that JP could not read; TRASHED.md in each says why"
+        f"{values['directory']}: skipped: {_format_count_finding(values, 'conversation')} that JP could not read; TRASHED.md in each says why"
     ),
     "conversations_unchecked": lambda values: (
-        f"{_format_count(values, 'conversation')} not checked, because not indexed yet; run `kbtui index`, then `kbtui doctor` again"
+        f"{_format_count_finding(values, 'conversation')} not checked, because not indexed yet; run `kbtui index`, then `kbtui doctor` again"
     ),
     "directory_not_writable": "the directory of the {name} is not writable: {directory}",
     "directory_skipped": "{directory}: skipped: {detail}",
@@ -126,11 +128,11 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "problem": "{detail}",
     "query_log_unusable": "searches are not logged: {detail}",
     "refresh_failed": "the last refresh failed: {detail}",
-    "settings": _format_settings,
+    "settings": _format_settings_finding,
     "source_not_approved": "{name}: not approved, so it never runs; `kbtui source approve {name}` shows it and asks for approval",
     "source_run_failed": "{name}: the last run ended with status {status}: {detail}",
     "source_topic_unknown": "{name}: unknown topic {topic!r}",
-    "sources_counted": lambda values: _format_count(values, "source"),
+    "sources_counted": lambda values: _format_count_finding(values, "source"),
     "standard_output_not_terminal": "standard output is not a terminal: commands print plain text, and the TUI cannot start",
     "term_not_set": "TERM is not set: the TUI cannot start; a common value is xterm-256color",
     "term_unusable": "TERM is {name}: the TUI cannot start; a common value is xterm-256color",

@@ -118,7 +118,7 @@ class IndexAndEngineAccess:
 
     @property
     def agent_directory_notices(self) -> list[Notice]:
-        """A list with a notice if engine and client use different directories of agents. Otherwise []."""
+        """A notice if engine and client use different directories of agents, otherwise no notice."""
         names = self._different_variables
         return [Notice("other_directories", {"variables": names})] if names else []
 
@@ -324,7 +324,7 @@ class PrivateIndex:
 
     @property
     def remaining_wait_seconds(self) -> float:
-        """For how many more seconds a call waits until this index is up to date with the files."""
+        """How many more seconds a call waits for this index to be up to date with the files."""
         return max(0.0, self._began + PATIENCE_SECONDS - time.monotonic())
 
     @property

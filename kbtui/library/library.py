@@ -314,7 +314,10 @@ class Library(ReferenceReader):
     def _search_in_process(
         self, request: SearchRequest, explain: Callable[[], Notice | None] = lambda: None
     ) -> SearchAnswer:
-        """Search by keywords in this process. `explain` returns a notice: why there is no semantic leg."""
+        """Search by keywords in this process.
+
+        `explain` returns the notice that says why the search has no semantic leg.
+        """
         from kbtui.engine.search_service import answer_search_request, make_empty_semantic_leg
 
         def answer_from_index(reader: IndexReader) -> SearchAnswer:

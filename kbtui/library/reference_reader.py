@@ -263,13 +263,13 @@ class ReferenceReader(IndexAndEngineAccess):
             raise UsageError("a topic has no citations", where=str(name), hint=hint)
         used_by = self.find_citing_turns(target)
         try:
-            return Citations(str(target), self._list_targets_used_by_conversation(target), used_by)
+            return Citations(str(target), self._list_citations_made_by_target(target), used_by)
         except NothingFound as error:
             if not used_by:
                 raise
             return Citations(str(target), [], used_by, gone=error.message)
 
-    def _list_targets_used_by_conversation(self, target: Ref | str) -> list[Citation]:
+    def _list_citations_made_by_target(self, target: Ref | str) -> list[Citation]:
         """Return what a conversation, turn, call or passage cites ([] for others); raises `NothingFound`."""
         if isinstance(target, str):
             if _is_workspace_file_missing(self.workspace.root, target):
@@ -315,7 +315,7 @@ class ReferenceReader(IndexAndEngineAccess):
             return ref
 
     def _find_cited_file(self, text: str) -> Ref | str | None:
-        """Return what a path means as the target of citations, or None.
+        """Return the target of citations that a path names, or None.
 
         If the path belongs to a subject, return the subject. Otherwise, return the path if the file
         exists in the workspace, or if a turn has read it.

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     LibraryCondition = Callable[[ConversationInfo, ConversationToolsAndModels, Any], bool]
     """A function that checks whether a conversation matches a value: a case-folded text, or a time."""
-    Surface = Literal["search", "library", "entries"]
+    FilterInput = Literal["search", "library", "entries"]
+    """The input that a filter is typed in: the search, the library's filter or the entries' filter."""
     ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text", "agent"]
 
 VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
@@ -92,12 +93,9 @@ class FilterDefinition:
         self.includes_day = includes_day
         """Whether a date without a time stands for the end of the day, not for its start."""
 
-    def applies_to_surface(self, surface: Surface) -> bool:
-        """Return whether the filter can be used on a surface.
-
-        A surface is, for example, the search.
-        """
-        return bool(getattr(self, surface))
+    def is_accepted_in_input(self, filter_input: FilterInput) -> bool:
+        """Return whether the filter can be typed in an input, such as the search."""
+        return bool(getattr(self, filter_input))
 
     @property
     def option_names(self) -> str:
@@ -275,20 +273,22 @@ FILTERS: tuple[FilterDefinition, ...] = (
 )  # fmt: skip
 
 
-def list_surface_filters(surface: Surface) -> list[FilterDefinition]:
-    """Return the filters of a surface."""
-    return [row for row in FILTERS if row.applies_to_surface(surface)]
+def list_filters_of_input(filter_input: FilterInput) -> list[FilterDefinition]:
+    """Return the filters that an input accepts."""
+    return [row for row in FILTERS if row.is_accepted_in_input(filter_input)]
 
 
-def format_filter_keys(surface: Surface, *, without: Sequence[str] = ()) -> str:
-    """Return the keys of a surface's filters as a phrase, such as `topic:, after: and before:`."""
-    keys = [f"{row.key}:" for row in list_surface_filters(surface) if row.key not in without]
+def format_filter_keys(filter_input: FilterInput, *, without: Sequence[str] = ()) -> str:
+    """Return the keys of an input's filters as a phrase, such as `topic:, after: and before:`."""
+    keys = [f"{row.key}:" for row in list_filters_of_input(filter_input) if row.key not in without]
     return f"{', '.join(keys[:-1])} and {keys[-1]}"
 
 
-def map_filters_by_key(surface: Surface) -> dict[str, FilterDefinition]:
-    """Return the filters that `surface` accepts, by their keys and aliases."""
-    return {name: row for row in list_surface_filters(surface) for name in (row.key, *row.aliases)}
+def map_filters_by_key(filter_input: FilterInput) -> dict[str, FilterDefinition]:
+    """Return the filters that `filter_input` accepts, by their keys and aliases."""
+    return {
+        name: row for row in list_filters_of_input(filter_input) for name in (row.key, *row.aliases)
+    }
 
 
 def quote_filter_value(value: str) -> str:

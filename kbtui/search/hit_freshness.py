@@ -53,7 +53,7 @@ class HitFreshnessChecker:
             return "fresh", chunk.lines
         if is_subject:
             return self._find_chunk_in_subject_file(entry, chunk)
-        wanted = _normalize_for_comparison(chunk.text)
+        wanted = _strip_escapes_and_collapse_spaces(chunk.text)
         texts = self._get_turn_texts(entry.conversation or "", chunk.turn or 0)
         return ("changed", None) if any(wanted in text for text in texts) else None
 
@@ -83,7 +83,9 @@ class HitFreshnessChecker:
             first = text.count("\n", 0, at) + 1
             return "changed", (first, first + chunk.text.count("\n"))
         # A chunk has one empty line between paragraphs, so its white space may differ from the file.
-        is_found = _normalize_for_comparison(chunk.text) in _normalize_for_comparison(text)
+        is_found = _strip_escapes_and_collapse_spaces(
+            chunk.text
+        ) in _strip_escapes_and_collapse_spaces(text)
         return ("changed", chunk.lines) if is_found else None
 
     def _read_turn_texts(self, conversation_id: str, number: int) -> list[str]:
@@ -95,7 +97,7 @@ class HitFreshnessChecker:
         except (KbtuiError, OSError):
             return []
         return [
-            _normalize_for_comparison(format_event_text(event))
+            _strip_escapes_and_collapse_spaces(format_event_text(event))
             for event in (turn.events if turn else ())
         ]
 
@@ -143,5 +145,5 @@ def _load_conversation(workspace: Workspace, conversation_id: str) -> Conversati
     return load_conversation(find_conversation(workspace, conversation_id))
 
 
-def _normalize_for_comparison(text: str) -> str:
+def _strip_escapes_and_collapse_spaces(text: str) -> str:
     return " ".join(strip_escape_sequences(text).split())

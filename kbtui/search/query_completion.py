@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.search.filter_definitions import (
     FilterDefinition,
-    list_surface_filters,
+    list_filters_of_input,
     map_filters_by_key,
     quote_filter_value,
 )
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge import KnowledgeBase
-    from kbtui.search.filter_definitions import Surface
+    from kbtui.search.filter_definitions import FilterInput
 
 MAX_COMPLETIONS = 20
 DATE_COMPLETIONS = {
@@ -65,15 +65,15 @@ def list_query_completions(
 def list_filter_completions(
     text: str,
     cursor: int,
-    surface: Surface,
+    filter_input: FilterInput,
     list_values: Callable[[FilterDefinition, str], list[tuple[str, str]]],
 ) -> list[QueryCompletion]:
     """Return up to `MAX_COMPLETIONS` filters or values of filters that complete the word before the cursor.
 
-    `surface` is the input ("search", "library" or "entries") whose filters are completed.
+    `filter_input` is the input ("search", "library" or "entries") whose filters are completed.
     `list_values(filter, beginning)` returns values of a filter, each with a note.
     """
-    known = map_filters_by_key(surface)
+    known = map_filters_by_key(filter_input)
     match = re.search(_TYPED_PART.format("|".join(known)), text[:cursor], re.IGNORECASE)
     if match is None:
         return []
@@ -83,7 +83,7 @@ def list_filter_completions(
             return []
         return [
             QueryCompletion(start, cursor, f"{row.key}:", row.about)
-            for row in list_surface_filters(surface)
+            for row in list_filters_of_input(filter_input)
             if f"{row.key}:".startswith(part) and f"{row.key}:" != part
         ]
     values = list_values(known[match["key"].lower()], part)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.entry_query import EntryFilter
     from kbtui.index.index_reader import IndexReader
-    from kbtui.search.filter_definitions import Surface
+    from kbtui.search.filter_definitions import FilterInput
     from kbtui.search.search_request_and_answer import SearchRequest
     from kbtui.workspace import Workspace
 
@@ -90,10 +90,12 @@ def _compile_query_part_pattern(names: Iterable[str]) -> re.Pattern[str]:
     )
 
 
-def parse_query(text: str, *, partial: bool = False, surface: Surface = "search") -> ParsedQuery:
+def parse_query(
+    text: str, *, partial: bool = False, filter_input: FilterInput = "search"
+) -> ParsedQuery:
     """Parse a query. Every text is a valid query.
 
-    `surface` is the input whose filters are known: "search", "library" or "entries".
+    `filter_input` is the input whose filters are known: "search", "library" or "entries".
 
     A phrase without a closing quotation mark extends to the end of the query. A lone `-` is
     ignored. `--flag` is a word. A filter with an unknown key is a word, too. `partial` means that
@@ -105,7 +107,7 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
     filters: list[QueryFilter] = []
     almost_filters: list[FilterLikeWord] = []
     spoken: list[str] = []
-    known = map_filters_by_key(surface)
+    known = map_filters_by_key(filter_input)
     # No document contains surrogates, and tantivy rejects them.
     text = _SURROGATES.sub("\ufffd", text)
     for match in _compile_query_part_pattern(known).finditer(text):
@@ -128,7 +130,7 @@ def parse_query(text: str, *, partial: bool = False, surface: Surface = "search"
             phrases.append(part)
             continue
         # A filter key without a value is a word in a search; other surfaces ignore it.
-        if surface == "search" or not (part.endswith(":") and part[:-1].lower() in known):
+        if filter_input == "search" or not (part.endswith(":") and part[:-1].lower() in known):
             words.append(part)
         if not typing and (notice := _make_filter_like_word_notice(part, known)):
             almost_filters.append(FilterLikeWord(start, end, notice))
@@ -215,12 +217,15 @@ def apply_query_filters(
     Returns the changed request, the filters for which `SearchRequest` has no field, and the mistakes. A
     filter can narrow an option of the request, but never widen it.
     """
-    if not (query.filters or any(getattr(request, row.search) for row in _list_resolved_filters())):
+    if not (
+        query.filters
+        or any(getattr(request, row.search) for row in _list_filters_with_resolved_values())
+    ):
         return request, ArgumentAndExclusionFilters(), []
     return _QueryFilterApplier(workspace, reader, request).apply_filters_to_request(query)
 
 
-def _list_resolved_filters() -> list[FilterDefinition]:
+def _list_filters_with_resolved_values() -> list[FilterDefinition]:
     """Return the filters whose values are converted to indexed terms: a topic's title to its id, for example."""
     known = map_filters_by_key("search")
     return [known[key] for key in ("topic", "role", "type", "agent")]
@@ -265,7 +270,7 @@ class _QueryFilterApplier:
 
     def _resolve_request_filters(self) -> None:
         """Convert the values of the request's filters to indexed terms. Report unknown values."""
-        for row in _list_resolved_filters():
+        for row in _list_filters_with_resolved_values():
             field = row.search
             values: list[str] = []
             mistakes: list[QueryMistake] = []
@@ -435,7 +440,7 @@ def parse_entry_filter(
     from kbtui.errors import UsageError
     from kbtui.index.entry_query import EntryFilter
 
-    query = parse_query(text, surface="entries")
+    query = parse_query(text, filter_input="entries")
     known = map_filters_by_key("entries")
     given: list[tuple[FilterDefinition, Sequence[str], str]] = [
         (known[part.key], part.values, part.key) for part in query.filters

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kbtui.notices import Notice
-from kbtui.search.filter_definitions import list_surface_filters, quote_filter_value
+from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
 from kbtui.search.hit_freshness import HitFreshnessAndLines, HitFreshnessChecker
 from kbtui.search.query_parser import apply_query_filters, parse_query
 from kbtui.search.query_words import QueryMatchFinder
@@ -349,7 +349,9 @@ def fuse_rankings(
 def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:
     """Return the filters in a query and in the options of its search, in the syntax of queries."""
     found = []
-    fields = {row.key: getattr(request, row.search, None) for row in list_surface_filters("search")}
+    fields = {
+        row.key: getattr(request, row.search, None) for row in list_filters_of_input("search")
+    }
     for key, value in fields.items():
         if isinstance(value, datetime):
             found.append(f"{key}:{value.isoformat()}")

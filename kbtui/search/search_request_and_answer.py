@@ -253,9 +253,9 @@ def parse_search_request(shape: "SearchRequestJson") -> SearchRequest:
 
 
 def _parse_date(field: str, text: str) -> datetime:
-    from kbtui.search.filter_definitions import FilterValueError, list_surface_filters
+    from kbtui.search.filter_definitions import FilterValueError, list_filters_of_input
 
-    row = next(row for row in list_surface_filters("search") if row.search == field)
+    row = next(row for row in list_filters_of_input("search") if row.search == field)
     try:
         return row.parse_date_value(text)
     except FilterValueError as error:

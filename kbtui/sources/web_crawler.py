@@ -196,7 +196,7 @@ class WebCrawler:
 
     @contextlib.asynccontextmanager
     async def _wait_for_host_delay(self, url: str, robots: Protego | None) -> AsyncIterator[None]:
-        """Wait until a request to the host is allowed again. The caller sends it in `async with`.
+        """Wait until a request to the host is allowed again. The caller sends the request in the `async with` block.
 
         The delay between two requests comes from the settings, or from robots.txt if that is longer.
         """

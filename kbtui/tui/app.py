@@ -176,7 +176,7 @@ class KbtuiApp(App[None]):
             return
         is_new_key = isinstance(event, Key) and not event.is_forwarded
         if is_new_key and self.screen_stack and isinstance(self.screen, StyledScreen):
-            self.screen.clear_key_refusal()
+            self.screen.clear_unavailable_key_message()
         await super().on_event(event)
 
     def on_key_handled(self, event: KeyHandled) -> None:

@@ -432,7 +432,7 @@ class EntriesScreen(ListDetailScreen):
         self.query_one("#columns", LeftAndRightTextLine).set_edge_texts(left, [*right, ("  ", "")])
 
     @property
-    def met_command_needs(self) -> dict[str, bool]:
+    def command_conditions(self) -> dict[str, bool]:
         entry, loaded = self.list.selected_entry, self.loaded
         return {
             "address": bool(entry and entry.source_url),
@@ -599,7 +599,7 @@ class EntriesScreen(ListDetailScreen):
         """
         entry = self.list.selected_entry
         if entry is None or not entry.source_url:
-            self.show_key_refusal("this entry was not fetched from a web address")
+            self.show_unavailable_key_message("this entry was not fetched from a web address")
         elif open_web_address_in_browser(self.app, entry.source_url):
             self.show_message(f"opened {entry.source_url}")
         else:
@@ -666,7 +666,9 @@ class EntriesScreen(ListDetailScreen):
         """Return the selected subject. For a conversation, show a message and return None."""
         entry = self.list.selected_entry
         if entry is not None and entry.kind == "conversation":
-            self.show_key_refusal("only subjects can be changed here, not conversations")
+            self.show_unavailable_key_message(
+                "only subjects can be changed here, not conversations"
+            )
             return None
         return entry
 
@@ -694,7 +696,7 @@ class EntriesScreen(ListDetailScreen):
 
 def replace_filter_value(text: str, key: str, value: str | None) -> str:
     """Return the filter text with the filter `key` set to `value`. None removes the filter."""
-    for part in reversed(parse_query(text, surface="entries").filters):
+    for part in reversed(parse_query(text, filter_input="entries").filters):
         if part.key == key:
             text = text[: part.start] + text[part.end :]
     words = text.split()
@@ -708,6 +710,6 @@ def get_last_filter_value(text: str, key: str) -> str | None:
 
     None means that the text has no such filter.
     """
-    parts = parse_query(text, surface="entries").filters
+    parts = parse_query(text, filter_input="entries").filters
     values = [part.values[-1] for part in parts if part.key == key]
     return values[-1] or None if values else None

@@ -78,7 +78,9 @@ def build_insights_document(found: Insights, create_key: str) -> ReaderDocument:
     create: Span = ("create an entry", "link")
     hint = f"{create_key} creates the entry" if create_key else ""
     stale_heading = f"Cited, but unchanged for {format_counted_noun(found.stale_days, 'day')}"
-    top = [_make_query_block("top:", query, _describe_results(query)) for query in searches.top]
+    top = [
+        _make_query_block("top:", query, _format_last_result_count(query)) for query in searches.top
+    ]
     gaps = [_make_query_block(GAP_PREFIX, query, create) for query in searches.gaps]
     most = _make_entry_citation_blocks("most", found.most_cited)
     never = _make_entry_citation_blocks("never", found.never_cited)
@@ -117,7 +119,7 @@ def _make_query_block(prefix: str, query: LoggedQuery, right: Span) -> ReaderBlo
     return HeadingBlock(prefix + query.query, left, [right])
 
 
-def _describe_results(query: LoggedQuery) -> Span:
+def _format_last_result_count(query: LoggedQuery) -> Span:
     is_found = query.results and not query.is_meaning_only
     return query.last_result_count_text, "dim" if is_found else "warning"
 
@@ -160,7 +162,7 @@ def _make_token_block(section: str, count: TokenCount) -> ReaderBlock:
     left: Spans = [(f"{count.usage.total_tokens or 0:>15,}  ", "number")]
     left += [(sanitize_to_one_line(count.title or count.name or "unknown"), "")]
     left += [(f"  {sanitize_to_one_line(count.name or '')}", "dim")] if count.title else []
-    right: Spans = [(", ".join(count.list_remarks()), "dim")]
+    right: Spans = [(", ".join(count.list_detail_phrases()), "dim")]
     key = f"{section}:{count.name}:{count.usage.is_estimate}"
     link = count.name if count.title is not None else None
     return HeadingBlock(key, left, right, link=link)

@@ -111,7 +111,7 @@ def parse_library_filter(text: str, now: datetime, *, partial: bool = False) -> 
 
     If `partial` is true, the user is still typing, so an incomplete last word is not a mistake.
     """
-    query = parse_query(text, partial=partial, surface="library")
+    query = parse_query(text, partial=partial, filter_input="library")
     parts: list[LibraryFilterCondition] = []
     errors = [_make_filter_mistake(word) for word in query.almost_filters]
     for part in query.filters:
@@ -306,7 +306,7 @@ def make_folder_row_key(topic: str, path: str) -> str:
     return f"folder:{topic}/{path.removesuffix('/')}"
 
 
-def _choose_entry_mark(states: dict[str, bool], default: str) -> tuple[str, str]:
+def _choose_state_symbol(states: dict[str, bool], default: str) -> tuple[str, str]:
     """Return the symbol and style role of the last true state.
 
     If none is true, return `default`.
@@ -326,7 +326,7 @@ def _make_subject_row(subject: Subject, reason: str | None) -> ListRow:
     if subject.disabled:
         role = "dim struck"
     ref = make_subject_ref(subject.topic, subject.slug)
-    mark = _choose_entry_mark(states, default="  ")
+    mark = _choose_state_symbol(states, default="  ")
     name, depth = subject.slug.rpartition("/")[2], subject.slug.count("/") + 1
     spans: Spans = [("  " * depth, ""), mark, (sanitize_to_one_line(name), role)]
     row = ListRow(str(ref), spans, data=NavigationTarget(str(ref), ref=ref))
@@ -446,7 +446,7 @@ class _ConversationRowMaker:
             "archived": info.archived,
             "damaged or unreadable": info.problem is not None,
         }
-        mark = _choose_entry_mark(states, default="")
+        mark = _choose_state_symbol(states, default="")
         role = "dim" if info.archived or not info.title else ""
         left: Spans = [*lead, mark, (sanitize_to_one_line(info.name), role)]
         if info.worktree is not None:

@@ -129,8 +129,8 @@ class SecondaryScreen(StyledScreen):
         self.action_reload()
 
     @property
-    def met_command_needs(self) -> dict[str, bool]:
-        """Say for each condition of this screen's commands (`TuiCommand.needs`) whether it is met now."""
+    def command_conditions(self) -> dict[str, bool]:
+        """The conditions of this screen's commands (`TuiCommand.needs`), each with whether it is met now."""
         return {}
 
     def get_key_label(self, name: str) -> str:
@@ -148,7 +148,7 @@ class SecondaryScreen(StyledScreen):
             bar.set_edge_texts(format_key_hints([("Enter", "accept"), ("Esc", "leave the input")]))
             return
         commands, width = self.list_hinted_commands(), bar.content_size.width
-        met = [need for need, is_met in self.met_command_needs.items() if is_met]
+        met = [need for need, is_met in self.command_conditions.items() if is_met]
         bar.set_edge_texts(format_command_hints(commands, width, met))
 
     def on_descendant_focus(self) -> None:
@@ -169,13 +169,13 @@ class SecondaryScreen(StyledScreen):
         self.message_line.set_message(text, role)
         self._is_refusal = False
 
-    def show_key_refusal(self, text: str) -> None:
+    def show_unavailable_key_message(self, text: str) -> None:
         """Show why a key does nothing here; the next key removes the message."""
         self.show_message(text, "warning")
         self._is_refusal = True
 
-    def clear_key_refusal(self) -> None:
-        """Remove the message that `show_key_refusal` has shown, if it is still there."""
+    def clear_unavailable_key_message(self) -> None:
+        """Remove the message that `show_unavailable_key_message` has shown, if it is still there."""
         if self._is_refusal:
             self.show_message()
 

@@ -463,7 +463,7 @@ class SourcesScreen(ListDetailScreen):
         return row.data if row and isinstance(row.data, SourceStatus) else None
 
     @property
-    def met_command_needs(self) -> dict[str, bool]:
+    def command_conditions(self) -> dict[str, bool]:
         state, is_approving = self.selected_source, self.approving is not None
         return {
             "approving": is_approving,
@@ -533,7 +533,7 @@ class SourcesScreen(ListDetailScreen):
         name = state.source.name
         if state.approved is None:
             review = f"press {self.get_key_label('approve')} to review what it would do"
-            self.show_key_refusal(f"Source {name} is not approved: {review}")
+            self.show_unavailable_key_message(f"Source {name} is not approved: {review}")
         elif name not in self.runs:
             run = self.runs[name] = ActiveSourceRun()
             start_run = partial(self._run_source_in_thread, name, run)
@@ -581,7 +581,7 @@ class SourcesScreen(ListDetailScreen):
         if state is None:
             return
         if state.approved is not None:
-            self.show_key_refusal(f"Source {state.source.name} is already approved")
+            self.show_unavailable_key_message(f"Source {state.source.name} is already approved")
             return
         self.approving = state
         agree, back = self.get_key_label("agree"), self.get_key_label("back")

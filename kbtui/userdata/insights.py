@@ -55,7 +55,7 @@ class TokenCount:
     is_cost_partial: bool = False
     title: str | None = None
 
-    def list_remarks(self) -> list[str]:
+    def list_detail_phrases(self) -> list[str]:
         """Return short phrases with the number of turns, the output tokens and the cost, such as `3 turns`."""
         remarks = [format_counted_noun(self.turns, "turn")]
         remarks.append(f"{self.usage.output_tokens or 0:,} output tokens")
@@ -340,7 +340,7 @@ def collect_insights(
     )
 
 
-def draw_bar_of_blocks(value: int, largest: int, width: int = BAR_CELLS) -> str:
+def draw_horizontal_bar(value: int, largest: int, width: int = BAR_CELLS) -> str:
     """Draw a bar in eighths of a cell. A bar for the value `largest` fills `width` cells."""
     if value <= 0 or largest <= 0:
         return ""
@@ -355,8 +355,8 @@ def draw_daily_searches_and_citations(insights: Insights, width: int = BAR_CELLS
     digits = [len(str(scale)) for scale in scales]
     lines = [f"{'':10}  {'searches':<{width + digits[0] + 1}}  citations"]
     for day, count in searches.items():
-        left = f"{count:>{digits[0]}} {draw_bar_of_blocks(count, scales[0], width)}"
+        left = f"{count:>{digits[0]}} {draw_horizontal_bar(count, scales[0], width)}"
         cites = citations[day]
-        right = f"{cites:>{digits[1]}} {draw_bar_of_blocks(cites, scales[1], width)}"
+        right = f"{cites:>{digits[1]}} {draw_horizontal_bar(cites, scales[1], width)}"
         lines.append(f"{day}  {left:<{width + digits[0] + 1}}  {right}".rstrip())
     return lines

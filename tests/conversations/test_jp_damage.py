@@ -385,7 +385,7 @@ def test_a_directory_that_vanishes_while_it_is_listed(
     folder = write(good, SOUND)
     from kbtui.conversations.formats.jp import stored_conversations
 
-    real = stored_conversations.stat_conversation_copy
+    real = stored_conversations.stat_conversation_directory
 
     def slow(
         path: str, local: bool, archived: bool, parent: int | None
@@ -394,7 +394,7 @@ def test_a_directory_that_vanishes_while_it_is_listed(
             shutil.rmtree(folder)
         return real(path, local, archived, parent)
 
-    monkeypatch.setattr(stored_conversations, "stat_conversation_copy", slow)
+    monkeypatch.setattr(stored_conversations, "stat_conversation_directory", slow)
     check_the_rest(good)
 
 

@@ -11,8 +11,8 @@ from support import Builder, called
 from kbtui.userdata.insights import (
     Insights,
     collect_insights,
-    draw_bar_of_blocks,
     draw_daily_searches_and_citations,
+    draw_horizontal_bar,
 )
 from kbtui.userdata.user_data_store import UserData
 
@@ -94,4 +94,4 @@ def test_the_chart_has_a_line_a_day_with_bars_to_scale(found: Insights) -> None:
     [(0, 10, ""), (10, 10, "████"), (5, 10, "██"), (1, 10_000, "▏"), (9, 10, "███▋"), (3, 0, "")],
 )
 def test_a_bar_is_as_long_as_its_share(value: int, most: int, expected: str) -> None:
-    assert draw_bar_of_blocks(value, most, 4) == expected
+    assert draw_horizontal_bar(value, most, 4) == expected

@@ -24,7 +24,7 @@ from kbtui.conversations.formats.jsonl_format import (
 )
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
-    find_last_time,
+    find_last_record_time,
     iterate_first_records,
     iterate_json_objects_in_lines,
     list_directory,
@@ -469,7 +469,7 @@ def _read_session_facts(path: str) -> ConversationFileFacts:
     may_have_title = (line for line in tail if b'Title"' in line or b'"summary"' in line)
     for record in iterate_json_objects_in_lines(may_have_title):
         _collect_title(record, titles)
-    if time := find_last_time(tail):
+    if time := find_last_record_time(tail):
         facts["last_event_at"] = time
     named = (titles[key] for key in ("customTitle", "aiTitle", "summary") if key in titles)
     facts["title"] = next(named, request)

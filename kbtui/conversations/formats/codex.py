@@ -31,7 +31,7 @@ from kbtui.conversations.formats.jsonl_format import (
 from kbtui.conversations.formats.stored_session import (
     SessionHeadCache,
     describe_error,
-    find_last_time,
+    find_last_record_time,
     list_directory,
     make_session_of_file,
     make_signature,
@@ -320,7 +320,7 @@ def _read_codex_session_facts(
         facts["created_at"] = head.created_at
     if head.forked_from is not None:
         facts["labels"] = {"forked-from": f"{ID_PREFIX}{head.forked_from}"}
-    if last := find_last_time(read_file_tail(path, TAIL_BYTES).split(b"\n")):
+    if last := find_last_record_time(read_file_tail(path, TAIL_BYTES).split(b"\n")):
         facts["last_event_at"] = last
     if title is None:
         title = make_title_from_request(_read_first_request(path))

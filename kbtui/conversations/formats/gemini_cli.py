@@ -423,7 +423,10 @@ class _ReplayedSession:
             message.is_rewound = message.is_rewound or found
 
     def _replace_messages(self, records: list[Any], time: Any) -> None:
-        """Make `records` the history. Known messages keep their content, as `records` may have shortened it."""
+        """Replace the history with `records`.
+
+        Messages that are already known keep their content, because `records` may contain it shortened.
+        """
         positions = {id(one): at for at, one in enumerate(self.messages)}
         seen = [
             one

@@ -208,10 +208,7 @@ class JsonlConversationFormat(ConversationFormat):
 
     @abstractmethod
     def make_parser(self, builder: TurnBuilder, state: Any) -> JsonlConversationParser:
-        """Return a parser that resumes with `state`.
-
-        If that is None, it starts at the beginning.
-        """
+        """Return a parser that continues from `state`, or from the beginning if `state` is None."""
 
     def load_conversation(self, info: ConversationInfo) -> Conversation:
         """Load a conversation. Never raises: `problems` of the result contains the errors."""
@@ -343,10 +340,7 @@ class JsonlConversationFormat(ConversationFormat):
         return ConversationPart(conversation, start, mark, is_last)
 
     def _get_hash_until_resume_point(self, file: int, mark: ReadingResumePoint) -> Any:
-        """Return the SHA-256 hash object of the bytes before `mark`.
-
-        None means that they have changed.
-        """
+        """Return the SHA-256 hash object of the bytes before `mark`, or None if they have changed."""
         if (known := self._hashed) and known[:2] == (_get_file_state(file), mark.digest):
             return known[2].copy()
         return hash_file_until_resume_point(file, mark)

@@ -408,9 +408,9 @@ class _LlmConversationReader:
     def _list_messages(
         self, tip: Any, end: Any, *, stop_at_answer: bool = False
     ) -> list[sqlite3.Row]:
-        """Return the messages that lead to the message `tip`: those since the earlier message `end`, and `tip`.
+        """Return the messages after the message `end`, up to and including the message `tip`.
 
-        Both arguments are hashes. If `stop_at_answer` is true, only the messages after the last answer
+        `tip` and `end` are hashes. If `stop_at_answer` is true, only the messages after the last answer
         are returned.
         """
         messages: list[sqlite3.Row] = []

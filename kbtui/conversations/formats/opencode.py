@@ -32,7 +32,7 @@ from kbtui.conversations.formats.sqlite_reader import (
 )
 from kbtui.conversations.formats.stored_session import (
     StoredSession,
-    convert_unix_time,
+    convert_unix_time_to_datetime,
     decode_agents_own_id,
     describe_error,
     list_directory,
@@ -125,7 +125,7 @@ class OpencodeFormat(ConversationFormat):
     ) -> list[StoredSession]:
         """Return the sessions in the database at `path`.
 
-        Values that are known of an unchanged database are not read again.
+        If the database has not changed since the last call, its sessions are not read again.
         """
         state = read_database_state(path)
         if state[0] is None:
@@ -141,7 +141,7 @@ class OpencodeFormat(ConversationFormat):
             and projects.find_directory_of(row["directory"])
         ]
         if new := [row["id"] for row in rows if row["id"] not in listing.contents]:
-            listing.contents.update(_read_content_states(path, new))
+            listing.contents.update(_read_change_markers(path, new))
         return [
             self._make_stored_session(
                 row,
@@ -179,7 +179,7 @@ class OpencodeFormat(ConversationFormat):
                     row,
                     path,
                     projects,
-                    make_signature(path, *row.values(), *files.list_content_states()),
+                    make_signature(path, *row.values(), *files.list_change_markers()),
                     partial(_read_session_file_facts, files, row),
                 )
 
@@ -202,8 +202,8 @@ class OpencodeFormat(ConversationFormat):
         read_facts: Callable[[], ConversationFileFacts],
     ) -> StoredSession:
         project = projects.find_directory_of(row["directory"])
-        created = convert_unix_time(row["time_created"], 1000)
-        updated = convert_unix_time(row["time_updated"], 1000)
+        created = convert_unix_time_to_datetime(row["time_created"], 1000)
+        updated = convert_unix_time_to_datetime(row["time_updated"], 1000)
         state = read_file_state(path)
         modified = datetime.fromtimestamp(state[2] / 1e9 if state else 0, UTC)
         parent = get_text_or_none(row["parent_id"])
@@ -215,14 +215,14 @@ class OpencodeFormat(ConversationFormat):
             created or updated or modified,
             updated or created or modified,
             read_facts,
-            is_archived=convert_unix_time(row["time_archived"], 1000) is not None,
+            is_archived=convert_unix_time_to_datetime(row["time_archived"], 1000) is not None,
             parent=make_conversation_id(self.id_prefix, parent) if parent else None,
             working_directory=row["directory"],
             worktree=project.worktree if project else None,
         )
 
     def list_watched_directories(self, workspace: Workspace) -> list[Path]:
-        """Return a list with the directory of opencode's databases. Empty if it is in memory."""
+        """Return the directory of opencode's databases, or [] if the database is in memory."""
         return [Path(path) for path in dict.fromkeys(map(os.path.dirname, _list_databases()))]
 
     def count_conversations_of_all_projects(self) -> int:
@@ -363,7 +363,7 @@ def _read_session_rows(path: str) -> list[dict[str, Any]]:
         ]
 
 
-def _read_content_states(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
+def _read_change_markers(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
     """Map each session id to values that change with the session's messages or their parts."""
     states: dict[str, list[Any]] = {own_id: [] for own_id in ids}
     with open_database(path) as database:
@@ -438,7 +438,7 @@ class _SessionFiles:
         self.messages = f"{root}/message/{own_id}"
         self.parts = f"{root}/part"
 
-    def list_content_states(self) -> list[str]:
+    def list_change_markers(self) -> list[str]:
         """Return strings for detecting changes: at least one differs if a message or a part has changed.
 
         The parts of the last message are checked one by one; for an earlier message, only the
@@ -835,7 +835,7 @@ def _get_required_string(part: dict[str, Any], key: str) -> str:
 
 def _get_record_time(record: dict[str, Any], key: str) -> datetime | None:
     time = record.get("time")
-    return convert_unix_time(time.get(key), 1000) if type(time) is dict else None
+    return convert_unix_time_to_datetime(time.get(key), 1000) if type(time) is dict else None
 
 
 def _get_model(message: dict[str, Any]) -> str | None:

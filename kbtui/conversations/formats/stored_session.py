@@ -109,7 +109,7 @@ def make_session_of_file(
 
     `status` is the `stat` of the file.
     """
-    modified = convert_unix_time(status.st_mtime) or datetime.fromtimestamp(0, UTC)
+    modified = convert_unix_time_to_datetime(status.st_mtime) or datetime.fromtimestamp(0, UTC)
     return StoredSession(
         id,
         agent,
@@ -203,8 +203,8 @@ def make_signature(*values: object) -> str:
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
 
 
-def convert_unix_time(value: Any, units_per_second: int = 1) -> datetime | None:
-    """Convert a Unix time to a date. Return None if `value` is not a valid number.
+def convert_unix_time_to_datetime(value: Any, units_per_second: int = 1) -> datetime | None:
+    """Convert a Unix time to a time in UTC. Return None if `value` is not a valid number.
 
     `units_per_second` is 1000 if `value` is in milliseconds.
     """
@@ -251,7 +251,7 @@ def iterate_json_objects_in_lines(lines: Iterable[bytes]) -> Iterator[dict[str, 
             yield record
 
 
-def find_last_time(lines: list[bytes]) -> datetime | None:
+def find_last_record_time(lines: list[bytes]) -> datetime | None:
     """Return the time of the last record that has a time, or None."""
     records = iterate_json_objects_in_lines(reversed(lines))
     times = (parse_timestamp(record.get("timestamp")) for record in records)

@@ -154,7 +154,7 @@ class StyledScreen(Screen[Any]):
         """Return whether a key must wait because it depends on data that is still loading."""
         return False
 
-    def clear_key_refusal(self) -> None:
+    def clear_unavailable_key_message(self) -> None:
         """Remove the message that says why the last key did nothing, if it is shown. Called for every key."""
 
     def _find_key_binding(self, key: str) -> tuple[DOMNode | None, Binding | None]:

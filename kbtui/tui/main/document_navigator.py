@@ -16,7 +16,7 @@ from kbtui.tui.home_and_help_pages import (
 from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 from kbtui.tui.navigation_target import HOME, looks_like_reference, make_navigation_target
 from kbtui.tui.reader.reader_blocks import TextRangeBlock
-from kbtui.tui.reader.reader_document import ReaderDocument, has_loaded_start_block
+from kbtui.tui.reader.reader_document import ReaderDocument, is_start_position_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -141,7 +141,7 @@ class DocumentNavigator:
             self.show_target_in_reader(self.history.targets[self.history.at])
         else:
             direction = "back" if steps < 0 else "forward"
-            self._status.show_key_refusal(f"Nothing to go {direction} to.", "dim")
+            self._status.show_unavailable_key_message(f"Nothing to go {direction} to.", "dim")
 
     def return_to_document_before_preview(self) -> None:
         """End a preview: return to the document that the reader showed before."""
@@ -180,7 +180,7 @@ class DocumentNavigator:
 
     def _show_document_beginning(self, target: NavigationTarget, document: ReaderDocument) -> None:
         """Show the beginning of a large document, unless the position to show is in the rest."""
-        if has_loaded_start_block(document, target):
+        if is_start_position_loaded(document, target):
             self._show_document_in_reader(target, document)
         self._status.set_activity_text("open", f"reading the rest of {target.key} …")
 
@@ -275,7 +275,10 @@ class DocumentNavigator:
             text = f"{document.ref}:{text.strip()}"
         root = self._library.workspace.root
         self._look_up_and_open_reference(
-            text, lambda error: self._status.show_key_refusal(format_error_on_one_line(error, root))
+            text,
+            lambda error: self._status.show_unavailable_key_message(
+                format_error_on_one_line(error, root)
+            ),
         )
 
     def open_text_if_reference(self, text: str, otherwise: Callable[[], None]) -> None:

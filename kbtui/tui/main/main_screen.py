@@ -189,8 +189,8 @@ class MainScreen(StyledScreen):
         self.session.save_session_on_exit()
         self.change_listener.stop_listening_to_engine()
 
-    def clear_key_refusal(self) -> None:
-        self.status.clear_key_refusal()
+    def clear_unavailable_key_message(self) -> None:
+        self.status.clear_unavailable_key_message()
 
     # size, focus and the borders between panes
 
@@ -300,7 +300,7 @@ class MainScreen(StyledScreen):
 
     def open_target_in_reader(self, target: NavigationTarget) -> None:
         """Show the place `target` in the reader, and focus the reader."""
-        self.status.clear_key_refusal()
+        self.status.clear_unavailable_key_message()
         self.search.hide_results()
         self.navigator.open_target_in_reader(target)
         self.panes.focus_widget("#document")
@@ -336,7 +336,7 @@ class MainScreen(StyledScreen):
     @on(ReaderPane.StatusMessage)
     def _show_status_message(self, event: ReaderPane.StatusMessage) -> None:
         if event.role in ("warning", "dim"):
-            self.status.show_key_refusal(event.text, event.role)
+            self.status.show_unavailable_key_message(event.text, event.role)
         else:
             self.status.flash_message(event.text, event.role)
 
@@ -455,7 +455,7 @@ class MainScreen(StyledScreen):
             keys = " ".join(command.key_labels)
             how = f"its key is {keys}" if keys else "it has no key"
             text = f"{command.id} works only {where[0].lower()}{where[1:]}; {how}"
-            self.status.show_key_refusal(text, "dim")
+            self.status.show_unavailable_key_message(text, "dim")
 
     def action_show_jump_labels(self) -> None:
         """Show a label at each visible item. When the user types a label, go to its item."""

@@ -396,7 +396,7 @@ class SearchController:
             return
         ref = parse_ref(reference)
         if ref.kind == "topic":
-            self._main.status.show_key_refusal(
+            self._main.status.show_unavailable_key_message(
                 "Select a subject or conversation; a topic has no text of its own to compare."
             )
             return
@@ -463,7 +463,9 @@ class SearchController:
         """
         request, status = self._answered_request, self._main.status
         if request is None:
-            status.show_key_refusal("Search first: only search results can be explained.")
+            status.show_unavailable_key_message(
+                "Search first: only search results can be explained."
+            )
             return
 
         def show_explanation_document(explanation: RankExplanation | None) -> None:

@@ -71,7 +71,9 @@ class SelectedItemActions:
         """Return the reference of the current item. If it has none, show a message and return None."""
         reference = self.get_selected_reference()
         if reference is None:
-            self._main.status.show_key_refusal("The selected or open item has no reference.")
+            self._main.status.show_unavailable_key_message(
+                "The selected or open item has no reference."
+            )
         return reference
 
     def run_with_activity_shown(
@@ -193,7 +195,7 @@ class SelectedItemActions:
 
         found = find_links_at_cursor(self._main.panes.reader.document_view.viewport)[: len(LETTERS)]
         if not found:
-            self._main.status.show_key_refusal("No link on this line.")
+            self._main.status.show_unavailable_key_message("No link on this line.")
         elif len(found) == 1:
             self._open_document_link(found[0])
         else:
@@ -305,7 +307,7 @@ class SelectedItemActions:
         if conversation is None:
             key = find_key_label_of_command("export", main.screen.configured_keys)
             hint = f", then press {key}" if key else ""
-            main.status.show_key_refusal(f"Open a conversation first{hint}.")
+            main.status.show_unavailable_key_message(f"Open a conversation first{hint}.")
             return
 
         def export_after_confirmation(export: tuple[Path, str] | None) -> None:

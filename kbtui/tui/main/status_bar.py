@@ -78,13 +78,13 @@ class StatusBar(StyledWidget):
         self._flash_timer = self.set_timer(FLASH_SECONDS, self._clear_flashed_message)
         self.refresh()
 
-    def show_key_refusal(self, text: str, role: str = "warning") -> None:
+    def show_unavailable_key_message(self, text: str, role: str = "warning") -> None:
         """Show why a key does nothing here, until the next key or for a few seconds."""
         self.flash_message(text, role)
         self._is_refusal = True
 
-    def clear_key_refusal(self) -> None:
-        """Remove a message that `show_key_refusal` shows."""
+    def clear_unavailable_key_message(self) -> None:
+        """Remove a message that `show_unavailable_key_message` shows."""
         if self._is_refusal:
             self._clear_flashed_message()
 

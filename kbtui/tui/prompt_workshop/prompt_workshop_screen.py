@@ -318,7 +318,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         super().show_message(text, role)
 
     @property
-    def met_command_needs(self) -> dict[str, bool]:
+    def command_conditions(self) -> dict[str, bool]:
         return {"marks": bool(self.marks), "written": bool(self._written_changes)}
 
     @property
@@ -616,12 +616,12 @@ class PromptWorkshopScreen(ListDetailScreen):
             "topic": f"select a subject to mark, or press {switch} to switch the topic on or off",
             "fragment": "JP's prompt sections are read-only here",
         }
-        self.show_key_refusal(reasons.get(node.kind, "select a subject to mark"))
+        self.show_unavailable_key_message(reasons.get(node.kind, "select a subject to mark"))
 
     def action_toggle_topic(self) -> None:
         topic = self.list.selected_tree_node.topic
         if not topic:
-            self.show_key_refusal("select a topic to switch on or off")
+            self.show_unavailable_key_message("select a topic to switch on or off")
         elif self.planned_prompt is not None:
             is_on = self.marks.find_marked_state(self.planned_prompt.written, topic, None) == "on"
             self._toggle_mark(PreloadOrDisableMark(topic, None, "off" if is_on else "on"))
@@ -662,7 +662,7 @@ class PromptWorkshopScreen(ListDetailScreen):
                 lambda: toml_config_editor.apply_toml_change(change), on_written
             )
         elif not marks:
-            self.show_key_refusal("no changes to write")
+            self.show_unavailable_key_message("no changes to write")
         elif self.planned_prompt is not None and not self._is_writing:
             written = self.planned_prompt.written
             self._write_worker.submit_call(
@@ -674,7 +674,7 @@ class PromptWorkshopScreen(ListDetailScreen):
     def action_undo_written_change(self) -> None:
         """Undo the last change that the workshop has written since the start of kbtui."""
         if not self._written_changes:
-            self.show_key_refusal("nothing to undo")
+            self.show_unavailable_key_message("nothing to undo")
             return
         change = self._written_changes[-1]
 
@@ -707,7 +707,7 @@ class PromptWorkshopScreen(ListDetailScreen):
 
     def _show_proposed_change(self, change: TomlFileChange) -> None:
         if change.has_no_changes:
-            self.show_key_refusal("the file already has these settings")
+            self.show_unavailable_key_message("the file already has these settings")
             return
         self._shown_change = change
         self._preview_worker.discard_pending_results()
@@ -763,7 +763,7 @@ class PromptWorkshopScreen(ListDetailScreen):
         """
         if self._is_writing:
             file = self.library.workspace.format_config_path(TOPICS_FILE)
-            self.show_key_refusal(f"{file} is being written; try again in a moment")
+            self.show_unavailable_key_message(f"{file} is being written; try again in a moment")
             return False
         if not self.marks or self._is_asking_to_leave:
             return True

@@ -303,7 +303,7 @@ def _compile_passage_start_pattern(passage: str) -> re.Pattern[str] | None:
     return re.compile(r"\W+".join(map(re.escape, words))) if len(words) > 2 else None
 
 
-def has_loaded_start_block(document: ReaderDocument, place: NavigationTarget) -> bool:
+def is_start_position_loaded(document: ReaderDocument, place: NavigationTarget) -> bool:
     """Return whether the loaded part of a document contains the position that `place` names."""
     if place.mark is not None:
         return document.find_block_index(place.mark.key) is not None

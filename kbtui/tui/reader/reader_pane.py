@@ -289,10 +289,10 @@ class ReaderPane(BorderOnlyPane, Vertical):
         if reference and document.ref and document.short_ref:
             reference = reference.replace(document.ref, document.short_ref, 1)
         header = self.query_one("#where", ReaderHeader)
-        header.set_header_texts(left, self._make_right_sides_of_header())
+        header.set_header_texts(left, self._make_right_header_versions())
         self.set_border_subtitle(make_label_without_markup(reference) if reference else "")
 
-    def _make_right_sides_of_header(self) -> list[Spans]:
+    def _make_right_header_versions(self) -> list[Spans]:
         """Return the versions of the header's right side, the longest first.
 
         They differ only in how they show the size of the document.

@@ -189,7 +189,7 @@ def add_event_count(info: ConversationInfo) -> ConversationInfo:
 
 
 def _read_last_element(path: str) -> dict[str, Any] | None:
-    """Return the last element of a file's array. None if JP did not format the file's end."""
+    """Return the last element of a file's array, or None if the file does not end as JP's files do."""
     tail = read_file_tail(path, _TAIL_BYTES).rstrip()
     start = tail.rfind(b"\n  {")
     if start < 0 or not tail.endswith(b"\n  }\n]"):
@@ -307,10 +307,10 @@ class _JsonElementBatch(NamedTuple):
 def _read_whole_turns_from_offset(
     file: int, start: int, file_size: int, size: int
 ) -> tuple[_JsonElementBatch | None, bool] | None:
-    """Read whole turns from byte `start` on; return them, and whether the file ends there.
+    """Read whole turns from byte `start` on; return them, and whether they reach the end of the file.
 
-    Returns None if `size` bytes contain no whole turn. If JP did not format the bytes, None is
-    returned in place of the turns.
+    The turns are None if the bytes are not formatted as JP formats them. The whole result is None if
+    `size` bytes contain no whole turn.
     """
     is_last = file_size - start <= size + BLOCK_BYTES
     data = os.pread(file, file_size - start if is_last else size, start)

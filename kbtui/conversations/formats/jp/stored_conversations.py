@@ -125,7 +125,7 @@ class JpStoredConversation:
         text = "\n".join(states).encode("utf-8", "surrogateescape")
         return blake2b(text, digest_size=12).hexdigest()
 
-    def describe_duplicates(self) -> str | None:
+    def describe_duplicate_directories(self) -> str | None:
         """Return a message if several directories in one root have this id, otherwise None.
 
         The message names the directories, and the one that kbtui reads.
@@ -141,7 +141,9 @@ class JpStoredConversation:
     def read_conversation_info(self) -> ConversationInfo:
         """Read the metadata but no events. Never raises; an error is in `problem` of the result."""
         events, source = self.get_copy_to_read_events_from(), self.get_copy_to_read_metadata_from()
-        problems = [text for text in (self.describe_duplicates(), events.failure) if text]
+        problems = [
+            text for text in (self.describe_duplicate_directories(), events.failure) if text
+        ]
         metadata: dict[str, Any] = {}
         if METADATA in source.files:
             metadata, found = _read_metadata(source)
@@ -250,7 +252,7 @@ def find_stored_conversations(
                     unlisted.append(UnusableConversationDirectory(Path(path), reason))
                     continue
                 if only is None or only == id:
-                    copy = stat_conversation_copy(path, is_local, is_archived, parent)
+                    copy = stat_conversation_directory(path, is_local, is_archived, parent)
                     copies.setdefault(id, []).append(copy)
                 found += [(nested, id) for nested in _find_nested_conversations(path)]
     conversations = []
@@ -368,7 +370,7 @@ def _find_nested_conversations(path: str) -> list[str]:
                 if entry.name[0] != "." and entry.is_dir(follow_symlinks=False)
             )
     except OSError:
-        return []  # `stat_conversation_copy` reports it
+        return []  # `stat_conversation_directory` reports it
     return [
         f"{path}/{name}"
         for name in names
@@ -376,7 +378,7 @@ def _find_nested_conversations(path: str) -> list[str]:
     ]
 
 
-def stat_conversation_copy(
+def stat_conversation_directory(
     path: str, is_local: bool, is_archived: bool, parent: str | None
 ) -> ConversationDirectoryCopy:
     """Return the copy of a conversation in the directory `path`, with the state of its files."""
