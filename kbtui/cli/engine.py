@@ -34,19 +34,33 @@ if TYPE_CHECKING:
     )
 
 
+EMBEDDING_PAUSED = "paused; `kbtui engine continue` continues embedding"
+
+
 def declare_engine_command_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    text = "show the state of the engine, or stop it"
-    add("action", choices=["status", "stop"], nargs="?", default="status", help=text)
+    text = "show the state of the engine, stop it, or pause or continue the embedding of passages"
+    actions = ["status", "stop", "pause", "continue"]
+    add("action", choices=actions, nargs="?", default="status", help=text)
     add("--json", action="store_true", help="print one JSON document")
 
 
 def run_engine_command(args: Namespace) -> int:
-    """Show or stop the engine, the process that keeps the index up to date."""
+    """Show or stop the engine, the process that keeps the index up to date.
+
+    `pause` stops the embedding of this workspace's passages until `continue`, also in later engines.
+    """
     from kbtui.engine import EngineNotRunning
     from kbtui.library import open_workspace
 
     library = open_workspace(args.workspace)
+    if args.action in ("pause", "continue"):
+        library.pause_embedding(args.action == "pause")
+        if args.action == "pause":
+            print("embedding is paused; `kbtui engine continue` continues it")
+        else:
+            print("embedding continues")
+        return 0
     try:
         engine = library.connect_engine(start=False)
     except EngineNotRunning:
@@ -81,19 +95,22 @@ def _format_keywords_only_reason(state: EngineReadiness) -> str | None:
 def _format_embedding_progress(state: EngineStatus) -> str | None:
     if not state["semantic"]:
         return _format_keywords_only_reason(state)
+    pause = f"; {EMBEDDING_PAUSED}" if state["paused"] else ""
     if not state["left"]:
-        return "ready"
+        return f"ready{pause}"
     progress = state["progress"]
     if progress is None or progress["phase"] != "vectors":
-        return f"{format_counted_noun(state['left'], 'passage')} not embedded yet"
+        return f"{format_counted_noun(state['left'], 'passage')} not embedded yet{pause}"
     total = format_counted_noun(progress["total"], "passage")
-    text = f"{state['left']:,} of {total} not embedded yet{_format_pace_or_pause(progress)}"
     parts = format_embedded_parts(progress["parts"])
-    return f"{text} (embedded: {parts})" if parts else text
+    text = f"{state['left']:,} of {total} not embedded yet" + (f" ({parts} done)" if parts else "")
+    return f"{text}{_format_pace_or_pause(progress)}"
 
 
 def _format_pace_or_pause(progress: IndexProgressEvent) -> str:
     """Return how fast a phase of indexing is and how long it takes, or why it pauses; "" if unknown."""
+    if progress["waits"] == "user":
+        return f"; {EMBEDDING_PAUSED}"
     if progress["waits"]:
         return f"; {PAUSE_TEXTS[progress['waits']]}"
     if not progress["per_second"] or not progress["seconds_left"]:
@@ -133,7 +150,7 @@ def run_index_command(args: Namespace) -> int:
     vectors: EngineReadiness = engine.send_request("status")
     while not args.no_vectors:
         vectors = engine.send_request("settle", wait=0.5)
-        if vectors["done"]:
+        if vectors["done"] or vectors["paused"]:
             break
         _show_index_progress(progress, engine)
     progress.clear_line()
@@ -156,6 +173,9 @@ def run_index_command(args: Namespace) -> int:
     print_text_or_json(text, facts, args.json)
     if facts["reason"] and not (args.no_vectors or args.json):
         print_to_stderr(f"search uses keywords only: {facts['reason']}")
+    if vectors["paused"] and vectors["left"] and not args.no_vectors:
+        rest = format_counted_noun(vectors["left"], "passage")
+        print_to_stderr(f"{rest} not embedded yet; {EMBEDDING_PAUSED}")
     if vectors["error"]:
         print_to_stderr(f"the last refresh failed: {vectors['error']}")
         return 3

@@ -43,6 +43,13 @@ limit, because embedding itself causes load.
 """
 
 
+PAUSE_FILE = "embedding-paused"
+"""While the cache directory of a workspace has a file of this name, its passages are not embedded.
+
+The file outlasts the engine, which can end and start without the user noticing it.
+"""
+
+
 class EmbeddingPausePolicy:
     """Decides when embedding pauses, according to the setting `embed_pause`.
 
@@ -268,6 +275,7 @@ class EmbeddingWorker:
 
     * `keywords_only_notice` says why semantic search is unavailable; None if it is available.
     * `left` is the number of chunks without a vector, or None while it is unknown.
+    * `is_paused_by_user` means that passages are not embedded until the user says so.
     * `is_asleep` means that the model is not loaded because neither a query nor a chunk needs it.
     * `model_ready` is set when the model is loaded or loading has failed.
     * `caught_up` is set when every chunk has its vector, or when an error prevents embedding.
@@ -284,7 +292,8 @@ class EmbeddingWorker:
     ) -> None:
         """Create the worker.
 
-        `on_change` is called when `keywords_only_notice`, `left` or `is_asleep` may have changed.
+        `on_change` is called when `keywords_only_notice`, `left`, `is_asleep` or `is_paused_by_user`
+        may have changed.
         """
         self._settings, self._cache_dir = settings, cache_dir
         self._on_progress, self._on_change, self._log = on_progress, on_change, log
@@ -293,6 +302,7 @@ class EmbeddingWorker:
         self.keywords_only_notice: Notice | None = MODEL_LOADING
         self.left: int | None = None
         self.is_busy = False
+        self.is_paused_by_user = (cache_dir / PAUSE_FILE).exists()
         self.is_asleep = False
         self.model_ready = threading.Event()
         self.caught_up = threading.Event()
@@ -341,6 +351,26 @@ class EmbeddingWorker:
         self._has_catalog_changed = True
         self.caught_up.clear()
         self._wake.set()
+
+    def pause_embedding(self, is_paused: bool) -> None:
+        """Pause the embedding of passages, or continue it. Raises `OSError` if this cannot be recorded.
+
+        Passages whose vectors are in the cache are not affected, and queries are embedded all the time.
+        """
+        path = self._cache_dir / PAUSE_FILE
+        if is_paused:
+            path.touch()
+        else:
+            path.unlink(missing_ok=True)
+        self.is_paused_by_user = is_paused
+        self._on_change()
+
+    def _find_pause_reason(self) -> PauseReason | None:
+        """Return why the next batch must wait, or None. If the user wants it, free the memory for batches."""
+        if self.is_paused_by_user:
+            self._model.end_bulk_process()
+            return "user"
+        return self._pause_policy.get_embedding_pause_reason()
 
     @property
     def generation_name(self) -> str | None:
@@ -547,7 +577,7 @@ class EmbeddingWorker:
                 self._queue = EmbeddingQueue(
                     catalog, store, cache,
                     on_progress=self._report_embedding_progress, stop=self._stop,
-                    get_embedding_pause_reason=self._pause_policy.get_embedding_pause_reason,
+                    get_embedding_pause_reason=self._find_pause_reason,
                 )  # fmt: skip
             else:
                 self._queue.replace_catalog_and_cache(catalog, cache)

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
     from kbtui.engine.engine_protocol import (
         EngineEvent,
+        EngineReadiness,
         EngineReadinessEvent,
         EngineSearchReply,
         EngineSearchRequest,
         EngineStatus,
         HelloMessage,
+        PauseRequest,
         RefreshOutcome,
         RefreshRequest,
         WaitTimeLimit,
@@ -119,6 +121,10 @@ class EngineClient:
         ) -> RefreshOutcome: ...
         @overload
         def send_request(self, op: Literal["status"]) -> EngineStatus: ...
+        @overload
+        def send_request(
+            self, op: Literal["pause"], **arguments: Unpack[PauseRequest]
+        ) -> EngineReadiness: ...
         @overload
         def send_request(self, op: Literal["subscribe"]) -> EngineReadinessEvent: ...
         @overload

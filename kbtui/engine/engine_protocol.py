@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         * `lexical` and `semantic` say whether keyword search and semantic search are available.
         * `keywords_only` says why semantic search is not available, as the values of a notice.
         * `left` is the number of passages without a vector, or None if it is unknown.
+        * `paused` says whether the user has paused the embedding of passages.
         * `error` says why the last refresh failed.
         * `configuration_problem` says what is wrong with the workspace's configuration.
         * `reading` is the progress of a running refresh.
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         semantic: bool
         keywords_only: NoticeValues | None
         left: int | None
+        paused: bool
         error: str | None
         configuration_problem: str | None
         reading: RefreshProgress | None
@@ -148,6 +150,11 @@ if TYPE_CHECKING:
         """
 
         wait: float
+
+    class PauseRequest(TypedDict):
+        """The argument of `pause`: whether embedding pauses from now on, or continues."""
+
+        paused: bool
 
     class RefreshOptions(TypedDict, total=False):
         """The options of `refresh`.

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         EngineSearchRequest,
         EngineStatus,
         IndexProgressEvent,
+        PauseRequest,
         RefreshOutcome,
         RefreshProgress,
         RefreshRequest,
@@ -178,6 +179,7 @@ class OpenWorkspace:
             "refresh": self._execute_refresh_operation,
             "refreshed": self._execute_refreshed_operation,
             "settle": self._execute_settle_operation,
+            "pause": self._execute_pause_operation,
             "status": self._execute_status_operation,
             "subscribe": self._execute_subscribe_operation,
         }
@@ -201,10 +203,11 @@ class OpenWorkspace:
     @property
     def is_busy(self) -> bool:
         """Whether the workspace indexes or embeds, or a source runs."""
+        is_embedding = (
+            self._embedding_worker.is_busy and not self._embedding_worker.is_paused_by_user
+        )
         return bool(
-            self._embedding_worker.is_busy
-            or self._index_worker.is_busy
-            or self._schedule.running_source_name
+            is_embedding or self._index_worker.is_busy or self._schedule.running_source_name
         )
 
     async def do_periodic_work(self) -> None:
@@ -307,6 +310,7 @@ class OpenWorkspace:
             "semantic": notice is None,
             "keywords_only": notice.values if notice else None,
             "left": self._embedding_worker.left,
+            "paused": self._embedding_worker.is_paused_by_user,
             "error": self._index_worker.error,
             "configuration_problem": self._index_worker.configuration_problem,
             "reading": self._index_progress,
@@ -404,6 +408,16 @@ class OpenWorkspace:
             self._embedding_worker.caught_up, engine_protocol.get_wait_seconds(request)
         )
         return {"done": finished, "mended": None, **self._describe_engine_readiness()}
+
+    async def _execute_pause_operation(
+        self, client: ClientConnection, request: PauseRequest
+    ) -> EngineReadiness:
+        """Pause the embedding of this workspace's passages, or continue it."""
+        try:
+            self._embedding_worker.pause_embedding(request["paused"])
+        except OSError as error:
+            raise ValueError(f"cannot record the pause: {error}") from error
+        return self._describe_engine_readiness()
 
     async def _execute_search_operation(
         self, client: ClientConnection, request: EngineSearchRequest

@@ -165,6 +165,10 @@ class Library(ReferenceReader):
         """Have the engine try again to read failed files and to embed failed passages."""
         self.request_engine_refresh(wait, retry=True)
 
+    def pause_embedding(self, is_paused: bool) -> None:
+        """Have the engine pause the embedding of passages, or continue it. The engine remembers this."""
+        self.call_engine(lambda client: client.send_request("pause", paused=is_paused))
+
     def search_by_keywords(self, request: SearchRequest) -> SearchAnswer:
         """Search by keywords in this process, fast enough to run while the user types."""
         return self._search_in_process(request)

@@ -123,6 +123,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("export", "X", "export", "Export the conversation with its citations to a Markdown file.", about="item"),
         define_command("first", "i", "first topic", "Create the first topic (shows the file and asks before writing it)."),
         define_command("home", "H", "home", "Show the home page."),
+        define_command("pause_embedding", "V", "pause embedding", "Pause the embedding of passages, or continue it. The pause lasts until you end it.", 5, needs="embedding"),
         define_command("pane.library", "1", "library", "Go to the library; press again to fold it.", action="focus_or_fold_pane('library')"),
         define_command("pane.reader", "2", "reader", "Go to the reader.", action="focus_or_fold_pane('reader')"),
         define_command("pane.citations", "3", "citations", "Go to the citations; press again to fold them.", action="focus_or_fold_pane('citations')"),

@@ -497,6 +497,21 @@ def test_the_pace_is_that_of_the_last_half_minute_without_loading_and_pauses(
     assert measure(966, 1000) is None
 
 
+def test_a_pause_of_embedding_is_remembered_by_the_next_engine(
+    built: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(*words: str) -> str:
+        assert main([*words, "-w", str(built.root)]) == 0
+        return capsys.readouterr().out
+
+    assert "`kbtui engine continue`" in command("engine", "pause")
+    kill_engine(built)
+    command("index")
+    assert json.loads(command("engine", "status", "--json"))["paused"] is True
+    assert command("engine", "continue") == "embedding continues\n"
+    assert json.loads(command("engine", "--json"))["paused"] is False
+
+
 def test_the_engine_sweeps_old_searches_from_the_log(
     built: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

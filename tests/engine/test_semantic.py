@@ -191,6 +191,46 @@ async def test_the_screen_says_when_no_text_has_the_words_and_lists_all_that_is_
         assert remark not in tui.text
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_a_pause_of_embedding_lasts_until_it_is_ended_and_is_shown_everywhere(
+    workspace_root: Path,
+    with_export: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+) -> None:
+    monkeypatch.setenv("KBTUI_ENGINE_IDLE", "60")
+    builder = Builder(workspace_root)
+    builder.topics(notes={})
+    builder.subject("notes/cat.md", "# Pets\n\nThe kitten sleeps.\n")
+    request.addfinalizer(lambda: end_engine(builder))
+    lib = Library(builder.workspace, load_settings())
+
+    def command(*words: str) -> str:
+        assert main([*words, "-w", str(builder.root)]) == 0
+        return "".join(capsys.readouterr())
+
+    command("index")
+    async with running(builder.root, library=lib) as tui:
+        await tui.until("keywords and meaning")
+        await tui.press("V")
+        await tui.until("index ready · embedding paused")
+        await tui.until("V continue embedding")
+        builder.subject("notes/net.md", "# Nets\n\nPackets are routed.\n")
+        await tui.until("embedding paused, 1 passage left")
+        # The next engine, which the TUI starts, remembers it.
+        kill_engine(builder)
+        await tui.until("keywords only: the engine stopped")
+        await tui.until("embedding paused, 1 passage left")
+    assert "1 of 2 passages not embedded yet" in (state := command("engine", "status"))
+    assert "paused; `kbtui engine continue`" in state
+    assert "1 passage not embedded yet; paused" in command("index")
+    assert command("engine", "continue") == "embedding continues\n"
+    assert "paused" not in command("index")
+    assert ask(lib, "a router", "semantic")[0].startswith("notes/net")
+
+
 def list_child_pids(pid: int) -> list[int]:
     """The children of a process that have not ended."""
     children = psutil.Process(pid).children()

@@ -191,6 +191,31 @@ async def test_both_ends_of_the_status_line_count_the_same_passages(
         await tui.until("embedding 5 of 500; paused because the computer is busy")
 
 
+async def test_a_pause_of_embedding_is_shown_with_the_key_that_ends_it(
+    book: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_and_engine_access, "RECONNECT_SECONDS", (600.0,))
+    async with running(book.root, size=(120, 30)) as tui:
+        listener = tui.main.change_listener
+        await tui.until("keywords only: not in this test")
+        state = {"event": "ready", "lexical": True, "semantic": True}
+        told = {"event": "progress", "phase": "vectors", "done": 5, "total": 500}
+        listener.handle_engine_event({**state, "left": None})
+        listener.handle_engine_event(told)
+        await tui.until("V pause embedding")
+        listener.handle_engine_event({**state, "left": 495, "paused": True})
+        await tui.until("index ready · embedding paused, 495 passages left")
+        await tui.until("V continue embedding")
+        # The batch that was running ends, and then the queue says that it waits.
+        listener.handle_engine_event({**told, "done": 8})
+        await tui.until("index ready · embedding paused, 492 passages left")
+        assert "embedding 8 of 500" not in tui.text
+        listener.handle_engine_event({**state, "left": 492, "paused": False})
+        await tui.until("V pause embedding")
+        await tui.press("V")
+        await tui.until("Cannot reach the engine")
+
+
 async def test_a_workspace_that_is_moved_away_is_said_and_what_was_read_stays(
     book: Builder,
 ) -> None:

@@ -123,7 +123,7 @@ class MainScreen(StyledScreen):
         self.items = SelectedItemActions(context)
         self.search = SearchController(context, self.items, self.hints)
         self.change_listener = WorkspaceChangeListener(
-            context, self.search, self.handle_files_changed
+            context, self.search, self.handle_files_changed, self._update_key_hints
         )
         wanted = open_ref or first
         first_target = make_navigation_target(wanted) if wanted else HOME
@@ -146,6 +146,7 @@ class MainScreen(StyledScreen):
         self.action_explain_missing = self.search.ask_which_missing_hit_to_explain
         self.action_change_search_mode = self.search.switch_to_next_search_mode
         self.action_close_results = self.search.close_results
+        self.action_pause_embedding = self.change_listener.pause_or_continue_embedding
         self.action_home = partial(self.open_target_in_reader, HOME)
         self.action_prompt = partial(self.open_target_in_reader, PROMPT)
         self.action_history = self.navigator.go_back_or_forward
@@ -221,6 +222,7 @@ class MainScreen(StyledScreen):
         offers = self.reader_pane.document_view.document.available_features
         if self.reader_pane.is_finding:
             offers |= {"find"}
+        offers |= self.status.embedding_features
         self.hints.scopes, self.hints.input_id, self.hints.offers = scopes, input_id, offers
         self._show_equivalent_command()
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kbtui.tui.framework.styled_text import Spans
 
 FLASH_SECONDS = 4.0
+PAUSE_HINT_PASSAGES = 100
+"""While at least this many passages have no vector, the key that pauses embedding is shown."""
 PHASES = {"keywords": "indexing", "vectors": "embedding"}
 """Phase of the engine's work -> the word for this phase on the screen."""
 
@@ -49,6 +51,8 @@ class StatusBar(StyledWidget):
         super().__init__(id="status")
         self._workspace = sanitize_to_one_line(workspace)
         self._activities: dict[str, str] = {}
+        self._phase = ""
+        """The phase of the engine's work that the activity "index" shows."""
         self._flash: Spans = []
         self._is_refusal = False
         """Whether the message says why the last key did nothing. The next key removes such a message."""
@@ -60,6 +64,26 @@ class StatusBar(StyledWidget):
         """Who is building the first index: the "engine", or this process "alone"; "" if nobody is."""
         self._was_ready = False
         self._last_ready_event: EngineReadinessEvent | None = None
+
+    @property
+    def is_model_off(self) -> bool:
+        """Whether the engine embeds nothing, because the settings switch the model off."""
+        event = self._last_ready_event
+        return bool(event and (event.get("keywords_only") or {}).get("cause") == "model_off")
+
+    @property
+    def is_embedding_paused(self) -> bool:
+        """Whether the user has paused the embedding of passages."""
+        return bool(self._last_ready_event and self._last_ready_event.get("paused"))
+
+    @property
+    def embedding_features(self) -> frozenset[str]:
+        """What key hints depend on: "embedding" if there is much to pause or to continue, and "paused"."""
+        if self.is_embedding_paused:
+            return frozenset({"embedding", "paused"})
+        event = self._last_ready_event
+        left = (event.get("left") if event else None) or 0
+        return frozenset({"embedding"} if left >= PAUSE_HINT_PASSAGES else {})
 
     def set_activity_text(self, name: str, text: str | None) -> None:
         """Show `text` for the activity `name`. None means that the activity has ended."""
@@ -111,6 +135,8 @@ class StatusBar(StyledWidget):
             self._show_index_progress(event)
         elif event["event"] == "ready":
             self._last_ready_event = event
+            if event.get("paused") and self._phase == "vectors":
+                self._activities.pop("index", None)
             self._show_index_ready(event)
         elif event["event"] == "gone":
             self._activities.pop("index", None)
@@ -128,10 +154,17 @@ class StatusBar(StyledWidget):
 
     def _show_index_progress(self, event: IndexProgressEvent) -> None:
         done, total = event["done"], event["total"]
+        if event["phase"] == "vectors" and self._last_ready_event:
+            self._last_ready_event = {**self._last_ready_event, "left": total - done}
+            self._show_index_ready(self._last_ready_event, event.get("parts") or {})
         if done >= total:
             self._activities.pop("index", None)
             return
         phase = PHASES[event["phase"]]
+        if phase == "embedding" and self.is_embedding_paused:
+            # The right side says that embedding is paused, and how much is left.
+            self._activities.pop("index", None)
+            return
         text = f"{phase} {done:,} of {total:,}"
         if reason := event.get("waits"):
             text += f"; {PAUSE_TEXTS[reason]}"
@@ -140,11 +173,7 @@ class StatusBar(StyledWidget):
                 text += f", {pace:,.0f}/s"
             if left := event.get("seconds_left"):
                 text += f", {_format_time_left(left)} left"
-        self._activities["index"] = text
-        if phase == "embedding" and self._last_ready_event:
-            self._show_index_ready(
-                {**self._last_ready_event, "left": total - done}, event.get("parts") or {}
-            )
+        self._activities["index"], self._phase = text, event["phase"]
 
     def _show_index_ready(
         self, event: EngineReadinessEvent, embedded_parts: EmbeddedParts | None = None
@@ -161,6 +190,10 @@ class StatusBar(StyledWidget):
             reason = format_keywords_only_reason(event.get("keywords_only") or {}) or "no model"
             text = f"index ready · keywords only: {sanitize_to_one_line(reason)}"
             self._set_index_status("◐", "warning", text, "keywords only")
+        elif event.get("paused"):
+            rest = f", {format_counted_noun(left, 'passage')} left" if left else ""
+            text = f"index ready · embedding paused{rest}"
+            self._set_index_status("◐", "warning", text, "embedding paused")
         elif left:
             parts = format_embedded_parts(embedded_parts or {})
             rest = f"{format_counted_noun(left, 'passage')} not embedded yet"
@@ -208,6 +241,9 @@ INPUT_HINTS = {
 
 MAX_SUGGESTIONS = 8
 """At most this many completions are shown in place of the key hints."""
+
+CONTINUE_LABEL = "continue embedding"
+"""The label of the command that pauses embedding, in key hints while embedding is paused."""
 
 FIND_LABELS = {"reader.next": "next match", "reader.previous": "previous match"}
 """Command id -> the label of the command in key hints while the user searches the open document."""
@@ -281,6 +317,8 @@ class KeyHintLine(StyledWidget):
             if "links" in self.offers and command.needs == "folds":
                 # On a line with a link and nothing to unfold, Enter opens the link.
                 commands[number] = command._replace(label="open")
+            if "paused" in self.offers and command.id == "pause_embedding":
+                commands[number] = command._replace(label=CONTINUE_LABEL)
             if "find" in self.offers and command.id in FIND_LABELS:
                 commands[number] = command._replace(label=FIND_LABELS[command.id], needs="")
         return format_command_hints(commands, width, self.offers)

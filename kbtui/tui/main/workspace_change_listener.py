@@ -33,15 +33,18 @@ class WorkspaceChangeListener:
         main: MainScreenContext,
         search: SearchController,
         handle_files_changed: Callable[[IndexChangedEvent], None],
+        update_key_hints: Callable[[], None],
     ) -> None:
         self._main = main
         self._search = search
         self._handle_files_changed = handle_files_changed
+        self._update_key_hints = update_key_hints
         self._snapshot_reader = LibrarySnapshotReader(main.library)
         self._snapshot_worker = LatestOnlyWorker(main.screen)
         self._details_worker = LatestOnlyWorker(main.screen)
         self._listen_worker = LatestOnlyWorker(main.screen)
         self._check_worker = LatestOnlyWorker(main.screen)
+        self._pause_worker = LatestOnlyWorker(main.screen)
         self._is_workspace_gone = False
         self._stop_listening: Callable[[], None] | None = None
 
@@ -104,7 +107,10 @@ class WorkspaceChangeListener:
 
     def handle_engine_event(self, event: EngineEvent) -> None:
         """Show an event of the engine in the status line. If files have changed, reload them."""
+        features = self._main.status.embedding_features
         self._main.status.show_engine_event(event)
+        if self._main.status.embedding_features != features:
+            self._update_key_hints()
         self._search.show_search_wait_reason()
         answer = self._main.panes.results.answer
         if event["event"] == "changed":
@@ -113,6 +119,22 @@ class WorkspaceChangeListener:
         elif event["event"] == "ready" and event.get("semantic") and answer and answer.degraded:
             # The semantic search has become available, so add its hits to those of the keyword search.
             self._search.repeat_search()
+
+    def pause_or_continue_embedding(self) -> None:
+        """Have the engine pause the embedding of passages, or continue it if it is paused."""
+        status = self._main.status
+        if status.is_model_off:
+            status.show_unavailable_key_message(
+                "Nothing is embedded, because the model is switched off."
+            )
+            return
+        is_paused = not status.is_embedding_paused
+        text = "Embedding is paused until you continue it." if is_paused else "Embedding continues."
+        self._pause_worker.submit_call(
+            lambda: self._main.library.pause_embedding(is_paused),
+            lambda _: status.flash_message(text),
+            lambda error: status.flash_message(f"cannot reach the engine: {error}", "error"),
+        )
 
     @staticmethod
     def may_event_concern_entry(ref: Ref | None, event: IndexChangedEvent) -> bool:
