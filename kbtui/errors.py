@@ -53,7 +53,7 @@ class NothingFound(KbtuiError):
     is_hint_for_user = False
 
 
-class ReferenceToOtherWorkspace(NothingFound):
+class OtherWorkspaceReferenceError(NothingFound):
     """A reference names a conversation of another workspace."""
 
     is_hint_for_user = True

@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from kbtui.errors import ReferenceToOtherWorkspace, UsageError
+from kbtui.errors import OtherWorkspaceReferenceError, UsageError
 
 RefKind = Literal["topic", "subject", "conversation", "chunk"]
 
@@ -120,7 +120,7 @@ def parse_conversation_ref(text: str, workspace: str | None = None) -> Ref:
     """Parse a reference to a conversation, a turn or a tool call.
 
     `workspace` is the id of this workspace, or None if the workspace has no id. Raises `UsageError` if
-    the text is not such a reference, and `ReferenceToOtherWorkspace` if it contains the id of another
+    the text is not such a reference, and `OtherWorkspaceReferenceError` if it contains the id of another
     workspace.
     """
     with suppress(UsageError):
@@ -210,9 +210,9 @@ def is_conversation_id(text: str) -> bool:
 
 
 def remove_workspace_id_from_ref(ref: Ref, workspace: str | None) -> Ref:
-    """Return a reference without its workspace id; raises `ReferenceToOtherWorkspace` for another workspace's id."""
+    """Return a reference without its workspace id; raises `OtherWorkspaceReferenceError` for another workspace's id."""
     if ref.workspace is not None and workspace is not None and ref.workspace != workspace:
-        raise ReferenceToOtherWorkspace(
+        raise OtherWorkspaceReferenceError(
             f"{ref.conversation}-{ref.workspace} is a conversation of another workspace",
             hint=f"this workspace has the id {workspace}; choose the other workspace with -w PATH",
         )

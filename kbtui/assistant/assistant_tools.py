@@ -369,7 +369,7 @@ class ToolReply:
     is_error: bool = False
 
 
-class UnknownTool(NothingFound):
+class UnknownToolError(NothingFound):
     """There is no tool with this name."""
 
 
@@ -381,7 +381,7 @@ def answer_tool_call(
     *,
     masked: bool = False,
 ) -> ToolReply:
-    """Answer a tool call. Raises only `UnknownTool`; other errors become replies.
+    """Answer a tool call. Raises only `UnknownToolError`; other errors become replies.
 
     `current` is the id of the calling conversation, or None if it is unknown. With `masked`,
     secrets in the reply are masked. U+FFFD replaces unpaired surrogates in the reply, because they
@@ -389,7 +389,7 @@ def answer_tool_call(
     """
     if name not in TOOLS:
         shown = (mask_secrets(name) if masked else name)[:100]
-        raise UnknownTool(f"there is no tool {shown!r}", hint=f"tools: {', '.join(TOOLS)}")
+        raise UnknownToolError(f"there is no tool {shown!r}", hint=f"tools: {', '.join(TOOLS)}")
     try:
         checked = check_tool_arguments(TOOLS[name], arguments)
         reply = _HANDLERS[name](ToolCall(library, checked, current, masked))
@@ -573,7 +573,7 @@ def _answer_conversation_tool_call(
     kind: Literal["list", "grep", "read"], call: ToolCall
 ) -> ToolReply:
     from kbtui.assistant import conversation_tools as tools
-    from kbtui.assistant.conversation_answers import format_answer_as_xml
+    from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
 
     functions: dict[str, Callable[..., Any]] = {
         "list": tools.answer_conversation_list,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from kbtui.assistant.conversation_answers import (
+from kbtui.assistant.conversation_tool_answers import (
     MAX_READ_HINT_LENGTH,
     ConversationGrepAnswer,
     ConversationGrepLine,
@@ -60,7 +60,7 @@ from kbtui.text import format_counted_noun, format_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kbtui.assistant.conversation_answers import ConversationInfoJson, EventJson, TurnJson
+    from kbtui.assistant.conversation_tool_answers import ConversationInfoJson, EventJson, TurnJson
     from kbtui.conversations.models import (
         Conversation,
         ConversationEvent,

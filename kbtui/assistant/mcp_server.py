@@ -24,7 +24,7 @@ from mcp.shared.message import SessionMessage
 from kbtui.assistant.assistant_tools import (
     DATA_WARNING,
     SURROGATES,
-    UnknownTool,
+    UnknownToolError,
     answer_tool_call,
     list_offered_tools,
     should_mask_secrets,
@@ -250,7 +250,7 @@ class _McpRequestHandler:
         answer_call = partial(answer_tool_call, *call, masked=self._masked)
         try:
             reply = await self._run_in_thread(answer_call, self._call_slots)
-        except UnknownTool as error:
+        except UnknownToolError as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from error
         task = asyncio.ensure_future(self._announce_tool_changes(context))
         self._tasks.add(task)

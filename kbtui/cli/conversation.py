@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from kbtui.assistant.conversation_answers import (
+from kbtui.assistant.conversation_tool_answers import (
     ToolCallRefused,
     format_answer_as_xml,
     format_tool_notices,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
-    from kbtui.assistant.conversation_answers import (
+    from kbtui.assistant.conversation_tool_answers import (
         ConversationGrepAnswer,
         ConversationGrepLine,
         ConversationInfoJson,

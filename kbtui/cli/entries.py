@@ -301,7 +301,7 @@ def _remove_entry(library: Library, args: Namespace) -> int:
         return 1
     try:
         subject_authoring.move_subject_to_trash(subject)
-    except subject_authoring.TrashUnavailable as error:
+    except subject_authoring.TrashUnavailableError as error:
         if not args.permanently and (
             args.yes
             or not ask_for_confirmation(f"{error.message}; delete {subject.path} permanently?")

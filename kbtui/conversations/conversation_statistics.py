@@ -112,7 +112,7 @@ def _read_conversation_statistics(
         try:
             for part in parts:
                 _add_part_to_statistics(statistics, part)
-        except _NotLoadableInParts:
+        except _NotLoadableInPartsError:
             parts = None
     if parts is None:
         statistics = ConversationStatistics(info, project)
@@ -126,7 +126,7 @@ def _read_conversation_statistics(
     return statistics
 
 
-class _NotLoadableInParts(Exception):
+class _NotLoadableInPartsError(Exception):
     """The conversation cannot be loaded in parts."""
 
 
@@ -135,15 +135,15 @@ def _iterate_conversation_parts(
 ) -> Iterator[Conversation]:
     """Yield the parts of a conversation.
 
-    Raises `_NotLoadableInParts` if the conversation must be loaded as a whole.
+    Raises `_NotLoadableInPartsError` if the conversation must be loaded as a whole.
     """
     mark = None
     while True:
         part = conversation_format.load_conversation_part(info, mark, WHOLE_BYTES_MAX)
         if part is None or (mark is not None and part.start is None):
-            raise _NotLoadableInParts
+            raise _NotLoadableInPartsError
         if not part.is_last and part.mark is None:
-            raise _NotLoadableInParts
+            raise _NotLoadableInPartsError
         mark = part.mark
         if not part.is_last and mark is not None and mark.open_turn is not None:
             # The next part contains the rest of this turn, and the usage of the whole turn.

@@ -114,7 +114,7 @@ class ConversationInfo:
         """The agent's name in ids, such as `claude`."""
         return self.id.removeprefix("x-").partition("-")[0]
 
-    def add_problem(self, problem: str) -> "ConversationInfo":
+    def with_added_problem(self, problem: str) -> "ConversationInfo":
         """Return the metadata with one more problem."""
         return replace(self, problem=f"{self.problem}; {problem}" if self.problem else problem)
 

@@ -289,7 +289,7 @@ def get_embedding_method_path(model: EmbeddingModelSource) -> Path:
     return Path(get_cache_home(), "models", f"{model.key}-method.json")
 
 
-def describe_computer(model: EmbeddingModelSource) -> dict[str, str]:
+def describe_embedding_environment(model: EmbeddingModelSource) -> dict[str, str]:
     """Describe what decides which method is best: the processor, the libraries, and the ONNX export."""
     from importlib.metadata import PackageNotFoundError, version
 
@@ -312,7 +312,11 @@ def store_embedding_method(
     """Store the best method, and the seconds that each method takes for a text."""
     path = get_embedding_method_path(model)
     make_private_directory(path.parent)
-    found = {"computer": describe_computer(model), "method": method, "seconds": seconds}
+    found = {
+        "computer": describe_embedding_environment(model),
+        "method": method,
+        "seconds": seconds,
+    }
     write_file_atomically(path, json.dumps(found, indent=1).encode())
 
 
@@ -320,7 +324,10 @@ def read_embedding_method(model: EmbeddingModelSource) -> str | None:
     """Return the stored method; None if there is none, or if it was measured on another computer."""
     try:
         found = json.loads(get_embedding_method_path(model).read_bytes())
-        if found["computer"] == describe_computer(model) and found["method"] in METHODS:
+        if (
+            found["computer"] == describe_embedding_environment(model)
+            and found["method"] in METHODS
+        ):
             return str(found["method"])
     except (OSError, ValueError, KeyError, TypeError):
         pass

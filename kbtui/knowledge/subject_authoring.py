@@ -44,11 +44,11 @@ _EDITORS = {
 """Arguments with which an editor opens the file PATH at LINE -> the editors that accept these arguments."""
 
 
-class MissingTitle(UsageError):
+class MissingTitleError(UsageError):
     """A new subject has no title."""
 
 
-class TrashUnavailable(KbtuiError):
+class TrashUnavailableError(KbtuiError):
     """The system has no trash for this file."""
 
 
@@ -88,7 +88,7 @@ def get_named_or_only_topic(knowledge: KnowledgeBase, name: str | None) -> Topic
 
 
 def add_subject(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> Subject:
-    """Write a draft into a topic and return the new subject; raises `MissingTitle` or `UsageError`."""
+    """Write a draft into a topic and return the new subject; raises `MissingTitleError` or `UsageError`."""
     slug = check_subject_draft(knowledge, topic, draft)
     return _write_subject_file(knowledge, topic, slug, draft.file_text)
 
@@ -96,7 +96,7 @@ def add_subject(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> 
 def check_subject_draft(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> str:
     """Return the slug that a draft would get; raises the same errors as `add_subject`."""
     if not draft.title.strip():
-        raise MissingTitle("a subject needs a title", hint="add --title")
+        raise MissingTitleError("a subject needs a title", hint="add --title")
     return check_new_slug(knowledge, topic, draft.slug or make_safe_file_name(draft.title))
 
 
@@ -156,7 +156,7 @@ def _choose_draft_title(text: str, otherwise: str) -> str:
     is_emptied = "title" in split.facts and not str(split.facts["title"] or "").strip()
     title = None if is_emptied else split.title or otherwise.strip()
     if not title or title == UNTITLED:
-        raise MissingTitle("a subject needs a title")
+        raise MissingTitleError("a subject needs a title")
     return title
 
 
@@ -263,7 +263,7 @@ def find_editor_command() -> list[str]:
 
 
 def move_subject_to_trash(subject: Subject) -> None:
-    """Move a subject's file to the system's trash; raises `TrashUnavailable` or `NothingFound`."""
+    """Move a subject's file to the system's trash; raises `TrashUnavailableError` or `NothingFound`."""
     from send2trash import send2trash
 
     if not os.path.lexists(subject.path):
@@ -275,7 +275,7 @@ def move_subject_to_trash(subject: Subject) -> None:
         # send2trash raises different exceptions on different platforms.
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         message = f"the file cannot be moved to the trash: {reason}"
-        raise TrashUnavailable(message, where=str(subject.path)) from error
+        raise TrashUnavailableError(message, where=str(subject.path)) from error
 
 
 def delete_subject(subject: Subject) -> None:

@@ -28,14 +28,14 @@ _LANGUAGES = {"yml": "yaml", "rs": "rust", "py": "python", "js": "javascript", "
 _LANGUAGES |= {name: name for name in ("toml", "json", "yaml")}
 
 
-class UnreadableSubject(KbtuiError):
+class UnreadableSubjectError(KbtuiError):
     """A subject that cannot be read: `message` says why, `where` is its reference."""
 
     exit_code = 1
 
 
 def read_subject_text(subject: Subject) -> str:
-    """Return the text of a subject's file, with unchanged line endings; raises `UnreadableSubject`."""
+    """Return the text of a subject's file, with unchanged line endings; raises `UnreadableSubjectError`."""
     try:
         data, problem = _read_subject_bytes(subject)
         if b"\0" in data[:BINARY_BYTES]:
@@ -46,13 +46,13 @@ def read_subject_text(subject: Subject) -> str:
         problem = f"it is not UTF-8 text (byte {error.start:,})"
     except OSError as error:
         problem = _describe_read_error(error)
-    raise UnreadableSubject(problem, where=subject.ref)
+    raise UnreadableSubjectError(problem, where=subject.ref)
 
 
 def read_subject_for_assistant(subject: Subject) -> str:
     """Return a subject's text as `learn` returns it: prose unchanged, other text in a code fence.
 
-    Raises `UnreadableSubject`.
+    Raises `UnreadableSubjectError`.
     """
     return format_file_text_for_assistant(read_subject_text(subject), subject.relative)
 

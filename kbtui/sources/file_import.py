@@ -50,7 +50,7 @@ _LANGUAGES_BY_FILE_NAME = {
 _INTERPRETERS = ("python", "bash", "sh", "zsh", "fish", "node", "perl", "ruby")
 
 
-class _SkippedFile(Exception):
+class _FileSkippedError(Exception):
     """A file that is skipped; the message says why."""
 
 
@@ -119,9 +119,9 @@ async def _import_source_file(
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise _SkippedFile("not a regular file")
+            raise _FileSkippedError("not a regular file")
         if status.st_size > max_bytes:
-            raise _SkippedFile(explain_too_large_document(max_bytes, status.st_size))
+            raise _FileSkippedError(explain_too_large_document(max_bytes, status.st_size))
         mark = f"{status.st_size}:{status.st_mtime_ns}"
         if run.memory.get(url, {}).get("stat") == mark and run.directory.has_unedited_document(url):
             run.keep_unchanged_document(url)
@@ -131,7 +131,7 @@ async def _import_source_file(
         )
         # Without a URL, links between the files stay relative.
         facts = await extractor.extract_in_child_process(path.read_bytes(), kind, "")
-    except _SkippedFile as error:
+    except _FileSkippedError as error:
         run.record_skipped_document(url, str(error))
     except OSError as error:
         reason = error.strerror or str(error)
@@ -152,13 +152,13 @@ async def _import_source_file(
 
 
 def _detect_file_content_type(path: Path) -> str:
-    """Return `CODE`, the content type of every text file. Raises `_SkippedFile` for any other file."""
+    """Return `CODE`, the content type of every text file. Raises `_FileSkippedError` for any other file."""
     kind = guess_type(path.name)[0] or ""
     if kind.partition("/")[0] in ("image", "audio", "font"):
-        raise _SkippedFile(f"content type {kind} is not supported")
+        raise _FileSkippedError(f"content type {kind} is not supported")
     with path.open("rb") as file:
         if b"\0" in file.read(BINARY_BYTES):
-            raise _SkippedFile("the file is binary")
+            raise _FileSkippedError("the file is binary")
     return CODE[0]
 
 

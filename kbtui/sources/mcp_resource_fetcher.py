@@ -36,7 +36,7 @@ logging.getLogger("mcp.client").addHandler(logging.NullHandler())
 MAX_TIMEOUTS_IN_A_ROW = 3
 
 
-class UnsupportedMcpResource(TextExtractionError):
+class UnsupportedMcpResourceError(TextExtractionError):
     """A resource whose type or size is not supported."""
 
 
@@ -126,7 +126,7 @@ async def _fetch_matching_mcp_resources(
             late += 1
             if late >= MAX_TIMEOUTS_IN_A_ROW:
                 raise
-        except UnsupportedMcpResource as error:
+        except UnsupportedMcpResourceError as error:
             run.record_skipped_document(resource.uri, str(error))
         except (TextExtractionError, MCPError) as error:
             permanent = isinstance(error, TextExtractionError)
@@ -177,7 +177,7 @@ async def _read_mcp_resource_text(
             except (binascii.Error, ValueError) as error:
                 raise TextExtractionError("the content is not base64") from error
         if len(data) > max_bytes:
-            raise UnsupportedMcpResource(explain_too_large_document(max_bytes, len(data)))
+            raise UnsupportedMcpResourceError(explain_too_large_document(max_bytes, len(data)))
         if kind in (*HTML, *PDF, *MARKDOWN, *PLAIN):
             parts.append(
                 (await extractor.extract_in_child_process(data, kind, resource.uri, "utf-8"))[
@@ -189,5 +189,7 @@ async def _read_mcp_resource_text(
             name = "x" if is_prose else f"x.{kind.rpartition('/')[2].rpartition('+')[2]}"
             parts.append(format_file_text_for_assistant(content.text, name))
         else:
-            raise UnsupportedMcpResource(f"content type {kind or '(unknown)'} is not supported")
+            raise UnsupportedMcpResourceError(
+                f"content type {kind or '(unknown)'} is not supported"
+            )
     return "\n\n".join(part.strip("\n") for part in parts)

@@ -277,7 +277,7 @@ def iterate_unfolded_paths(
     """
     yielded: set[str] = set()
     for slug in sorted(slugs, key=_get_tree_sort_key):
-        for path in _list_folders(slug):
+        for path in _list_folders_of_slug(slug):
             if path not in yielded:
                 yielded.add(path)
                 yield path
@@ -292,13 +292,16 @@ def _get_tree_sort_key(slug: str) -> list[tuple[bool, str]]:
     return [*((True, folder) for folder in folders), (False, name)]
 
 
-def _list_folders(slug: str) -> list[str]:
+def _list_folders_of_slug(slug: str) -> list[str]:
     return [*accumulate(f"{folder}/" for folder in slug.split("/")[:-1])]
 
 
 def list_parent_row_keys(topic: str, slug: str) -> list[str]:
     """Return the keys of the rows that contain a subject or folder, the topic's row first."""
-    return [f"topic:{topic}", *(make_folder_row_key(topic, path) for path in _list_folders(slug))]
+    return [
+        f"topic:{topic}",
+        *(make_folder_row_key(topic, path) for path in _list_folders_of_slug(slug)),
+    ]
 
 
 def make_folder_row_key(topic: str, path: str) -> str:

@@ -87,7 +87,7 @@ class SubjectFileActions:
         This is called before the user writes the text, so that an error loses no text.
         """
         if not values["title"]:
-            raise subject_authoring.MissingTitle("a subject needs a title")
+            raise subject_authoring.MissingTitleError("a subject needs a title")
         subject_authoring.find_editor_command()
         knowledge = self._library.load_knowledge()
         topic = subject_authoring.get_named_or_only_topic(knowledge, values["topic"])
@@ -204,7 +204,7 @@ class SubjectFileActions:
                     self._show_error,
                 )
 
-        if not isinstance(error, subject_authoring.TrashUnavailable):
+        if not isinstance(error, subject_authoring.TrashUnavailableError):
             self._show_error(error)
             return
         question = f"{error.message}. Delete {subject.path} permanently?"

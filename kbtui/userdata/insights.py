@@ -140,18 +140,18 @@ def collect_token_statistics(
         if subject is not None and (conversation, turn) in turns:
             given[subject.ref].add((conversation, turn))
     of_subjects = ((ref, one) for ref, keys in given.items() for key in keys for one in turns[key])
-    by_day = _count_tokens(
+    by_day = _sum_tokens_by_name(
         ((format_unix_time_as_day(one.time), one) for one in used if one.time is not None), prices
     )
     titles = {subject.ref: subject.title for subject in subjects_by_target.values()}
-    subjects = _count_tokens(of_subjects, prices)[:limit]
+    subjects = _sum_tokens_by_name(of_subjects, prices)[:limit]
     for count in subjects:
         count.title = titles[count.name or ""]
     return TokenStatistics(
         by_day=sorted(by_day, key=lambda one: one.name or ""),
-        by_agent=_count_tokens(((one.agent, one) for one in used), prices)[:limit],
-        by_model=_count_tokens(((one.model, one) for one in used), prices)[:limit],
-        by_project=_count_tokens(((one.project, one) for one in used), prices)[:limit],
+        by_agent=_sum_tokens_by_name(((one.agent, one) for one in used), prices)[:limit],
+        by_model=_sum_tokens_by_name(((one.model, one) for one in used), prices)[:limit],
+        by_project=_sum_tokens_by_name(((one.project, one) for one in used), prices)[:limit],
         subjects=subjects,
         day_before=None if used else _find_day_before(db, since),
     )
@@ -186,7 +186,7 @@ def _iterate_turn_usage(db: sqlite3.Connection, since: float, until: float) -> I
         yield _TurnUsage(conversation, turn, model, project, started, agent, usage)
 
 
-def _count_tokens(
+def _sum_tokens_by_name(
     named: Iterable[tuple[str | None, _TurnUsage]], prices: ModelPrices
 ) -> list[TokenCount]:
     """Return the sum of tokens for each name, largest first; estimated tokens are added up separately."""

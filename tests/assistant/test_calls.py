@@ -11,7 +11,7 @@ from support import Builder
 from kbtui.assistant.assistant_tools import (
     TOOLS,
     ToolReply,
-    UnknownTool,
+    UnknownToolError,
     answer_tool_call,
     escape_citation_headers,
     format_search_answer,
@@ -311,7 +311,7 @@ def test_what_a_search_returns_is_cited_by_the_turn_that_searched(library: Libra
 
 
 def test_a_tool_that_does_not_exist_is_not_answered(library: Library) -> None:
-    with pytest.raises(UnknownTool, match="no tool 'forget'"):
+    with pytest.raises(UnknownToolError, match="no tool 'forget'"):
         answer_tool_call("forget", {}, library)
 
 

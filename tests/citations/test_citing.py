@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbtui.assistant.conversation_answers import format_answer_as_xml
+from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
 from kbtui.citations import Citation, CitationTargetLookup, extract_citations
 from kbtui.citations.citation_extraction import parse_kbtui_tool_name
 from kbtui.conversations.models import (

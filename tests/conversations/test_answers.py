@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jp_files import ID, Stream, jp_id, workspace_at, write
 from support import list_answer, read_answer
 
-from kbtui.assistant.conversation_answers import format_answer_as_xml
+from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
 from kbtui.assistant.conversation_tools import MAX_READ_LENGTH
 from kbtui.errors import NothingFound, UsageError
 

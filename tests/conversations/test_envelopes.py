@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jp_files import ID, Stream, dump, workspace_at, write
 from support import grep_answer, list_answer, read_answer
 
-from kbtui.assistant.conversation_answers import format_answer_as_xml
+from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
 from kbtui.workspace import Workspace
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -16,7 +16,7 @@ from kbtui.errors import KbtuiError, UsageError
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge, subject_authoring
 from kbtui.knowledge.front_matter import join_front_matter_and_body, split_front_matter
-from kbtui.knowledge.subject_authoring import MissingTitle, SubjectDraft
+from kbtui.knowledge.subject_authoring import MissingTitleError, SubjectDraft
 from kbtui.knowledge.subject_files import make_safe_file_name
 from kbtui.knowledge.topic_scan import split_file_extension
 
@@ -214,7 +214,7 @@ def test_no_editor_is_started_that_nobody_chose_or_that_has_no_terminal(
 
 @pytest.mark.parametrize("title", ["", " \t "])
 def test_an_entry_without_a_title_is_refused(builder: Builder, title: str) -> None:
-    with pytest.raises(MissingTitle):
+    with pytest.raises(MissingTitleError):
         add(builder, title=title, text="words")
     assert list(builder.root.rglob("*.md")) == []
 

@@ -164,7 +164,7 @@ class AiderFormat(ConversationFormat):
         raise WorkspaceError("the session is no longer in this file", where=path)
 
 
-class _AiderSession(NamedTuple):
+class _AiderSessionRange(NamedTuple):
     """The position and the start time of a session in a history file.
 
     `start` and `end` are byte offsets; white space after the session is not included. `started` is
@@ -187,7 +187,7 @@ class _HistoryFileSessions(NamedTuple):
     """
 
     state: tuple[int, int, int]
-    sessions: list[_AiderSession]
+    sessions: list[_AiderSessionRange]
     tail: bytes
     is_text: bool
 
@@ -228,7 +228,7 @@ def _find_sessions(
 ) -> _HistoryFileSessions:
     """Find the sessions of an open file; `known` is the result of an earlier call."""
     state = _get_file_state(status)
-    sessions: list[_AiderSession] = []
+    sessions: list[_AiderSessionRange] = []
     start = 0
     if known is not None and known.sessions and _has_history_file_only_grown(file, state, known):
         # The last session may have grown, so it is found again.
@@ -239,7 +239,7 @@ def _find_sessions(
         is_text = True
         if started is not None:
             signature = _make_session_signature(file, path, begin, end)
-            sessions.append(_AiderSession(begin, end, started, signature, has_content))
+            sessions.append(_AiderSessionRange(begin, end, started, signature, has_content))
     size = min(_EDGE_BYTES, state[1])
     return _HistoryFileSessions(state, sessions, os.pread(file, size, state[1] - size), is_text)
 
@@ -295,7 +295,7 @@ def _make_stored_session(
     conversation_id: str,
     path: str,
     project: ProjectDirectory,
-    session: _AiderSession,
+    session: _AiderSessionRange,
     history: _HistoryFileSessions,
     created: datetime | None,
 ) -> StoredSession:
@@ -326,7 +326,7 @@ def _parse_local_time(started: str, zone: tzinfo | None) -> datetime | None:
 
 
 def _read_aider_session_facts(
-    path: str, session: _AiderSession, last_at: datetime | None
+    path: str, session: _AiderSessionRange, last_at: datetime | None
 ) -> ConversationFileFacts:
     """Read the title and the size of a session; `last_at` is the time of its last event."""
     builder = TurnBuilder()
@@ -353,7 +353,7 @@ def _choose_title(requests: list[str]) -> str | None:
     return make_title_from_request(requests[0]) if requests else None
 
 
-def _read_session_text(path: str, session: _AiderSession, size: int) -> str:
+def _read_session_text(path: str, session: _AiderSessionRange, size: int) -> str:
     """Return the text of a session after its first line. Raises `WorkspaceError`."""
     with open_regular_file(path) as (file, _):
         length = min(session.end - session.start, size)

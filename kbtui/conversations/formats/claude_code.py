@@ -266,7 +266,8 @@ class ClaudeCodeFormat(JsonlConversationFormat):
         state = (file.path, file.status.st_ino, file.status.st_size, file.status.st_mtime_ns)
         if state not in self._with_turn:
             self._with_turn[state] = file.name is not None and any(
-                _is_request(record) or (record.get("isSidechain") and record.get("type") == "user")
+                _is_typed_request(record)
+                or (record.get("isSidechain") and record.get("type") == "user")
                 for record in iterate_first_records(file.path, _LONG_HEAD_BYTES)
             )
         return self._with_turn[state]
@@ -457,8 +458,8 @@ def _read_session_facts(path: str) -> ConversationFileFacts:
     for record in iterate_first_records(path, _LONG_HEAD_BYTES):
         if "created_at" not in facts and (time := parse_timestamp(record.get("timestamp"))):
             facts["created_at"] = time
-        _collect_title(record, titles)
-        if _is_request(record):
+        _store_record_title(record, titles)
+        if _is_typed_request(record):
             content = _get_message_content(record)
             request = make_title_from_request(
                 format_request_text(_join_text_blocks(content))
@@ -468,7 +469,7 @@ def _read_session_facts(path: str) -> ConversationFileFacts:
     tail = read_file_tail(path, _TAIL_BYTES).split(b"\n")
     may_have_title = (line for line in tail if b'Title"' in line or b'"summary"' in line)
     for record in iterate_json_objects_in_lines(may_have_title):
-        _collect_title(record, titles)
+        _store_record_title(record, titles)
     if time := find_last_record_time(tail):
         facts["last_event_at"] = time
     named = (titles[key] for key in ("customTitle", "aiTitle", "summary") if key in titles)
@@ -476,7 +477,7 @@ def _read_session_facts(path: str) -> ConversationFileFacts:
     return facts
 
 
-def _collect_title(record: dict[str, Any], titles: dict[str, str]) -> None:
+def _store_record_title(record: dict[str, Any], titles: dict[str, str]) -> None:
     """If a record contains a title, store it in `titles`, where it replaces an earlier title of its kind."""
     for kind, key in (
         ("custom-title", "customTitle"),
@@ -492,7 +493,7 @@ def _get_message_content(record: dict[str, Any]) -> Any:
     return message.get("content") if type(message) is dict else None
 
 
-def _is_request(record: dict[str, Any]) -> bool:
+def _is_typed_request(record: dict[str, Any]) -> bool:
     """Return whether a record is a request that a person typed for the model."""
     if record.get("type") != "user" or record.get("isMeta") or record.get("isCompactSummary"):
         return False
@@ -516,7 +517,7 @@ def _join_text_blocks(content: Any) -> str:
 
 def format_request_text(content: Any) -> str:
     """Return a request as the user typed it. If the user typed a command, return its name with its arguments."""
-    text = _format_content(content)
+    text = _format_message_content(content)
     if text.lstrip().startswith("<command-message>"):
         name = re.search(_TAG.format("command-name"), text)
         arguments = re.search(_TAG.format("command-args"), text)
@@ -525,16 +526,16 @@ def format_request_text(content: Any) -> str:
     return text
 
 
-def _format_content(content: Any) -> str:
+def _format_message_content(content: Any) -> str:
     """Return the content of a message as text."""
     if type(content) is str:
         return content
     if type(content) is not list:
         return "" if content is None else format_json(content)
-    return "\n".join(map(_format_block, content))
+    return "\n".join(map(_format_content_block, content))
 
 
-def _format_block(block: Any) -> str:
+def _format_content_block(block: Any) -> str:
     if type(block) is str:
         return block
     if type(block) is not dict:
@@ -611,7 +612,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         if record.get("isSidechain"):
             # The first record of a subagent's file is the request of the main agent.
             return not self.builder.turn_count and record.get("type") == "user"
-        return _is_request(record)
+        return _is_typed_request(record)
 
     def parse_record(self, record: dict[str, Any]) -> None:
         """Parse the next record."""
@@ -639,7 +640,7 @@ class ClaudeCodeParser(JsonlConversationParser):
     def _parse_user_record(self, record: dict[str, Any], time: datetime | None) -> None:
         content = _get_message_content(record)
         if record.get("isCompactSummary"):
-            text = _format_content(content)
+            text = _format_message_content(content)
             turns = max(1, self.builder.turn_count)
             self.compactions.append(ConversationCompaction(1, turns, time, summary=text))
             self.builder.add_compaction_summary(text, time)
@@ -654,10 +655,10 @@ class ClaudeCodeParser(JsonlConversationParser):
             for block in content:
                 if type(block) is dict and block.get("type") == "tool_result":
                     self._parse_tool_result(record, block, time)
-                elif text := _format_block(block).strip():
-                    self.builder.add_event("notice", _format_notice(text), time)
-        elif text := _format_content(content).strip():
-            self.builder.add_event("notice", _format_notice(text), time)
+                elif text := _format_content_block(block).strip():
+                    self.builder.add_event("notice", _strip_notice_tags(text), time)
+        elif text := _format_message_content(content).strip():
+            self.builder.add_event("notice", _strip_notice_tags(text), time)
 
     def _mark_rewound_turns(self, record: dict[str, Any]) -> None:
         """Mark the turns that the user left behind by going back to an earlier turn."""
@@ -686,7 +687,7 @@ class ClaudeCodeParser(JsonlConversationParser):
         details = record.get("toolUseResult")
         event = self.builder.add_result(
             _get_string(block, "tool_use_id"),
-            _format_content(block.get("content")),
+            _format_message_content(block.get("content")),
             time,
             is_error=block.get("is_error") is True,
         )
@@ -694,7 +695,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             if patch := _format_patch(details):
                 event.text = f"{event.text}\n\n{patch}" if event.text else patch
             event.metadata = _make_result_metadata(details)
-            event.outcome = _describe_outcome(details)
+            event.outcome = _summarize_result(details)
 
     def _parse_assistant_record(self, record: dict[str, Any], time: datetime | None) -> None:
         message = record["message"]
@@ -737,7 +738,7 @@ class ClaudeCodeParser(JsonlConversationParser):
             name = f"system {kind}" if type(kind) is str else "system"
             self.builder.add_unknown_event(name, record, time)
         elif text.strip():
-            self.builder.add_event("notice", _format_notice(text), time)
+            self.builder.add_event("notice", _strip_notice_tags(text), time)
 
     def _add_usage(self, message: dict[str, Any], model: str | None) -> None:
         """Add the tokens of a message, except those that its earlier records have already reported."""
@@ -772,7 +773,7 @@ def _make_result_metadata(details: dict[str, Any]) -> dict[str, Any] | None:
     return metadata or None
 
 
-def _describe_outcome(details: dict[str, Any]) -> str | None:
+def _summarize_result(details: dict[str, Any]) -> str | None:
     """Return the line with which Claude Code sums up a result; None if it shows no such line."""
 
     def get_number(key: str) -> float | None:
@@ -815,7 +816,7 @@ def _format_duration(seconds: float) -> str:
     return f"{minutes}m {rest}s" if minutes else f"{rest}s"
 
 
-def _format_notice(text: str) -> str:
+def _strip_notice_tags(text: str) -> str:
     """Return a notice of the agent without its tags."""
     if text.startswith("<task-notification>"):
         summary = re.search(_TAG.format("summary"), text)

@@ -30,7 +30,7 @@ from kbtui.conversations.formats.jsonl_format import (
 )
 from kbtui.conversations.formats.stored_session import (
     SessionHeadCache,
-    describe_error,
+    describe_conversation_reading_error,
     find_last_record_time,
     list_directory,
     make_session_of_file,
@@ -239,7 +239,7 @@ class CodexFormat(JsonlConversationFormat):
                 head = self._heads.read_session_head(path, status)
             except (WorkspaceError, ValueError) as error:
                 if only is None:
-                    reason = describe_error(error)
+                    reason = describe_conversation_reading_error(error)
                     unusable.append(UnusableConversationDirectory(Path(path), reason))
                 continue
             if head.is_summarizer or head.working_directory is None:
@@ -569,7 +569,7 @@ class CodexParser(JsonlConversationParser):
             self._add_web_search(payload, "event", time)
         elif kind == "image_generation_end":
             self._add_image_generation(payload, payload.get("call_id"), time)
-        elif (notice := _describe_notice(kind, payload)) is not None:
+        elif (notice := _get_notice_text(kind, payload)) is not None:
             self.builder.add_event("notice", notice, time)
         elif kind not in _IGNORED_EVENTS and payload.get("call_id") not in self._call_ids:
             # The event for the end of a call repeats the call's result in the history.
@@ -952,7 +952,7 @@ def _list_text_values(value: Any) -> list[str]:
     return [one for one in value if type(one) is str] if type(value) is list else []
 
 
-def _describe_notice(kind: Any, payload: dict[str, Any]) -> str | None:
+def _get_notice_text(kind: Any, payload: dict[str, Any]) -> str | None:
     """Return the text of an event if it is a notice for people, None for any other event."""
     if kind == "turn_aborted":
         return f"[turn aborted: {payload.get('reason') or 'unknown reason'}]"

@@ -34,7 +34,7 @@ from kbtui.conversations.formats.jsonl_format import (
 from kbtui.conversations.formats.stored_session import (
     SessionHeadCache,
     StoredSession,
-    describe_error,
+    describe_conversation_reading_error,
     list_directory,
     make_session_of_file,
     make_title_from_request,
@@ -163,7 +163,7 @@ class GeminiCliFormat(ConversationFormat):
 
     def _collect_sessions(
         self,
-        files: list[_FoundSessionFile],
+        files: list[_SessionFileAndOwner],
         only: str | None,
         unusable: list[UnusableConversationDirectory],
     ) -> dict[str, StoredSession]:
@@ -177,7 +177,7 @@ class GeminiCliFormat(ConversationFormat):
                 head = self._heads.read_session_head(path, status)
             except (WorkspaceError, ValueError) as error:
                 if only is None and project is not None:
-                    reason = describe_error(error)
+                    reason = describe_conversation_reading_error(error)
                     unusable.append(UnusableConversationDirectory(Path(path), reason))
                 continue
             owner = project or directory.get(head.project_hash)
@@ -220,7 +220,7 @@ class _ProjectOfDirectory(NamedTuple):
     project: ProjectDirectory
 
 
-class _FoundSessionFile(NamedTuple):
+class _SessionFileAndOwner(NamedTuple):
     """A file of a session. `owner` is the project to which the file belongs.
 
     If `owner` is None, the file contains the hash of its project, and `owners` maps hashes to projects.
@@ -233,7 +233,7 @@ class _FoundSessionFile(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _GeminiMessage:
+class _GeminiSessionElement:
     """An element of a session: a message, an unknown record or a compaction (see `kind`).
 
     A compaction replaces all messages up to `last`. `is_undone` says that Gemini CLI removed the
@@ -244,7 +244,7 @@ class _GeminiMessage:
     record: dict[str, Any]
     is_rewound: bool = False
     is_undone: bool = False
-    last: _GeminiMessage | None = None
+    last: _GeminiSessionElement | None = None
 
 
 def find_gemini_directory() -> str:
@@ -260,7 +260,7 @@ def hash_project_path(path: str) -> str:
 
 def _iterate_session_files(
     projects: ProjectDirectories, unusable: list[UnusableConversationDirectory]
-) -> Iterator[_FoundSessionFile]:
+) -> Iterator[_SessionFileAndOwner]:
     home = find_gemini_directory()
     owners: dict[str, _ProjectOfDirectory] = {}
     for project in projects.directories:
@@ -280,12 +280,12 @@ def _iterate_session_files(
                 continue
         for entry in list_directory(f"{directory.path}/chats", unusable):
             if entry.name.endswith((".json", ".jsonl")):
-                yield _FoundSessionFile(entry.path, owner, owners, None)
+                yield _SessionFileAndOwner(entry.path, owner, owners, None)
             elif entry.is_dir():
                 # A subagent's session is in a directory with the id of the session that started it.
                 for one in list_directory(entry.path, unusable):
                     if one.name.endswith(".jsonl"):
-                        yield _FoundSessionFile(one.path, owner, owners, entry.name)
+                        yield _SessionFileAndOwner(one.path, owner, owners, entry.name)
 
 
 def _read_project_root(directory: str) -> str | None:
@@ -374,9 +374,9 @@ class _ReplayedSession:
 
     def __init__(self) -> None:
         self.metadata: dict[str, Any] = {}
-        self.messages: list[_GeminiMessage] = []
+        self.messages: list[_GeminiSessionElement] = []
         self.problems: list[str] = []
-        self._by_id: dict[str, _GeminiMessage] = {}
+        self._by_id: dict[str, _GeminiSessionElement] = {}
 
     def add_problem(self, problem: str) -> None:
         """Add the description of something that cannot be read."""
@@ -395,7 +395,7 @@ class _ReplayedSession:
         elif "sessionId" in record:
             self._update_metadata_and_messages(record)
         else:
-            self.messages.append(_GeminiMessage("unknown", record))
+            self.messages.append(_GeminiSessionElement("unknown", record))
 
     def _update_metadata_and_messages(self, values: dict[str, Any]) -> None:
         self.metadata |= {name: value for name, value in values.items() if name != "messages"}
@@ -408,7 +408,7 @@ class _ReplayedSession:
         if known is not None and not known.is_rewound:
             known.record, known.is_undone = record, False
         else:
-            self._by_id[record["id"]] = message = _GeminiMessage("message", record)
+            self._by_id[record["id"]] = message = _GeminiSessionElement("message", record)
             self.messages.insert(position, message)
 
     def _mark_messages_rewound(self, message_id: str) -> None:
@@ -440,7 +440,9 @@ class _ReplayedSession:
         position = len(self.messages)
         for record in reversed(records):
             if type(record) is not dict or type(record.get("id")) is not str:
-                self.messages.insert(position, _GeminiMessage("unknown", {"message": record}))
+                self.messages.insert(
+                    position, _GeminiSessionElement("unknown", {"message": record})
+                )
                 continue
             kept.add(record["id"])
             known = self._by_id.get(record["id"])
@@ -454,7 +456,7 @@ class _ReplayedSession:
         hidden = [one for one in seen if one.record["id"] not in kept]
         if summary is not None and hidden:
             record = {"timestamp": time, "text": summary}
-            self.messages.append(_GeminiMessage("compaction", record, last=hidden[-1]))
+            self.messages.append(_GeminiSessionElement("compaction", record, last=hidden[-1]))
         elif summary is None and hidden and hidden == seen[-len(hidden) :]:
             for message in hidden:
                 message.is_undone = True
@@ -512,7 +514,7 @@ def _replay_readable_records(path: str) -> _ReplayedSession:
         if type(message) is dict and type(message.get("id")) is str:
             replay.apply_record(message)
         else:
-            replay.messages.append(_GeminiMessage("unknown", {"message": message}))
+            replay.messages.append(_GeminiSessionElement("unknown", {"message": message}))
     return replay
 
 
@@ -595,7 +597,7 @@ class GeminiMessageParser:
         self._counted_ids: set[Any] = set()
         """The ids of the messages whose tokens are counted. A file can contain the same message twice."""
 
-    def parse_message(self, message: _GeminiMessage) -> None:
+    def parse_message(self, message: _GeminiSessionElement) -> None:
         """Parse the next message. If a value has the wrong type, an error of any class may be raised."""
         record = message.record
         kind = record.get("type")
@@ -610,7 +612,7 @@ class GeminiMessageParser:
         else:
             self.builder.add_unknown_event(str(kind), record, time)
 
-    def _parse_user_message(self, message: _GeminiMessage, time: datetime | None) -> None:
+    def _parse_user_message(self, message: _GeminiSessionElement, time: datetime | None) -> None:
         record = message.record
         parts = _read_message_parts(record.get("content"))
         if parts.responses and not parts.text:

@@ -234,7 +234,7 @@ class JsonlConversationFormat(ConversationFormat):
                     count += block.count(b"\n")
                     at, last = at + len(block), block
         except WorkspaceError as error:
-            return info.add_problem(error.message)
+            return info.with_added_problem(error.message)
         return replace(info, events_count=count + (not last.endswith(b"\n")))
 
     def decode_turns(self, info: ConversationInfo) -> DecodedTurns:

@@ -34,7 +34,7 @@ from kbtui.conversations.formats.stored_session import (
     StoredSession,
     convert_unix_time_to_datetime,
     decode_agents_own_id,
-    describe_error,
+    describe_conversation_reading_error,
     list_directory,
     make_conversation_id,
     make_signature,
@@ -170,7 +170,7 @@ class OpencodeFormat(ConversationFormat):
             try:
                 row = self._read_session_file(path, session_id)
             except (WorkspaceError, ValueError) as error:
-                reason = describe_error(error)
+                reason = describe_conversation_reading_error(error)
                 problems.append(UnusableConversationDirectory(Path(path), reason, True))
                 continue
             if projects.find_directory_of(row["directory"]):
@@ -280,7 +280,7 @@ class OpencodeFormat(ConversationFormat):
                     _parse_first_reverted_message_id(revert["revert"] if revert else None),
                 )
         except (WorkspaceError, ValueError) as error:
-            return describe_error(error)
+            return describe_conversation_reading_error(error)
         return None
 
 

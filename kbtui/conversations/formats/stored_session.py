@@ -69,7 +69,7 @@ class StoredSession:
         try:
             facts = self.read_facts()
         except Exception as error:  # a damaged session must not hide the others
-            problem = describe_error(error)
+            problem = describe_conversation_reading_error(error)
         values: Any = {
             "id": self.id,
             "title": None,
@@ -155,7 +155,7 @@ class SessionHeadCache(Generic[_Head]):
         return head
 
 
-def describe_error(error: Exception) -> str:
+def describe_conversation_reading_error(error: Exception) -> str:
     """Return the reason why a conversation cannot be read, as a phrase for the user."""
     return getattr(error, "message", None) or str(error) or type(error).__name__
 

@@ -47,7 +47,7 @@ def _conversation(root: Path, name: str, data: bytes) -> None:
 
 
 def _read_conversation() -> None:
-    from kbtui.assistant.conversation_answers import format_answer_as_xml
+    from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
     from kbtui.assistant.conversation_tools import (
         answer_conversation_grep,
         answer_conversation_list,
@@ -205,7 +205,7 @@ def message(data: bytes) -> None:
 
 def arguments(data: bytes) -> None:
     """A tool call: `NAME` on the first line, its arguments as JSON on the others."""
-    from kbtui.assistant.assistant_tools import UnknownTool, answer_tool_call
+    from kbtui.assistant.assistant_tools import UnknownToolError, answer_tool_call
     from kbtui.assistant.jp_local_tool import format_tool_call
 
     name, _, rest = _text(data).partition("\n")
@@ -216,7 +216,7 @@ def arguments(data: bytes) -> None:
     if not isinstance(given, dict):
         given = {"query": given, "topic": given, "pattern": given, "id": given}
     format_tool_call(name, given)
-    with contextlib.suppress(UnknownTool):
+    with contextlib.suppress(UnknownToolError):
         answer_tool_call(name, given, _library()).text.encode()
     for known in ("learn", "knowledge_search", "conversation_grep", "conversation_read"):
         reply = answer_tool_call(known, given, _library(), masked=True)
