@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from kbtui.citations import Citation
+    from kbtui.citations.given_text import UnknownStateReason
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
 
 
@@ -32,6 +33,25 @@ _METHOD_LABELS = {
     "read": "read",
     "grep": "found by grep",
 }
+
+
+UNKNOWN_STATE_REASONS: dict[UnknownStateReason, str] = {
+    "cut": "the turn was given a shortened text",
+    "masked": "secrets in the given text were masked",
+    "part": "the turn was given only a part",
+    "tool": "kbtui cannot read what the tool returned",
+    "unreadable": "the subject cannot be read",
+}
+"""Reason -> the words that say why it cannot be told whether a subject has changed."""
+
+
+def format_cited_text_state(cite: Citation) -> str:
+    """Return whether the cited subject still says what the turn was given; "" for other citations."""
+    if cite.state == "unknown" and cite.state_reason is not None:
+        return f"may have changed: {UNKNOWN_STATE_REASONS[cite.state_reason]}"
+    return {"changed": "changed since", "gone": "gone", "unchanged": "unchanged"}.get(
+        cite.state or "", "gone" if cite.gone else ""
+    )
 
 
 def format_conversation_markdown(
@@ -107,7 +127,8 @@ def _format_event_markdown(event: ConversationEvent) -> Iterator[str]:
 
 def _format_citation_line(citation: Citation) -> str:
     call = f", call {citation.call}" if citation.call else ""
-    gone = ", deleted since" if citation.gone else ""
+    changed = ", changed since" if citation.state == "changed" else ""
+    gone = ", deleted since" if citation.gone else changed
     return f"{_format_citation_target(citation)} ({_METHOD_LABELS[citation.how]}{call}{gone})"
 
 
@@ -169,20 +190,31 @@ def _citation_to_dict(cite: Citation) -> dict[str, object]:
         "timestamp": cite.timestamp.isoformat() if cite.timestamp else None,
         "gone": cite.gone,
         "rewound": cite.rewound,
+        "state": cite.state,
+        "state_reason": cite.state_reason,
     }
 
 
 def citations_to_dict(
-    ref: str, uses: Sequence[Citation], used_by: Sequence[Citation]
+    ref: str,
+    uses: Sequence[Citation],
+    used_by: Sequence[Citation],
+    differences: Mapping[Citation, str] | None = None,
 ) -> dict[str, object]:
     """Return the object that `kbtui cites --json` prints.
 
-    `uses` are the citations in `ref`. `used_by` are the citations of `ref` elsewhere.
+    `uses` are the citations in `ref`. `used_by` are the citations of `ref` elsewhere. With
+    `differences`, each citation has the key "difference", which is None if the mapping lacks it.
     """
+
+    def make_dict(cite: Citation) -> dict[str, object]:
+        more = {} if differences is None else {"difference": differences.get(cite)}
+        return _citation_to_dict(cite) | more
+
     return {
         "ref": ref,
-        "uses": list(map(_citation_to_dict, uses)),
-        "used_by": list(map(_citation_to_dict, used_by)),
+        "uses": list(map(make_dict, uses)),
+        "used_by": list(map(make_dict, used_by)),
     }
 
 
@@ -195,8 +227,10 @@ def format_citing_turn(cite: Citation, short_refs: Mapping[str, str]) -> str:
     """Describe a citing turn in one line: its reference, date, conversation, method and tool."""
     how = f"({cite.how}, {sanitize_to_one_line(cite.tool)}{', rewound' if cite.rewound else ''})"
     source = short_refs.get(cite.source, cite.source)
+    state = format_cited_text_state(cite)
     return (
         f"{source}  {_format_citation_date(cite)}  {sanitize_to_one_line(cite.source_title)}  {how}"
+        + (f"  {state}" if state else "")
     )
 
 

@@ -10,6 +10,13 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.citations.files_read_by_calls import FileRead, list_files_read_by_call
+from kbtui.citations.given_text import (
+    CitedTextState,
+    GivenText,
+    UnknownStateReason,
+    find_text_given_by_file_tool,
+    make_given_text,
+)
 from kbtui.errors import UsageError
 from kbtui.refs import (
     CONVERSATION_ID,
@@ -51,6 +58,9 @@ class Citation(NamedTuple):
     - `quote` is the beginning of the cited passage, if a search returned this passage. With the quote,
       the passage can be found even if its subject is now split into other passages. Citations from the
       index have no quote.
+    - `given` is what the call returned of a subject, if known. Citations from the index do not have it.
+    - `state` says whether the subject still says what the turn was given. It is None for conversations
+      and files, and until it is looked up. `state_reason` is the reason for the state "unknown".
     """
 
     conversation: str
@@ -68,6 +78,9 @@ class Citation(NamedTuple):
     quote: str = ""
     source_title: str = ""
     rewound: bool = False
+    given: GivenText | None = None
+    state: CitedTextState | None = None
+    state_reason: UnknownStateReason | None = None
 
     @property
     def source(self) -> str:
@@ -105,6 +118,7 @@ class CitationTargetLookup:
         directories: Iterable[str] = (),
     ) -> None:
         self.titles = titles
+        self.knowledge = knowledge
         self._directories = list(directories)
         self._topics = knowledge.topics
         self._make_subject_id = make_subject_id
@@ -221,6 +235,7 @@ class _CitedTarget(NamedTuple):
     chunk: str | None = None
     score: float | None = None
     quote: str = ""
+    given: GivenText | None = None
 
 
 def extract_citations(
@@ -263,7 +278,10 @@ def _find_targets_cited_by_event(
         return
     if event.result is None or event.result.is_error:
         return
-    yield from _find_cited_files(list_files_read_by_call(event), directory, targets)
+    files = list_files_read_by_call(event)
+    given = find_text_given_by_file_tool(event) if len(files) == 1 else None
+    for target in _find_cited_files(files, directory, targets):
+        yield target._replace(given=given) if target.kind == "subject" else target
     if family := parse_kbtui_tool_name(event.name):
         yield from _find_targets_cited_by_kbtui_tool(family, event, targets)
     elif match := _TOOL_OF_ANY_SERVER.fullmatch(event.name):
@@ -306,15 +324,22 @@ def _find_learned_subjects(
         return
     patterns = [pattern for pattern in patterns if isinstance(pattern, str) and pattern]
     name = topic.id if topic else name
-    for slug in dict.fromkeys(_find_learned_slugs(topic, patterns, result, targets)):
-        is_gone = topic is None or targets.find_subject(name, slug) is None
-        yield _CitedTarget("learn", "subject", f"{name}/{slug}", slug, gone=is_gone)
+    seen = set()
+    for slug, given in _find_learned_texts(topic, patterns, result, targets):
+        if slug not in seen:
+            seen.add(slug)
+            is_gone = topic is None or targets.find_subject(name, slug) is None
+            target = _CitedTarget("learn", "subject", f"{name}/{slug}", slug, gone=is_gone)
+            yield target._replace(given=given)
 
 
-def _find_learned_slugs(
+def _find_learned_texts(
     topic: Topic | None, patterns: list[str], result: str, targets: CitationTargetLookup
-) -> Iterator[str]:
-    """Yield the slugs of the subjects whose text a call of `learn` has returned."""
+) -> Iterator[tuple[str, GivenText | None]]:
+    """Yield the slug of each subject whose text a call of `learn` has returned, and this text.
+
+    The text is None if the result does not say where it begins.
+    """
     from kbtui.knowledge.learn_tool_answers import ANSWER_WITHOUT_TEXT
     from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern
 
@@ -327,6 +352,12 @@ def _find_learned_slugs(
                 return split_slug_and_line_range(name)[0]
         return name
 
+    texts = _split_tagged_subjects(result)
+
+    def find_given_text(name: str) -> tuple[str, GivenText | None]:
+        slug, text = remove_line_range(name), texts.get(name)
+        return slug, None if text is None else make_given_text(text, is_part=slug != name)
+
     blocks = list(_SUBJECT_TAG.finditer(result))
     shown = [
         block[1].replace("&quot;", '"')
@@ -335,7 +366,8 @@ def _find_learned_slugs(
     ]
     if len(patterns) == 1 and (not is_glob_pattern(patterns[0]) or is_existing_slug(patterns[0])):
         if not ANSWER_WITHOUT_TEXT.match(result):
-            yield remove_line_range(patterns[0])
+            slug = remove_line_range(patterns[0])
+            yield slug, make_given_text(result, is_part=slug != patterns[0])
         return
     if not shown and (blocks or all(map(ANSWER_WITHOUT_TEXT.fullmatch, result.split("\n\n")))):
         return
@@ -346,11 +378,30 @@ def _find_learned_slugs(
     for pattern in patterns:
         if is_glob_pattern(pattern) and not is_existing_slug(pattern):
             matches = compile_slug_pattern(pattern)
-            slugs = map(remove_line_range, candidates)
-            yield from (slug for slug in slugs if matches(slug))
+            found = map(find_given_text, candidates)
+            yield from ((slug, given) for slug, given in found if matches(slug))
         elif not shown or pattern in shown:
             # Among several patterns, one that matched nothing has no block in the result.
-            yield remove_line_range(pattern)
+            yield find_given_text(pattern)
+
+
+def _split_tagged_subjects(result: str) -> dict[str, str]:
+    """Return the texts between the tags of subjects, by the name in the tag."""
+    result = result.replace("\r\n", "\n")
+    # A tag inside the text of a subject does not follow the end of another subject.
+    first = len(result) - len(result.lstrip())
+    tags = [
+        tag
+        for tag in _SUBJECT_TAG.finditer(result)
+        if tag.start() == first or result.endswith("</subject>\n\n", 0, tag.start())
+    ]
+    ends = [tag.start() for tag in tags[1:]] + [len(result)] * bool(tags)
+    texts: dict[str, str] = {}
+    for tag, end in zip(tags, ends, strict=True):
+        close = result.rfind("</subject>", tag.end(), end)
+        if close >= 0:
+            texts.setdefault(tag[1].replace("&quot;", '"'), result[tag.end() + 1 : close])
+    return texts
 
 
 def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Iterator[_CitedTarget]:
@@ -366,6 +417,8 @@ def _find_cited_search_hits(result: str, targets: CitationTargetLookup) -> Itera
             subject = targets.subjects_by_id.get(entry)
             target = subject.ref if subject else f"chunk:{chunk}"
             found = _CitedTarget("search", "subject", target, title, gone=subject is None)
+            passage = result[header.end() : end].strip()
+            found = found._replace(given=make_given_text(passage, is_part=True))
         yield found._replace(chunk=chunk, score=float(score), quote=quote)
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, replace
 
 from kbtui.cli.argument_parser import add_filter_options, iterate_filters_from_options
@@ -430,11 +431,17 @@ def run_show_command(args: Namespace) -> int:
 def declare_cites_command_arguments(parser: ArgumentParser) -> None:
     text = "topic/slug, jp-c…, claude-…:3, chunk:ID or a file's path"
     parser.add_argument("ref", metavar="REF", help=text)
+    text = "after each subject that has changed since, print the difference as `diff -u` does"
+    parser.add_argument("--diff", action="store_true", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_cites_command(args: Namespace) -> int:
-    """Show what a turn used, and which turns used a subject, a conversation, a passage or a file."""
+    """Show what a turn used, and which turns used a subject, a conversation, a passage or a file.
+
+    For a subject, each line ends with its state: unchanged, changed since, gone, or may have changed. It compares the
+    text that the turn was given with the subject as it is now. --diff prints the difference.
+    """
     from kbtui.citations.citation_and_conversation_export import (
         citations_to_dict,
         format_citing_turn,
@@ -444,17 +451,23 @@ def run_cites_command(args: Namespace) -> int:
     with open_workspace(args.workspace) as library, WaitingLine("bringing the index up to date"):
         found = library.cites(decode_command_argument(args.ref))
         cites = [*found.uses, *found.used_by]
+        differences = _format_differences(library, cites) if args.diff else None
         named = [ref for cite in cites for ref in (cite.target, cite.source)]
         short_refs = library.open_index_reader().shorten_references(named)
     if library.index_notices_text:
         print_to_stderr(library.index_notices_text)
     if found.gone:
         print_to_stderr(f"{found.ref} no longer exists: {found.gone}")
+    shown = differences or {}
     lines = [
-        _format_citation(number, cite, short_refs) for number, cite in enumerate(found.uses, 1)
+        _format_citation(number, cite, short_refs) + sanitize(shown.get(cite, ""))
+        for number, cite in enumerate(found.uses, 1)
     ]
-    lines += [f"cited by {format_citing_turn(cite, short_refs)}\n" for cite in found.used_by]
-    facts = citations_to_dict(found.ref, found.uses, found.used_by)
+    lines += [
+        f"cited by {format_citing_turn(cite, short_refs)}\n" + sanitize(shown.get(cite, ""))
+        for cite in found.used_by
+    ]
+    facts = citations_to_dict(found.ref, found.uses, found.used_by, differences)
     print_text_or_json("".join(lines), facts, args.json)
     if not found.uses and not found.used_by:
         print_to_stderr(f"no citations to or from {found.ref}")
@@ -462,11 +475,25 @@ def run_cites_command(args: Namespace) -> int:
     return 0
 
 
+def _format_differences(library: Library, cites: list[Citation]) -> dict[Citation, str]:
+    """Return what has changed since each citation, in the format of `diff -u`."""
+    differences = {}
+    for cite in cites:
+        if cite.state in ("changed", "gone"):
+            with suppress(KbtuiError):
+                texts = library.read_given_and_current_text(cite)
+                differences[cite] = texts.format_as_unified_difference()
+    return differences
+
+
 def _format_citation(number: int, cite: Citation, short_refs: dict[str, str]) -> str:
-    gone = "  gone" if cite.gone else ""
+    from kbtui.citations.citation_and_conversation_export import format_cited_text_state
+
+    state = format_cited_text_state(cite)
     title = "" if cite.title == cite.target else f"  {sanitize_to_one_line(cite.title)}"
     target, source = (short_refs.get(ref, ref) for ref in (cite.target, cite.source))
     rewound = ", rewound" if cite.rewound else ""
     return (
-        f"[{number}] {sanitize_to_one_line(target)}{title}  ({cite.how}, {source}{rewound}){gone}\n"
+        f"[{number}] {sanitize_to_one_line(target)}{title}  ({cite.how}, {source}{rewound})"
+        f"{f'  {state}' if state else ''}\n"
     )

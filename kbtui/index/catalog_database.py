@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
-CATALOG_VERSION = 16
+    from kbtui.citations.given_text import GivenTextExtent
+
+CATALOG_VERSION = 17
 """The version of the tables. Increase it when the tables change, so that the index is rebuilt."""
 
 CATALOG_TABLES = """
@@ -36,7 +38,8 @@ CREATE TABLE entries (
   path TEXT NOT NULL, type TEXT NOT NULL, topic TEXT, slug TEXT, conversation TEXT,
   tags TEXT NOT NULL, source_url TEXT, created REAL NOT NULL, changed REAL NOT NULL,
   size INTEGER NOT NULL, hidden INTEGER NOT NULL, archived INTEGER NOT NULL, error TEXT,
-  stat TEXT NOT NULL, agent TEXT, parent TEXT, rewound TEXT NOT NULL, seq INTEGER NOT NULL
+  stat TEXT NOT NULL, agent TEXT, parent TEXT, rewound TEXT NOT NULL, digests TEXT,
+  seq INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX entries_seq ON entries (seq);
 CREATE TABLE sums (entry_id TEXT PRIMARY KEY, sum INTEGER NOT NULL) WITHOUT ROWID;
@@ -53,7 +56,7 @@ CREATE TABLE marks (entry_id TEXT PRIMARY KEY, mark TEXT NOT NULL) WITHOUT ROWID
 CREATE TABLE citations (
   conversation TEXT NOT NULL, turn INTEGER NOT NULL, call INTEGER, how TEXT NOT NULL,
   kind TEXT NOT NULL, target TEXT NOT NULL, title TEXT NOT NULL, tool TEXT NOT NULL,
-  timestamp REAL, chunk TEXT, score REAL
+  timestamp REAL, chunk TEXT, score REAL, extent TEXT, given TEXT
 );
 CREATE INDEX citations_target ON citations (target);
 CREATE INDEX citations_source ON citations (conversation, turn);
@@ -78,6 +81,24 @@ These two columns determine the vector of a chunk.
 """
 _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
 """The positions of the columns in the table `chunks` from which the keyword index is made."""
+
+
+class GivenTextRow(NamedTuple):
+    """What the catalog has about the text that a turn was given of a subject.
+
+    `extent` and `given` are None if the text is not known (see `citations/given_text.py`).
+    """
+
+    conversation: str
+    turn: int
+    target: str
+    title: str
+    timestamp: float | None
+    extent: GivenTextExtent | None
+    given: str | None
+
+
+_GIVEN_TEXT_COLUMNS = ", ".join(GivenTextRow._fields)
 
 
 class WrittenEntryChunks(NamedTuple):
@@ -135,7 +156,8 @@ def _make_entry_row(entry: CatalogEntry, seq: int) -> tuple[Any, ...]:
         entry.type, entry.topic, entry.slug and replace_surrogates(entry.slug), entry.conversation,
         json.dumps(entry.tags) if entry.tags else "[]", entry.source_url and replace_surrogates(entry.source_url), float(entry.created),
         float(entry.changed), entry.size, int(entry.hidden), int(entry.archived), entry.error,
-        entry.stat, entry.agent, entry.parent, json.dumps(entry.rewound) if entry.rewound else "[]", seq,
+        entry.stat, entry.agent, entry.parent, json.dumps(entry.rewound) if entry.rewound else "[]",
+        entry.digests, seq,
     )  # fmt: skip
 
 
@@ -569,6 +591,25 @@ class CatalogDatabase:
             "conversation DESC, turn DESC, call",
             values,
         ).fetchall()
+
+    def find_citations_of_subjects_by_turns(
+        self, turns: Iterable[tuple[str, int]]
+    ) -> list[GivenTextRow]:
+        """Return the citations of subjects by turns, each a pair of conversation id and turn number."""
+        query = (
+            f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations "
+            "WHERE conversation = ? AND turn = ? AND kind = 'subject'"
+        )
+        return [GivenTextRow(*row) for turn in turns for row in self._db.execute(query, turn)]
+
+    def list_citations_of_subjects(self) -> list[GivenTextRow]:
+        """Return all citations of subjects, newest first."""
+        query = (
+            f"SELECT {_GIVEN_TEXT_COLUMNS} FROM citations WHERE kind = 'subject' ORDER BY coalesce("
+            "timestamp, (SELECT created FROM entries WHERE id = conversation)) DESC, "
+            "conversation DESC, turn DESC, call"
+        )
+        return [GivenTextRow(*row) for row in self._db.execute(query)]
 
     def iterate_chunks_to_embed(self) -> Iterator[tuple[int, str, bytes]]:
         """Yield the number, entry id and vector hash of every chunk that needs a vector."""

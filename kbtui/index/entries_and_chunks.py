@@ -65,6 +65,7 @@ class CatalogEntry(NamedTuple):
     * `agent` is the agent of a conversation.
     * `parent` is the id of the conversation to which this one belongs.
     * `rewound` has the numbers of the conversation's rewound turns.
+    * `digests` are the hashes of a subject's text, with which the texts given to turns are compared.
     """
 
     id: str
@@ -88,6 +89,7 @@ class CatalogEntry(NamedTuple):
     agent: str | None = None
     parent: str | None = None
     rewound: Sequence[int] = ()
+    digests: str | None = None
 
     def make_ref(self, chunk: Chunk) -> Ref:
         """Return a reference to the lines, the turn or the tool call of a chunk of this entry."""

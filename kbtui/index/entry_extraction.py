@@ -104,10 +104,14 @@ def read_subject_entry(subject: Subject) -> EntryPartToWrite:
 
 def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartToWrite:
     """Read the text of a subject, and return its entry and chunks; may raise any error."""
+    from kbtui.citations.given_text import ComparableText
     from kbtui.knowledge import read_subject_text
 
-    text = split_front_matter(read_subject_text(subject))
-    entry = _add_front_matter_fields(entry, text)
+    whole = read_subject_text(subject)
+    text = split_front_matter(whole)
+    entry = _add_front_matter_fields(entry, text)._replace(
+        digests=ComparableText(whole, subject.relative).digests
+    )
     chunks = split_subject_into_chunks(entry.id, text)
     return EntryPartToWrite(entry, set_vector_hashes(entry, chunks))
 

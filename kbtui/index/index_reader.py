@@ -135,6 +135,10 @@ class IndexReader:
     count_catalog_rows = _delegate_to_catalog(CatalogDatabase.count_catalog_rows)
     has_no_entries = _delegate_to_catalog(CatalogDatabase.has_no_entries)
     find_citations = _delegate_to_catalog(CatalogDatabase.find_citations)
+    find_citations_of_subjects_by_turns = _delegate_to_catalog(
+        CatalogDatabase.find_citations_of_subjects_by_turns
+    )
+    list_citations_of_subjects = _delegate_to_catalog(CatalogDatabase.list_citations_of_subjects)
 
 
 def _get_inode_and_time(path: Path) -> tuple[int, int] | None:

@@ -530,6 +530,7 @@ def _make_citation_rows(
         (
             cite.conversation, cite.turn, cite.call, cite.how, cite.kind, cite.target, cite.title,
             cite.tool, cite.timestamp.timestamp() if cite.timestamp else None, cite.chunk, cite.score,
+            *((cite.given.extent, cite.given.make_stored_form()) if cite.given else (None, None)),
         )
         for cite in extract_citations(conversation, targets)
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kbtui import errors
 from kbtui.errors import EngineUnavailable, IndexUnavailable, KbtuiError, UsageError
 from kbtui.library.index_and_engine_access import FIRST_INDEX_SECONDS, EngineEventListener
-from kbtui.library.reference_reader import ReferenceReader
+from kbtui.library.subject_versions import SubjectVersionReader
 from kbtui.notices import Notice, format_notices, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, SearchRequest, make_search_request
 from kbtui.workspace import Settings, Workspace, find_workspace, load_settings
@@ -68,7 +68,7 @@ def load_checked_settings() -> Settings:
     return settings
 
 
-class Library(ReferenceReader):
+class Library(SubjectVersionReader):
     """One workspace: its topics, conversations, index, engine and citations."""
 
     def __init__(self, workspace: Workspace, settings: Settings) -> None:

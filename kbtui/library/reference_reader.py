@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Citation, Citations
     from kbtui.citations.citation_extraction import CitationTargetLookup
+    from kbtui.citations.given_text import ComparableText
     from kbtui.conversations.models import Conversation, Turn
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import KnowledgeBase
@@ -173,6 +175,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Return the citations of a conversation; each has the current title of the cited entry or file."""
         from kbtui.citations import extract_citations
+        from kbtui.citations.given_text import find_cited_text_state
         from kbtui.conversations import conversation_repository
 
         titles = {
@@ -181,12 +184,18 @@ class ReferenceReader(IndexAndEngineAccess):
         }
         targets = self._make_citation_target_lookup(titles)
         known: dict[str, tuple[str, bool]] = {}
+        read_subject = cache(partial(open_cited_subject, targets.knowledge))
         found = []
         for cite in extract_citations(conversation, targets):
             if cite.target not in known:
                 known[cite.target] = self._look_up_target_title_and_absence(cite, targets)
             title, gone = known[cite.target]
             source_title = conversation.info.name
+            if cite.kind == "subject":
+                given = cite.given
+                extent, stored = (given.extent, given.make_stored_form()) if given else (None, None)
+                state, reason = find_cited_text_state(extent, stored, read_subject(cite.target))
+                cite = cite._replace(state=state, state_reason=reason)
             found.append(cite._replace(title=title, gone=gone, source_title=source_title))
         return found
 
@@ -214,6 +223,7 @@ class ReferenceReader(IndexAndEngineAccess):
     def find_citing_turns(self, target: Ref | str) -> list[Citation]:
         """Return all citations of `target` (a reference or the path of a file), newest first."""
         from kbtui.citations import Citation
+        from kbtui.citations.given_text import find_cited_text_state
 
         targets, chunk, gone = self._list_citation_names_of_target(target)
         reader = self.open_index_reader()
@@ -221,6 +231,13 @@ class ReferenceReader(IndexAndEngineAccess):
         entries = reader.get_entries_by_id(
             {row[0] for row in rows} | {_get_target_entry_id(row[5]) for row in rows}
         )
+        read_subject = cache(partial(open_cited_subject, self.load_knowledge()))
+        states = [
+            find_cited_text_state(row[11], row[12], read_subject(row[5]))
+            if row[4] == "subject"
+            else (None, None)
+            for row in rows
+        ]
         return [
             Citation(
                 conversation=row[0], turn=row[1], call=row[2], how=row[3], kind=row[4], target=row[5],
@@ -229,8 +246,9 @@ class ReferenceReader(IndexAndEngineAccess):
                 gone=gone, chunk=row[9], score=row[10],
                 source_title=_get_entry_title(entries, row[0], ""),
                 rewound=row[0] in entries and row[1] in entries[row[0]].rewound,
+                state=state, state_reason=reason,
             )
-            for row in rows
+            for row, (state, reason) in zip(rows, states, strict=True)
         ]  # fmt: skip
 
     def _list_citation_names_of_target(
@@ -344,6 +362,18 @@ def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
 
     check_turn_and_call_exist(conversation, ref)
     return conversation.turns[(ref.turn or 1) - 1]
+
+
+def open_cited_subject(knowledge: KnowledgeBase, target: str) -> ComparableText | None:
+    """Return the text of a cited subject, to be read when needed; None if it is gone or disabled."""
+    from kbtui.citations.given_text import ComparableText
+    from kbtui.knowledge import read_subject_text
+
+    topic, _, slug = target.partition("/")
+    subject = knowledge.find_subject(topic, slug)
+    if subject is None or subject.disabled or not knowledge.topics[topic].enable:
+        return None
+    return ComparableText(partial(read_subject_text, subject), subject.relative)
 
 
 def _read_subject_title(subject: Subject) -> str:

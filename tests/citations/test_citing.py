@@ -10,6 +10,7 @@ import pytest
 from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
 from kbtui.citations import Citation, CitationTargetLookup, extract_citations
 from kbtui.citations.citation_extraction import parse_kbtui_tool_name
+from kbtui.citations.given_text import make_given_text
 from kbtui.conversations.models import (
     Conversation,
     ConversationEvent,
@@ -126,6 +127,7 @@ def test_learning_an_exact_slug_cites_that_subject() -> None:
         title="maintainers/jean",
         tool="learn",
         timestamp=NOW,
+        given=make_given_text("# Jean"),
     )
     assert cite.source == f"{ID}:1"
 

@@ -1,5 +1,6 @@
 """Tests of both ends of citations, with titles and missing targets."""
 
+import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -163,13 +164,35 @@ def test_a_passage_is_used_by_the_turns_that_found_it(built: Builder, library: L
 
 def test_the_command_prints_titles_dates_and_what_is_gone(built: Builder) -> None:
     uses = run(built, "cites", f"{TALK}:1").stdout.splitlines()
-    assert uses[0] == f"[1] guide/start  Getting started  (learn, {TALK}:1)"
+    assert uses[0] == f"[1] guide/start  Getting started  (learn, {TALK}:1)  changed since"
     assert uses[3] == f"[4] notes/lost.txt  (file, {TALK}:1)  gone"
     done = run(built, "cites", "rule.md", inside="docs/guide")
     [line] = done.stdout.splitlines()
     assert line.startswith(f"cited by {TALK}:1  2026-")
-    assert line.endswith("  Waking order  (file, fs_read_file)")
+    assert line.endswith("may have changed: kbtui cannot read what the tool returned")
+    assert "  Waking order  (file, fs_read_file)  " in line
     done = run(built, "cites", "notes/lost.txt")
     assert (done.returncode, "no longer exists" in done.stderr) == (0, True)
     done = run(built, "cites", "unused.txt")
     assert (done.returncode, "no citations to or from unused.txt" in done.stderr) == (1, True)
+
+
+def test_the_command_prints_what_has_changed_since_the_turn(built: Builder) -> None:
+    then = "# Limits\n\nAt most ten.\n"
+    path = built.subject("guide/limits.md", then)
+    call = called("l", "learn", then, topic="guide", subjects="limits")
+    built.conversation(3, [[asked("How many?"), *call, said("Ten.")]], title="Limits")
+    turn = f"jp-c{FIRST_ID + 3}:1"
+    [line] = run(built, "cites", turn, "--diff").stdout.splitlines()
+    assert line.endswith(f"{turn})  unchanged")
+    path.write_text("# Limits\n\nAt most twelve.\n")
+    for ref, first in ((turn, "[1] guide/limits"), ("guide/limits", f"cited by {turn}")):
+        line, *difference = run(built, "cites", ref, "--diff").stdout.splitlines()
+        assert line.startswith(first)
+        assert line.endswith("changed since")
+        assert difference[0] == f"--- guide/limits (given to {turn})"
+        assert difference[-2:] == ["-At most ten.", "+At most twelve."]
+    path.unlink()
+    [cite] = json.loads(run(built, "cites", turn, "--diff", "--json").stdout)["uses"]
+    assert cite["state"] == "gone"
+    assert cite["difference"].splitlines()[-1] == "-At most ten."

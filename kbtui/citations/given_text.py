@@ -1,0 +1,252 @@
+"""What a tool call gave of a subject, and whether the subject still says the same.
+
+The text is taken from the stored result of the call, so the state does not depend on how the index
+splits subjects into passages. What `learn` and file tools add around a text (tags, code fences, line
+numbers, notes) is not compared, and neither are line ends or white space around the text.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kbtui.errors import KbtuiError
+from kbtui.knowledge.subject_files import format_file_text_for_assistant
+from kbtui.text import replace_surrogates, strip_escape_sequences
+from kbtui.text_difference import compare_paragraphs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbtui.conversations.models import ConversationEvent
+
+CitedTextState = Literal["unchanged", "changed", "gone", "unknown"]
+"""What has become of the text that a turn was given of a subject.
+
+* "unchanged": the subject still has exactly this text.
+* "changed": the subject has another text now.
+* "gone": the subject no longer exists, or it is disabled.
+* "unknown": this cannot be told; an `UnknownStateReason` says why.
+"""
+
+UnknownStateReason = Literal["cut", "masked", "part", "tool", "unreadable"]
+"""Why it cannot be told whether a subject has changed.
+
+* "cut", "masked", "part": the turn was given a shortened text, a text with masked secrets, or only a
+  part of the subject. What it was given is still there, but the rest may have changed.
+* "tool": kbtui does not know in which form the tool returns texts.
+* "unreadable": the subject cannot be read now.
+"""
+
+GivenTextExtent = Literal["whole", "cut", "masked", "part"]
+
+_CUT_NOTE = re.compile(
+    r"\n\[(?:Lines [\d,]+ to [\d,]+ of [\d,]+\."
+    r"|Line [\d,]+ of [\d,]+, cut after [\d,]+ of its [\d,]+ characters\."
+    r"|… [\d,]+ characters are left out;)[^\n]*\]\s*\Z"
+)
+"""Matches the note that kbtui's tools add below a shortened text.
+
+Stored conversations contain old notes, so if the wording changes, keep the old wording here.
+"""
+_TRUNCATED = re.compile(r"^[^\n]*[\[(<…][^\n]*\btruncated\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
+"""Matches a line with which agents say that they shortened a result."""
+_MASK = re.compile(r"\[masked: [^\]\n]{1,60}\]")
+_COMPACT_MASK = re.compile(r"\[masked:[^\]]{1,60}\]")
+"""Matches a mask in a text from which the white space was removed."""
+_FENCED = re.compile(r"(`{3,})[^`\n]*\n(.*?)\n?(`{3,})\Z", re.DOTALL)
+_WHITE_SPACE = re.compile(r"\s+")
+_NUMBERED_LINE = re.compile(r" *(\d+)[→\t](.*)")
+"""Matches a line of Claude Code's tool `Read`."""
+_MAX_NUMBERED_LINES = 2_000
+"""`Read` returns at most this many lines of a file."""
+
+
+DIGEST_LENGTH = 32
+"""How many hex digits the hash of a text has."""
+
+
+class GivenText(NamedTuple):
+    """The text of a subject in the result of a tool call.
+
+    `result` is the text as returned, and `text` is what of it comes from the subject.
+    """
+
+    result: str
+    text: str
+    extent: GivenTextExtent
+
+    def make_stored_form(self) -> str:
+        """Return what must be kept of the text to compare it later: a hash, and the text if it is not whole."""
+        digest = _hash_text(_normalize_text(self.result))
+        return digest if self.extent == "whole" else digest + _compact_text(self.text_without_fence)
+
+    @property
+    def text_without_fence(self) -> str:
+        """The text without the code fence around it, if there is one."""
+        plain = _normalize_text(self.text)
+        fenced = _FENCED.fullmatch(plain)
+        return fenced[2] if fenced and fenced[1] == fenced[3] else plain
+
+
+class CitedText(NamedTuple):
+    """The state of a citation of a subject; `reason` is set if the state is "unknown"."""
+
+    state: CitedTextState
+    reason: UnknownStateReason | None = None
+
+
+class ComparableText:
+    """The text of a subject in the forms in which texts are compared.
+
+    `text` can be a function that reads the text. It is called only if the text is needed. `relative`
+    is the path of the subject, on which the form in answers of `learn` depends. `digests` are the
+    values of the property, if known.
+    """
+
+    def __init__(
+        self, text: str | Callable[[], str], relative: str = "", digests: str | None = None
+    ) -> None:
+        self._text, self._relative, self._digests = text, relative, digests
+
+    @cached_property
+    def _lines(self) -> str:
+        text = self._text if isinstance(self._text, str) else self._text()
+        return text.replace("\r\n", "\n")
+
+    @property
+    def plain(self) -> str:
+        """The text with LF line ends and without white space around it."""
+        return _normalize_text(self._lines)
+
+    @cached_property
+    def digests(self) -> str:
+        """The hashes of the text as it is and as `learn` returns it, separated by a space.
+
+        If both are equal, only one.
+        """
+        if self._digests is not None:
+            return self._digests
+        learned = _normalize_text(format_file_text_for_assistant(self._lines, self._relative))
+        return " ".join(dict.fromkeys(map(_hash_text, (self.plain, learned))))
+
+    @property
+    def is_prose(self) -> bool:
+        """Whether `learn` returns the text as it is, without a code fence."""
+        return " " not in self.digests
+
+    @cached_property
+    def compact(self) -> str:
+        """The text without white space and escape sequences, as passages of search are compared."""
+        return _compact_text(self.plain)
+
+
+def _normalize_text(text: str) -> str:
+    return replace_surrogates(text.replace("\r\n", "\n").strip())
+
+
+def _compact_text(text: str) -> str:
+    return _WHITE_SPACE.sub("", strip_escape_sequences(text))
+
+
+def _hash_text(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
+
+
+def find_cited_text_state(
+    extent: GivenTextExtent | None, stored: str | None, now: ComparableText | None
+) -> CitedText:
+    """Return the state of a citation of a subject whose text is `now`, or which is gone (None).
+
+    `extent` and `stored` describe what the turn was given; both are None if this is not known. If the
+    text of `now` is read only when needed and cannot be read, the state is "unknown".
+    """
+    if now is None:
+        return CitedText("gone")
+    if extent is None or stored is None:
+        return CitedText("unknown", "tool")
+    try:
+        return compare_given_text(extent, stored, now)
+    except KbtuiError:
+        return CitedText("unknown", "unreadable")
+
+
+def compare_given_text(extent: GivenTextExtent, stored: str, now: ComparableText) -> CitedText:
+    """Return whether a subject with the text `now` still says what a turn was given.
+
+    `stored` is what `GivenText.make_stored_form` returned.
+    """
+    digest, given = stored[:DIGEST_LENGTH], stored[DIGEST_LENGTH:]
+    # A note in the result may be a part of the subject after all, and a passage may be all of it.
+    if digest in now.digests or (extent == "part" and given == now.compact):
+        return CitedText("unchanged")
+    if extent != "whole" and _contains_given_text(now.compact, given):
+        return CitedText("unknown", extent)
+    return CitedText("changed")
+
+
+def _contains_given_text(text: str, given: str) -> bool:
+    """Return whether `text` contains `given`. A mask in `given` stands for any text."""
+    if given in text:
+        return True
+    at = 0
+    for part in _COMPACT_MASK.split(given):
+        at = text.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
+def make_given_text(result: str, *, is_part: bool = False) -> GivenText:
+    """Return the text of a subject in a result, without the note that says that the text was cut."""
+    extent: GivenTextExtent = "part" if is_part else "whole"
+    if cut := _CUT_NOTE.search(result) or _TRUNCATED.search(result):
+        return GivenText(result, result[: cut.start()], "cut")
+    if not is_part and _MASK.search(result):
+        extent = "masked"
+    return GivenText(result, result, extent)
+
+
+def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
+    """Return the text of the only file that a call read; None if the form of the result is unknown."""
+    arguments, result = call.arguments or {}, call.result
+    if result is None:
+        return None
+    names = {name for name, value in arguments.items() if value is not None}
+    text = result.text.replace("\r\n", "\n")
+    if call.name == "fs_read_file":
+        first, _, rest = text.strip().partition("\n")
+        if not re.fullmatch(r"`{3,}[^`\s]*", first) or not rest.endswith("```"):
+            return None
+        body = rest.rpartition("\n")[0]
+        return make_given_text(body, is_part=bool(names - {"path", "file_path"}))
+    if call.name == "Read":
+        lines = list(map(_NUMBERED_LINE.fullmatch, text.rstrip("\n").split("\n")))
+        numbered = [line for line in lines if line]
+        if not numbered or not all(
+            line and int(line[1]) == int(numbered[0][1]) + at
+            for at, line in enumerate(lines[: len(numbered)])
+        ):
+            return None
+        is_part = bool(names - {"file_path"}) or len(numbered) >= _MAX_NUMBERED_LINES
+        return make_given_text("\n".join(line[2] for line in numbered), is_part=is_part)
+    return None
+
+
+def find_corresponding_text(given: str, extent: GivenTextExtent, now: str) -> str:
+    """Return the text of a subject to show beside what a turn was given.
+
+    For a whole text, this is the whole subject. For a part, it is the part of the subject between
+    the first and the last paragraph that correspond to one of the given text.
+    """
+    if extent not in ("part", "cut"):
+        return now
+    compared = compare_paragraphs(given, now)
+    while compared and compared[0].old is None:
+        compared.pop(0)
+    while compared and compared[-1].old is None:
+        compared.pop()
+    return "\n\n".join(one.new for one in compared if one.new is not None)

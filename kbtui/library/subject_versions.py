@@ -1,0 +1,63 @@
+"""Reads what a turn was given of a subject, and what the subject says now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtui.errors import NothingFound
+from kbtui.library.reference_reader import ReferenceReader, open_cited_subject
+from kbtui.text_difference import format_unified_difference
+
+if TYPE_CHECKING:
+    from kbtui.citations import Citation
+    from kbtui.citations.given_text import GivenText
+
+
+class GivenAndCurrentText(NamedTuple):
+    """What a turn was given of a subject, and the text of the subject now; None if the subject is gone.
+
+    Tags, code fences, line numbers and notes around the text are removed from both. If the turn was
+    given only a part, `now` is only the part of the subject that corresponds to it.
+    """
+
+    cite: Citation
+    given: str
+    now: str | None
+
+    def format_as_unified_difference(self) -> str:
+        """Return the difference in the format of `diff -u`; "" if both texts are equal."""
+        now_name = "/dev/null" if self.now is None else self.cite.target
+        given_name = f"{self.cite.target} (given to {self.cite.source})"
+        return format_unified_difference(self.given, self.now or "", given_name, now_name)
+
+
+class SubjectVersionReader(ReferenceReader):
+    """Reads earlier versions of subjects."""
+
+    def read_given_and_current_text(self, cite: Citation) -> GivenAndCurrentText:
+        """Read what a citing turn was given of a subject, and what the subject says now.
+
+        Raises `NothingFound` if the citation is not of a subject, if the turn no longer exists, or if
+        it is not known what the turn was given. Raises `KbtuiError` if the subject cannot be read.
+        """
+        from kbtui.citations.given_text import find_corresponding_text
+
+        given = cite.given or self._find_given_text(cite)
+        if given is None:
+            raise NothingFound("it is not known what the turn was given", where=cite.source)
+        subject = open_cited_subject(self.load_knowledge(), cite.target)
+        if subject is None:
+            return GivenAndCurrentText(cite, given.text_without_fence, None)
+        text = given.text.strip() if subject.is_prose else given.text_without_fence
+        now = find_corresponding_text(text, given.extent, subject.plain)
+        return GivenAndCurrentText(cite, text, now)
+
+    def _find_given_text(self, cite: Citation) -> GivenText | None:
+        """Extract again from its conversation what a citation of the index was given."""
+        if cite.kind != "subject":
+            return None
+        key = (cite.turn, cite.call, cite.target, cite.chunk)
+        for one in self.extract_citations(self.load_conversation(cite.conversation)):
+            if (one.turn, one.call, one.target, one.chunk) == key:
+                return one.given
+        return None

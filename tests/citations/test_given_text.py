@@ -1,0 +1,136 @@
+"""A turn that was given text A of a subject that now says B is marked if and only if A and B differ."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from support import Builder
+from test_citing import make_call, make_conversation
+
+from kbtui.assistant.assistant_tools import escape_citation_headers
+from kbtui.citations import CitationTargetLookup, extract_citations
+from kbtui.citations.given_text import ComparableText, find_cited_text_state
+from kbtui.index.chunk_splitter import split_subject_into_chunks
+from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.knowledge import KnowledgeBase, load_knowledge
+from kbtui.knowledge.front_matter import split_front_matter
+
+texts = st.lists(
+    st.sampled_from(
+        ["# Head", "one two", "three", "```sh\nls\n```", "- a\n  b", "x" * 90, "Ähre 漢字", "````"]
+    ),
+    min_size=1,
+    max_size=12,
+).map("\n\n".join)
+names = st.sampled_from(["a.md", "a.txt", "a.py", "a.toml"])
+line_ends = st.sampled_from(["\n", "\r\n"])
+
+
+def load(root: Path, name: str, text: str) -> KnowledgeBase:
+    builder = Builder(root)
+    builder.topics(guide={})
+    for old in (root / "docs" / "guide").glob("a.*"):
+        old.unlink()
+    path = builder.subject(f"guide/{name}", "")
+    path.write_bytes(text.encode())
+    builder.subject("guide/b.md", "Another subject.\n")
+    return load_knowledge(builder.workspace)
+
+
+def find_state(knowledge: KnowledgeBase, now: str, tool: str, result: str, **arguments: Any) -> Any:
+    targets = CitationTargetLookup(knowledge, {}, make_subject_id)
+    cites = extract_citations(make_conversation([make_call(tool, result, **arguments)]), targets)
+    (found,) = (cite.given for cite in cites if cite.target == "guide/a")
+    assert found is not None
+    subject = knowledge.find_subject("guide", "a")
+    assert subject is not None
+    text = ComparableText(now, subject.relative)
+    return find_cited_text_state(found.extent, found.make_stored_form(), text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts, texts, names, line_ends, st.sampled_from(["a", "*", ["b", "a"]]), st.booleans())
+def test_what_learn_returned_is_compared_with_the_text_and_not_with_its_form(
+    then: str, now: str, name: str, line_end: str, subjects: Any, stripped: bool
+) -> None:
+    with TemporaryDirectory() as root:
+        knowledge = load(Path(root), name, then.replace("\n", line_end))
+        result = knowledge.learn("guide", subjects).text
+        result = result.strip() if stripped else result
+        state = find_state(knowledge, now, "learn", result, topic="guide", subjects=subjects)
+    assert state.state == ("unchanged" if then == now else "changed")
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts, texts)
+def test_a_passage_of_a_search_is_only_marked_if_the_subject_no_longer_has_its_text(
+    then: str, now: str
+) -> None:
+    with TemporaryDirectory() as root:
+        knowledge = load(Path(root), "a.md", then)
+        for chunk in split_subject_into_chunks("s", split_front_matter(then)):
+            header = f"[entry {make_subject_id('guide', 'a')} · chunk c · score 1.0] A"
+            result = f"Sources: guide/a\n\n{header}\n{escape_citation_headers(chunk.text)}"
+            states = [
+                find_state(knowledge, text, "knowledge_search", result).state
+                for text in (then, now)
+            ]
+            passage, subject = ("".join(text.split()) for text in (chunk.text, now))
+            assert states[0] in ("unchanged", "unknown")
+            assert (states[1] == "changed") == (passage not in subject)
+
+
+SECRET = "password = hunter2-Kx81qPz\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "subjects", "reason"),
+    [
+        ({"max_chars": 6_000}, "a", "cut"),
+        ({"masked": True}, "a", "masked"),
+        ({}, "a:1-2", "part"),
+    ],
+)
+def test_a_text_that_is_not_whole_is_marked_only_where_it_differs(
+    tmp_path: Path, options: Any, subjects: str, reason: str
+) -> None:
+    text = "# Long\n\n" + SECRET + "".join(f"Line {number}.\n" for number in range(900))
+    knowledge = load(tmp_path, "a.md", text)
+    result = knowledge.learn("guide", subjects, **options).text
+    arguments = {"topic": "guide", "subjects": subjects}
+    assert result.strip() != text.strip()
+
+    def find(now: str) -> tuple[str, str | None]:
+        return find_state(knowledge, now, "learn", result, **arguments)
+
+    assert find(text) == ("unknown", reason)
+    assert find(text.replace("# Long", "# Short")) == ("changed", None)
+
+
+def test_a_file_that_a_tool_returned_in_a_fence_or_with_line_numbers_is_compared(
+    tmp_path: Path,
+) -> None:
+    text = "# Long\n\n```sh\nls\n```\n"
+    knowledge = load(tmp_path, "a.md", text)
+    numbered = "".join(f"{number:6}→{line}\n" for number, line in enumerate(text.splitlines(), 1))
+    for tool, argument, result in (
+        ("fs_read_file", "path", f"```md\n{text}```\n"),
+        ("Read", "file_path", f"{numbered}\n<system-reminder>\nBe good.\n</system-reminder>\n"),
+    ):
+        path = {argument: "docs/guide/a.md"}
+        assert find_state(knowledge, text, tool, result, **path).state == "unchanged"
+        assert find_state(knowledge, text + "More.", tool, result, **path).state == "changed"
+
+
+@given(texts)
+def test_a_note_about_a_cut_that_is_part_of_the_subject_itself_changes_nothing(text: str) -> None:
+    assume("\n" in text)
+    then = f"{text}\n\n[Lines 1 to 2 of 9.]\n"
+    with TemporaryDirectory() as root:
+        knowledge = load(Path(root), "a.md", then)
+        result = knowledge.learn("guide", "a").text
+        state = find_state(knowledge, then, "learn", result, topic="guide", subjects="a")
+    assert state.state == "unchanged"
