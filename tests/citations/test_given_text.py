@@ -80,7 +80,8 @@ def test_a_passage_of_a_search_is_only_marked_if_the_subject_no_longer_has_its_t
             ]
             passage, subject = ("".join(text.split()) for text in (chunk.text, now))
             assert states[0] in ("unchanged", "unknown")
-            assert (states[1] == "changed") == (passage not in subject)
+            if "```" not in passage:  # a fence around a passage is not compared
+                assert (states[1] == "changed") == (passage not in subject)
 
 
 SECRET = "password = hunter2-Kx81qPz\n"
