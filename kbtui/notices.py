@@ -83,7 +83,7 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "query_invalid": "the query has a mistake: {detail}",
     "subject_disabled": "the subject is disabled, so it is not searched",
     "text_changed": "the file no longer contains this passage, or the subject was disabled",
-    "title_differs": "the title does not contain the words of the filter",
+    "title_differs": "the title or the labels do not match a filter",
     "too_new": "the passage is newer than the searched period",
     "too_old": "the passage is older than the searched period",
     "topic_disabled": "the topic {topic} is disabled",

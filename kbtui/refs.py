@@ -2,7 +2,8 @@
 
 Forms: `topic/slug`, `topic/slug:12-18` (lines), `jp-c17457886043` (conversation),
 `jp-c17457886043:3` (turn), `jp-c17457886043:3.2` (its second tool call),
-`claude-258c7280:3.2` (in another agent's conversation), `chunk:<id>`, and a bare `topic`.
+`claude-258c7280:3.2` (in another agent's conversation), `chunk:<id>`, and a bare `topic`. The lines
+that `grep` prints (`jp-c17457886043:3:user:m:…`) are references to their turns.
 """
 
 import re
@@ -29,6 +30,8 @@ _OTHER_CONVERSATION = rf"({_OTHER_ID})(?::(\d{{1,18}})(?:\.(\d{{1,18}}))?)?"
 _SELECTED = r"(?:^|&)select=[^&:]*:(\d{1,18})"
 # JP's short form of a link: `jp-c17457886043?a:142`.
 _SHORTHAND = rf"(?s)jp-c{_ID}\?(?:[^&:]*:(\d{{1,18}}))?.*"
+# What `jp c grep` and `kbtui conversation grep` print in front of the text of a line: `jp-c17457886043:3:user:m:`.
+_COORDINATE = rf"(?s)({CONVERSATION_ID}):(\d{{1,18}}|\.\.):[a-z][a-z-]*(?::[mc](?::.*)?)?"
 _LINES = r"(?s)(.+):(\d{1,18})(?:-(\d{1,18}))?"
 _CHUNK = r"chunk:(\S+)"
 JP_ID_PREFIX = "jp-c"
@@ -155,6 +158,9 @@ def parse_ref(text: str, exists: Callable[[str, str], bool] | None = None) -> Re
     if match := re.fullmatch(_OTHER_CONVERSATION, text):
         conversation, *rest = match.groups()
         return make_conversation_ref(conversation, *(int(part) if part else None for part in rest))
+    if match := re.fullmatch(_COORDINATE, text):
+        # `..` stands for the title, which belongs to no turn.
+        return make_conversation_ref(match[1], None if match[2] == ".." else int(match[2]))
     topic, slash, slug = text.partition("/")
     if topic and slug:
         if exists is not None and exists(topic, slug):

@@ -88,6 +88,9 @@ _AGENTS = _make_string_list_schema(
     "Only conversations with these agents, such as jp, claude-code or codex; the beginning of a name is "
     "enough. The error for an unknown agent lists the names."
 )
+_LABELS = _make_string_list_schema(
+    "Only conversations with all these labels. A label is `KEY`, which means any value, or `KEY=VALUE`."
+)
 _ARCHIVED = _make_boolean_schema("Use archived conversations instead of live ones.")
 
 LEARN = ToolDefinition(
@@ -149,23 +152,28 @@ CONVERSATION_LIST = ToolDefinition(
         "archived": _ARCHIVED,
         "title_contains": _make_string_schema("Only titles that contain this text, ignoring case."),
         "agents": _AGENTS,
+        "labels": _LABELS,
     },
 )
 CONVERSATION_GREP = ToolDefinition(
     "conversation_grep",
     f"Find the lines of past conversations that contain a text. {DATA_WARNING}",
-    "The text is literal, not a regular expression, and must be within one line. A long answer is "
+    "The text is literal unless `regex` is true, and must be within one line. A long answer is "
     "cut; its `hint` then says how to continue. Pass the `id` and the `turn` of a match to "
     "`conversation_read` to read more. To search by meaning, use `knowledge_search`.",
     {
         "pattern": _make_string_schema("The text to find, within one line."),
         "ignore_case": _make_boolean_schema("Ignore case.", default=True),
+        "regex": _make_boolean_schema(
+            "Read the pattern as a regular expression in RE2's syntax, without backreferences and look-around."
+        ),
         "ids": _make_string_list_schema("Only these conversations."),
         "scopes": _make_string_list_schema(
             "Where to search: `all` (default), `chat`, `tool`, `title`, or single kinds of events.",
             items={"type": "string", "enum": SCOPES},
         ),
         "agents": _AGENTS,
+        "labels": _LABELS,
         "context": _make_integer_schema(
             "Number of lines to return around each match.", minimum=0, default=0
         ),

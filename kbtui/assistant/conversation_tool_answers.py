@@ -178,19 +178,32 @@ class ConversationGrepLine:
         }
 
 
+class ConversationMatchCount(NamedTuple):
+    """A conversation with matches, and the number of its matching lines."""
+
+    id: str
+    agent: str
+    title: str | None
+    matches: int
+
+
 @dataclass
 class ConversationGrepAnswer:
     """The answer of `conversation_grep`: matching lines, with lines of context.
 
     `total` is the number of matches. `hits` contains `count` of these matches, and their context.
-    `is_bounded` says whether the answer and its hint have a maximum length.
+    `is_bounded` says whether the answer and its hint have a maximum length. `conversations` are all
+    conversations with matches; they are not in the JSON.
     """
 
     is_bounded: bool
     total: int = 0
     count: int = 0
     hits: list[ConversationGrepLine] = field(default_factory=list)
+    conversations: list[ConversationMatchCount] = field(default_factory=list)
     notices: list[ConversationToolNotice] = field(default_factory=list)
+    omitted_matches_notice: ConversationToolNotice | None = None
+    """That one of the notices that says how many matches are left out."""
 
     @property
     def omitted_match_count(self) -> int:

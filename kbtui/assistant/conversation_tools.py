@@ -6,6 +6,7 @@ of the arguments.
 
 from __future__ import annotations
 
+import time
 from copy import deepcopy
 from dataclasses import replace
 from itertools import islice
@@ -16,6 +17,7 @@ from kbtui.assistant.conversation_tool_answers import (
     ConversationGrepAnswer,
     ConversationGrepLine,
     ConversationListPage,
+    ConversationMatchCount,
     ConversationReadAnswer,
     ConversationToolNotice,
     ToolArgumentsRefused,
@@ -28,8 +30,8 @@ from kbtui.conversations.conversation_grep import (
     ConversationMatches,
     GrepLine,
     GrepQuery,
-    LiteralGrepPattern,
     cut_line_around_match,
+    make_grep_pattern,
     resolve_grep_scopes,
     search_conversation_title,
     search_turns,
@@ -76,6 +78,8 @@ _FRAME_LENGTH = 10_000
 """This many of an answer's `max_chars` characters are reserved for the hint and other short fields."""
 _MIN_HIT_LENGTH = 100
 """A hit has at least this many characters of XML. A search collects no more hits than could fit."""
+REGEX_SECONDS = 30
+"""A search for a regular expression stops after this many seconds."""
 _MAX_PROBLEMS_NAMED = 3
 _MAX_IDS_NAMED = 40
 _MAX_LABELS_SHOWN = 20
@@ -100,13 +104,14 @@ def answer_conversation_list(
     archived: bool = False,
     title_contains: str | None = None,
     agents: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
     max_chars: int | None = None,
     masked: bool = False,
 ) -> ConversationListPage:
     """Answer a call of `conversation_list`.
 
-    `agents` has names of agents or beginnings of names; None selects all agents. `sort` is one of
-    `TIME_SORTS`. With `masked`, secrets are masked. The page has fewer than `limit` conversations
+    `agents` has names of agents or beginnings of names; None selects all agents. `labels` has texts
+    `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`. With `masked`, secrets are masked. The page has fewer than `limit` conversations
     if more would exceed `max_chars` characters of XML. Raises `UsageError` if `limit` or `offset`
     is too small.
     """
@@ -116,6 +121,7 @@ def answer_conversation_list(
     infos = list_conversations(workspace, counts=False)
     short_ids = shorten_conversation_ids(info.id for info in infos)
     infos = [info for info in infos if info.archived is archived and info.agent in names]
+    infos = _select_conversations_by_label(infos, labels)
     if title_contains:
         wanted = title_contains.casefold()
         infos = [
@@ -152,6 +158,17 @@ def answer_conversation_list(
         notice = ConversationToolNotice(fact, "use a smaller offset", "use a smaller --offset")
         page.notices.append(notice)
     return page
+
+
+def _select_conversations_by_label(
+    infos: list[ConversationInfo], labels: Sequence[str] | None
+) -> list[ConversationInfo]:
+    """Return the conversations that have all labels; raises `UsageError` for a label without a key."""
+    for label in labels or ():
+        if not label.partition("=")[0].strip():
+            hint = "write KEY or KEY=VALUE"
+            raise UsageError("a label needs a key", where="labels", hint=hint)
+    return [info for info in infos if all(map(info.has_label, labels or ()))]
 
 
 def _check_or_count_events(info: ConversationInfo) -> ConversationInfo:
@@ -211,9 +228,11 @@ def answer_conversation_grep(
     *,
     pattern: str,
     ignore_case: bool = True,
+    regex: bool = False,
     ids: Sequence[str] | None = None,
     scopes: Sequence[str] | None = None,
     agents: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
     context: int = 0,
     limit: int = 50,
     archived: bool = False,
@@ -227,19 +246,22 @@ def answer_conversation_grep(
     `agents` has names of agents or beginnings of names; None selects all agents. The conversation
     with the latest activity comes first. In each conversation, matches in the title come first. The
     XML has at most `max_chars` characters. With `masked`, secrets are masked before the search.
+    With `regex`, the pattern is a regular expression, and the search stops after `REGEX_SECONDS`;
+    a notice then says what was not searched.
 
     Raises `UsageError` for an invalid argument. Raises `NothingFound` for an unknown id.
     """
     _check_argument_minimum("context", context, 0)
     _check_argument_minimum("limit", limit, 1)
     most = limit if max_chars is None else min(limit, max_chars // _MIN_HIT_LENGTH)
-    query = GrepQuery(
-        LiteralGrepPattern(pattern, ignore_case), resolve_grep_scopes(scopes), context, most, masked
-    )
+    compiled = make_grep_pattern(pattern, ignore_case=ignore_case, is_regex=regex)
+    deadline = time.monotonic() + REGEX_SECONDS if regex else None
+    query = GrepQuery(compiled, resolve_grep_scopes(scopes), context, most, masked, deadline)
     excluded = None if include_current else current
     names = find_agent_names(agents) if agents else None
     infos = _select_conversations_to_search(workspace, ids, archived, excluded)
     infos = [info for info in infos if names is None or info.agent in names]
+    infos = _select_conversations_by_label(infos, labels)
     results = _search_conversations(infos, query)
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
@@ -265,6 +287,8 @@ def answer_conversation_grep(
             answer.hits.append(hit)
         found = result.events.count + len(result.titles)
         answer.total += found
+        if found:
+            answer.conversations.append(ConversationMatchCount(ref, info.agent, title, found))
         if answer.count - before < found:
             unfinished.append(ref)
     # Drop lines of context whose matching line exceeded the limit.
@@ -272,10 +296,18 @@ def answer_conversation_grep(
     answer.hits = [hit for hit in answer.hits if hit.block in matching]
     if answer.omitted_match_count:
         is_cut = room is not None and (room < 0 or query.limit < limit)
-        answer.notices.append(_make_omitted_matches_notice(answer, unfinished if is_cut else None))
+        notice = _make_omitted_matches_notice(answer, unfinished if is_cut else None)
+        answer.omitted_matches_notice = notice
+        answer.notices.append(notice)
     if ids and excluded and excluded in _resolve_conversation_ids(workspace, ids):
         fact = f"{excluded} is the current conversation"
         answer.notices.append(ConversationToolNotice(fact, "use include_current=true"))
+    if unsearched := sum(not result.events.is_complete for result in results):
+        count = format_counted_noun(unsearched, "conversation")
+        fact = f"the search stopped after {REGEX_SECONDS} seconds; {count} not searched completely"
+        hint = "use a simpler `pattern`, or search only some `ids` or `scopes`"
+        command_hint = "use a simpler pattern, --id, --scope or --label"
+        answer.notices.append(ConversationToolNotice(fact, hint, command_hint))
     if broken := [(result.info.ref, result.problem) for result in results if result.problem]:
         named = "; ".join(
             f"{ref}: {_mask_secrets_if_requested(masked, problem)}"
@@ -370,13 +402,15 @@ def _search_conversations(
         events, last_event_at, problem = ConversationMatches(), None, None
         if info.events_path is None:
             problem = info.problem
+        elif query.is_out_of_time:
+            events.is_complete = False
         elif query.scopes != {"title"}:
             turns, last_event_at, problem = get_conversation_format(info).decode_turns(info)
             events = search_turns(turns, query)
         titles = (
             search_conversation_title(info.title or "", query) if "title" in query.scopes else []
         )
-        if titles or events.count or problem or info.events_path is None:
+        if titles or events.count or problem or info.events_path is None or not events.is_complete:
             info = add_last_event_time(replace(info, last_event_at=last_event_at))
             results.append(_ConversationGrepResult(info, titles, events, problem))
     results.sort(key=lambda one: one.info.make_time_sort_key(), reverse=True)

@@ -70,7 +70,12 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     ls.add_argument("--ascending", action="store_true", help="list the oldest first")
     ls.add_argument("--title", metavar="TEXT", help="only titles that contain TEXT")
     grep = commands.add_parser("grep", aliases=["g"], help="search conversations line by line")
-    grep.add_argument("pattern", nargs="+", metavar="PATTERN", help="the text to find in a line")
+    text = "the text to find in a line; - reads it from standard input"
+    grep.add_argument("pattern", nargs="+", metavar="PATTERN", help=text)
+    text = "PATTERN is a regular expression in RE2's syntax"
+    grep.add_argument("-r", "--regex", action="store_true", help=text)
+    text = "list the conversations with matches instead of the matches"
+    grep.add_argument("-l", "--list", dest="lists_conversations", action="store_true", help=text)
     grep.add_argument("--case-sensitive", action="store_true", help="match case")
     _add_repeatable_option(
         grep,
@@ -78,14 +83,14 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
         "--id",
         dest="ids",
         metavar="ID",
-        what="only this conversation: jp-c17457886043, claude-258c7280, …",
+        what="only this conversation: jp-c17457886043, claude-258c7280, …; - reads ids from standard input",
     )
     text = "where to search: chat, tool, title, user, assistant, …"
     _add_repeatable_option(grep, "-s", "--scope", dest="scopes", metavar="SCOPE", what=text)
     text = "print N lines of context (default: 1 on a terminal, otherwise 0)"
     grep.add_argument("-C", "--context", type=int, metavar="N", help=text)
-    text = "print at most N matches (default: 50)"
-    grep.add_argument("--limit", type=int, default=50, metavar="N", help=text)
+    text = "print at most N matches (default: 50), or with --list, N conversations (default: all)"
+    grep.add_argument("--limit", type=int, metavar="N", help=text)
     read = commands.add_parser("read", aliases=["print"], help="print a conversation")
     text = "print at most N characters of XML: a single turn is shortened to fit; if several turns do not fit, kbtui refuses"
     read.add_argument("--max-chars", type=int, metavar="N", help=text)
@@ -113,6 +118,10 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     for command in (ls, grep):
         text = "only conversations with this agent: jp, claude-code, … or a prefix"
         _add_repeatable_option(command, "--agent", dest="agents", metavar="AGENT", what=text)
+        text = "only conversations with this label (repeatable: with all of them)"
+        command.add_argument(
+            "--label", dest="labels", action="append", metavar="KEY[=VALUE]", help=text
+        )
         text = "use archived conversations instead of live ones"
         command.add_argument("--archived", action="store_true", help=text)
     for command in (read, export):
@@ -140,6 +149,7 @@ def run_conversation_command(args: Namespace) -> int:
     kbtui conversation ls --title retry      list conversations with "retry" in the title
     kbtui conversation ls --agent codex      list conversations with this agent
     kbtui conversation grep retry policy     find lines that contain "retry policy"
+    kbtui conversation grep -r 'retr(y|ies)' find lines that match a regular expression
     kbtui conversation read jp-c17457886043  print a conversation, or one turn (…:3)
     kbtui conversation info claude-258c7280  count turns, calls and tokens
     kbtui conversation changes ID --stat     list the files that a conversation changed
@@ -173,6 +183,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
             archived=args.archived,
             title_contains=args.title,
             agents=agents,
+            labels=args.labels,
         )
     found = find_unusable_conversation_directories(library.workspace, agents)
     strays = [stray for stray in found if not stray.has_no_turn]
@@ -192,38 +203,118 @@ def _list_conversations(library: Library, args: Namespace) -> int:
 
 def _grep_conversations(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_grep
-    from kbtui.conversations.conversation_grep import LiteralGrepPattern
+    from kbtui.conversations.conversation_grep import make_grep_pattern
     from kbtui.conversations.conversation_repository import list_conversation_signatures
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
 
-    pattern = " ".join(args.pattern)
-    context = args.context
+    pattern, ids = _read_pattern_and_ids(args)
+    context, limit = args.context, args.limit
     if context is None:
         context = 1 if args.format == "text" and sys.stdout.isatty() else 0
+    if limit is not None and limit < 1:
+        raise UsageError(f"must be at least 1, not {limit}", where="--limit")
     with WaitingLine("searching conversations"):
         answer = answer_conversation_grep(
             library.workspace,
             pattern=pattern,
             ignore_case=not args.case_sensitive,
-            ids=_split_values_at_commas(args.ids),
+            regex=args.regex,
+            ids=ids,
             scopes=_split_values_at_commas(args.scopes),
             agents=_split_values_at_commas(args.agents),
+            labels=args.labels,
             context=context,
-            limit=args.limit,
+            limit=1 if args.lists_conversations else limit or 50,
             archived=args.archived,
         )
         short_ids = shorten_conversation_ids(list_conversation_signatures(library.workspace))
-    spans = LiteralGrepPattern(pattern, not args.case_sensitive).find_match_spans
-    _print_conversation_answer(
-        "grep",
-        answer,
-        args.format,
-        lambda writer: writer.format_grep_matches(answer, short_ids, spans, separate=context > 0),
-    )
+    if args.lists_conversations:
+        _print_conversations_with_matches(answer, short_ids, limit, args.format)
+    else:
+        compiled = make_grep_pattern(
+            pattern, ignore_case=not args.case_sensitive, is_regex=args.regex
+        )
+        _print_conversation_answer(
+            "grep",
+            answer,
+            args.format,
+            lambda writer: writer.format_grep_matches(
+                answer, short_ids, compiled.find_match_spans, separate=context > 0
+            ),
+        )
     if args.format == "text" and sys.stdout.isatty() and not (answer.count or answer.notices):
         advice = "" if args.archived else "; --archived searches archived conversations"
         print_to_stderr(f"no matches{advice}")
     return 0 if answer.count else 1
+
+
+def _read_pattern_and_ids(args: Namespace) -> tuple[str, list[str] | None]:
+    """Return the pattern and the ids to search; None means all ids. `-` is read from standard input.
+
+    Standard input has ids separated by white space or commas, or the pattern without its final line break.
+    Lines that `grep` printed also name conversations. Raises `UsageError` if both are `-`.
+    """
+    pattern, ids = " ".join(args.pattern), _split_values_at_commas(args.ids)
+    reads_ids = ids is not None and "-" in ids
+    if not reads_ids and pattern != "-":
+        return pattern, ids
+    if reads_ids and pattern == "-":
+        raise UsageError("only one of PATTERN and --id can be -", where="PATTERN")
+    text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if not reads_ids:
+        return text.removesuffix("\n").removesuffix("\r"), ids
+    # Each line begins with an id; the rest of a line that `conversation ls` or `grep` printed is no id.
+    lines = (line.replace(",", " ").split() for line in text.splitlines())
+    read = [word for words in lines for word in (words if _are_all_ids(words) else words[:1])]
+    named = [id_ for id_ in ids or () if id_ != "-"] + read
+    if not named:
+        raise NothingFound("standard input names no conversation", where="--id")
+    return pattern, named
+
+
+def _are_all_ids(words: list[str]) -> bool:
+    from kbtui.refs import parse_conversation_ref
+
+    try:
+        return all(map(parse_conversation_ref, words))
+    except KbtuiError:
+        return False
+
+
+def _print_conversations_with_matches(
+    answer: ConversationGrepAnswer, short_ids: Mapping[str, str], limit: int | None, form: str
+) -> None:
+    """Print the conversations that have matches: in a pipe their ids, on a terminal also counts and titles."""
+
+    found = answer.conversations[:limit]
+    notices = [notice for notice in answer.notices if notice is not answer.omitted_matches_notice]
+    hint = format_tool_notices(notices, for_command=True)
+    shape = {
+        "total": len(answer.conversations),
+        "count": len(found),
+        "omitted": len(answer.conversations) - len(found),
+        "hint": hint or None,
+        "conversations": [one._asdict() for one in found],
+    }
+    if form == "json":
+        print_json_result(shape)
+        return
+    if form == "xml":
+        print_result(format_answer_as_xml("grep", shape) + "\n")
+        return
+    if sys.stdout.isatty():
+        ids = [short_ids.get(one.id, one.id) for one in found]
+        wide = max(map(len, ids), default=0)
+        rows = zip(ids, found, strict=True)
+        lines = [
+            f"{id_:<{wide}}  {one.matches:>6,}  {sanitize_to_one_line(one.title or 'Untitled')}"
+            for id_, one in rows
+        ]
+        print_through_pager("".join(f"{line}\n" for line in lines))
+    else:
+        print_result("".join(f"{one.id}\n" for one in found))
+    if hint:
+        print_to_stderr(hint)
 
 
 def _print_conversation(library: Library, args: Namespace) -> int:
@@ -604,6 +695,7 @@ _OPTIONS_BY_ARGUMENT = {
     "pattern": "PATTERN",
     "id": "ID",
     "agents": "--agent",
+    "labels": "--label",
     **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
 }
 """Argument of a conversation tool -> the command's option or argument with the same meaning."""

@@ -1,11 +1,12 @@
-"""Searches the events of conversations line by line for a literal text."""
+"""Searches the events of conversations line by line, for a literal text or a regular expression."""
 
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kbtui.conversations import event_kinds
 from kbtui.conversations.models import format_event_text
@@ -16,12 +17,42 @@ from kbtui.text import format_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
     from kbtui.conversations.models import ConversationEvent, Turn
 
 
 LINE_LENGTH = 400
 """A line with more characters than this is cut, so that only the text around its match is left."""
+
+
+class GrepPattern(Protocol):
+    """A pattern that matches within single lines."""
+
+    def find_matching_lines(self, text: str) -> Iterator[tuple[int, int, int]]:
+        """Yield the start and end of each matching line, and the start of its first match."""
+
+    def find_match_spans(self, line: str) -> list[tuple[int, int]]:
+        """Return the start and end of each match in a line, without overlaps."""
+
+
+def make_grep_pattern(
+    pattern: str, *, ignore_case: bool = True, is_regex: bool = False
+) -> GrepPattern:
+    """Return a literal pattern or a regular expression; raises `UsageError` if it is invalid."""
+    kind = RegexGrepPattern if is_regex else LiteralGrepPattern
+    return kind(pattern, ignore_case)
+
+
+def _check_pattern_is_one_line(pattern: str) -> None:
+    if not pattern:
+        raise UsageError("the pattern is empty", where="pattern")
+    if "\n" in pattern:
+        raise UsageError(
+            "the pattern has a line break",
+            where="pattern",
+            hint="conversations are searched line by line; remove the line break",
+        )
 
 
 class LiteralGrepPattern:
@@ -33,14 +64,7 @@ class LiteralGrepPattern:
     """
 
     def __init__(self, pattern: str, ignore_case: bool = True) -> None:
-        if not pattern:
-            raise UsageError("the pattern is empty", where="pattern")
-        if "\n" in pattern:
-            raise UsageError(
-                "the pattern has a line break",
-                where="pattern",
-                hint="conversations are searched line by line; remove the line break",
-            )
+        _check_pattern_is_one_line(pattern)
         self.pattern = pattern
         self.ignore_case = ignore_case
         flags, expression = 0, re.escape(pattern)
@@ -81,6 +105,100 @@ class LiteralGrepPattern:
     def find_match_spans(self, line: str) -> list[tuple[int, int]]:
         """Return the start and end of each match in a line, without overlaps."""
         return [match.span() for match in self._regex.finditer(line)]
+
+
+_NEEDS_SINGLE_LINES = r"\\[AzQE]|\(\?[a-zA-Z]*-?[a-zA-Z]*m"
+"""Matches regular expressions that could mean something else in a whole text than in each line of it."""
+
+
+class RegexGrepPattern:
+    """A regular expression in RE2's syntax that matches within single lines.
+
+    RE2 needs time in proportion to the length of the text, whatever the expression is. It has no
+    backreferences and no look-around. Raises `UsageError` if the expression is invalid.
+    """
+
+    def __init__(self, pattern: str, ignore_case: bool = True) -> None:
+        _check_pattern_is_one_line(pattern)
+        self._line_regex = self._compile_expression(pattern, ignore_case)
+        self._text_regex = None
+        if not re.search(_NEEDS_SINGLE_LINES, pattern):
+            # Searching a whole text at once is many times as fast as searching line by line.
+            self._text_regex = self._compile_expression(f"(?m){pattern}", ignore_case)
+
+    @staticmethod
+    def _compile_expression(pattern: str, ignore_case: bool) -> Any:
+        import re2
+
+        options = re2.Options()
+        options.case_sensitive = not ignore_case
+        # No part of the expression matches a line break, so that no match extends over two lines.
+        options.never_nl = True
+        options.never_capture = True
+        options.log_errors = False
+        try:
+            # An expression in bytes is still one over characters, as the option `encoding` is UTF-8.
+            return re2.compile(pattern.encode("utf-8", "replace"), options)
+        except re2.error as error:
+            reason = error.args[0]
+            if isinstance(reason, bytes):
+                reason = reason.decode("utf-8", "replace")
+            raise UsageError(
+                f"invalid regular expression: {reason}",
+                where="pattern",
+                hint="the syntax is RE2's, without backreferences and look-around; escape literal "
+                "characters with a backslash, or search for a literal text",
+            ) from error
+
+    def find_matching_lines(self, text: str) -> Iterator[tuple[int, int, int]]:
+        """Yield the start and end of each matching line, and the start of its first match."""
+        data = text.encode("utf-8", "replace")
+        lines = self._find_matching_lines_in_bytes(data)
+        if len(data) == len(text):
+            yield from lines
+            return
+        last_byte = start = 0
+        for first_byte, end_byte, match_byte in lines:
+            start += _count_characters(data[last_byte:first_byte])
+            last_byte = first_byte
+            length = _count_characters(data[first_byte:end_byte])
+            yield start, start + length, start + _count_characters(data[first_byte:match_byte])
+
+    def _find_matching_lines_in_bytes(self, data: bytes) -> Iterator[tuple[int, int, int]]:
+        start = 0
+        if self._text_regex is None or b"\r\n" in data:
+            while start < len(data):
+                end = data.find(b"\n", start)
+                # A carriage return belongs to the line break that follows it.
+                line = data[start:end].removesuffix(b"\r") if end >= 0 else data[start:]
+                end = end if end >= 0 else len(data)
+                if match := self._line_regex.search(line):
+                    yield start, end, start + match.start()
+                start = end + 1
+            return
+        while start < len(data) and (match := self._text_regex.search(data, start)):
+            if match.start() == len(data) and data.endswith(b"\n"):
+                # This is an empty match after the last line.
+                return
+            start = data.rfind(b"\n", 0, match.start()) + 1
+            end = data.find(b"\n", match.start())
+            if end < 0:
+                end = len(data)
+            yield start, end, match.start()
+            start = end + 1
+
+    def find_match_spans(self, line: str) -> list[tuple[int, int]]:
+        """Return the start and end of each match in a line, without overlaps and empty matches."""
+        data = line.encode("utf-8", "replace")
+        return [
+            (_count_characters(data[:first]), _count_characters(data[:last]))
+            for first, last in (match.span() for match in self._line_regex.finditer(data))
+            if first < last
+        ]
+
+
+def _count_characters(data: bytes) -> int:
+    return len(data.decode("utf-8", "replace"))
 
 
 def _make_letter_regex(letter: str) -> str:
@@ -145,18 +263,25 @@ SCOPES = SCOPES_BY_NAME["all"]
 
 @dataclass(frozen=True)
 class GrepQuery:
-    """A text to search for in events, and the limits of the search.
+    """A pattern to search for in events, and the limits of the search.
 
     At most `limit` matches are returned, but all are counted. `context` is the number of lines to
     return before and after a match. If `masked`, secrets are masked before the search, so the
-    search cannot find them.
+    search cannot find them. The search stops at the time `deadline` on the clock
+    `time.monotonic`; None means that it never stops.
     """
 
-    pattern: LiteralGrepPattern
+    pattern: GrepPattern
     scopes: frozenset[str] = frozenset(SCOPES)
     context: int = 0
     limit: int = 50
     masked: bool = False
+    deadline: float | None = None
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether the search has reached its deadline."""
+        return self.deadline is not None and time.monotonic() > self.deadline
 
 
 @dataclass(slots=True)
@@ -177,10 +302,14 @@ class GrepLine:
 
 @dataclass(slots=True)
 class ConversationMatches:
-    """The number of matching lines in a conversation. `lines` are the first ones, with context."""
+    """The number of matching lines in a conversation. `lines` are the first ones, with context.
+
+    `is_complete` is False if the search stopped before the end of the conversation.
+    """
 
     count: int = 0
     lines: list[GrepLine] = field(default_factory=list)
+    is_complete: bool = True
 
 
 def resolve_grep_scopes(names: Sequence[str] | None) -> frozenset[str]:
@@ -217,11 +346,14 @@ def search_conversation_title(title: str, query: GrepQuery) -> list[GrepLine]:
 def search_turns(turns: Iterable[Turn], query: GrepQuery) -> ConversationMatches:
     """Search the turns of one conversation.
 
-    Count all matches, but keep only `query.limit` of them.
+    Count all matches, but keep only `query.limit` of them. Stop at the query's deadline.
     """
     found = ConversationMatches()
     for turn in turns:
         for event in turn.events:
+            if query.is_out_of_time:
+                found.is_complete = False
+                return found
             if _is_event_searched(event, query.scopes):
                 _search_event(turn, event, query, found)
     return found

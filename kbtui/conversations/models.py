@@ -114,6 +114,11 @@ class ConversationInfo:
         """The agent's name in ids, such as `claude`."""
         return self.id.removeprefix("x-").partition("-")[0]
 
+    def has_label(self, wanted: str) -> bool:
+        """Return whether the conversation has a label `KEY`, or the label `KEY=VALUE`."""
+        key, sign, value = wanted.partition("=")
+        return key in self.labels and (not sign or self.labels[key] == value)
+
     def with_added_problem(self, problem: str) -> "ConversationInfo":
         """Return the metadata with one more problem."""
         return replace(self, problem=f"{self.problem}; {problem}" if self.problem else problem)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     """A function that checks whether a conversation matches a value: a case-folded text, or a time."""
     FilterInput = Literal["search", "library", "entries"]
     """The input that a filter is typed in: the search, the library's filter or the entries' filter."""
-    ValueKind = Literal["topic", "choice", "term", "title", "argument", "date", "text", "agent"]
+    ValueKind = Literal[
+        "topic", "choice", "term", "title", "argument", "date", "text", "agent", "label"
+    ]
 
 VALUE_PATTERN = r'(?:"[^"]*(?:"|$)|[^\s",]+)'
 """A regular expression that matches one value of a filter, with or without quotation marks."""
@@ -249,8 +251,8 @@ FILTERS: tuple[FilterDefinition, ...] = (
         entries="until", options=("--to",), metavar="DATE", includes_day=True,
     ),
     FilterDefinition(
-        "label", "only conversations with this label: label:area, label:area=ui", "text", ("labels",),
-        library=_has_conversation_label,
+        "label", "only conversations with this label: label:area, label:area=ui", "label", ("labels",),
+        search="label", term="entry", library=_has_conversation_label,
     ),
     FilterDefinition(
         "model", "only conversations with a model whose name contains this text", "text", ("models",),

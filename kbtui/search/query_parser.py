@@ -307,13 +307,16 @@ class _QueryFilterApplier:
         if row.kind == "title":
             entries = set().union(*map(self._find_entries_by_title, values))
             terms = sorted(entries)
+        elif row.kind == "label":
+            entries = self._find_conversations_by_label(row, values)
+            terms = sorted(entries)
         elif row.kind == "argument":
             terms = [_parse_argument_filter(value) for value in values]
         else:
             terms = [term for value in values for term in self._resolve_filter_value(row, value)]
         if part.excluded:
             self._without.append((row.term, tuple(terms)))
-        elif row.kind == "title":
+        elif row.kind in {"title", "label"}:
             self._entries = entries if self._entries is None else self._entries & entries
         elif row.kind == "argument":
             self._args.append(tuple(terms))
@@ -371,6 +374,26 @@ class _QueryFilterApplier:
     def _open_keyword_indexes(self) -> list[Any]:
         sides = (False, True) if self._request.hidden else (False,)
         return [self._reader.open_keyword_index(hidden=hidden) for hidden in sides]
+
+    def _find_conversations_by_label(
+        self, row: FilterDefinition, values: Sequence[str]
+    ) -> set[str]:
+        """Return the ids of the conversations that have one of the labels, as in the library pane.
+
+        Raises `FilterValueError` if none has. The labels are read from the files, because the index
+        does not contain them.
+        """
+        from kbtui.conversations.conversation_repository import list_conversations
+        from kbtui.conversations.models import ConversationToolsAndModels
+
+        assert row.library is not None
+        infos = list_conversations(self._workspace, counts=False)
+        wanted, unused = [value.casefold() for value in values], ConversationToolsAndModels()
+        found = {info.id for info in infos for text in wanted if row.library(info, unused, text)}
+        if not found:
+            known = Counter(key for info in infos for key in info.labels)
+            raise row.make_unknown_value_error(values[0], [key for key, _ in known.most_common()])
+        return found
 
     def _find_entries_by_title(self, text: str) -> set[str]:
         """Return the ids of the entries whose title contains all words of `text`."""

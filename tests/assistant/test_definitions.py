@@ -32,13 +32,16 @@ PARAMETERS = {
         "archived": ("boolean", False),
         "title_contains": ("string", None),
         "agents": ("array", None),
+        "labels": ("array", None),
     },
     "conversation_grep": {
         "pattern": ("string", None),
         "ignore_case": ("boolean", True),
+        "regex": ("boolean", False),
         "ids": ("array", None),
         "scopes": ("array", None),
         "agents": ("array", None),
+        "labels": ("array", None),
         "context": ("integer", 0),
         "limit": ("integer", 50),
         "archived": ("boolean", False),
@@ -118,6 +121,7 @@ def test_defaults_are_filled_in_and_null_counts_as_left_out() -> None:
         "archived": False,
         "title_contains": "x",
         "agents": None,
+        "labels": None,
     }
 
 

@@ -1,6 +1,7 @@
 """Tests of `kbtui conversation`: text, XML, JSON, on a terminal and through a pager."""
 
 import base64
+import io
 import json
 import os
 import re
@@ -303,11 +304,50 @@ def test_a_coordinate_or_link_can_be_pasted_into_read_and_show(
             assert not_there not in out
     assert main(["show", f"jp-c{ID}:1.1"]) == 0
     assert "path: hay.txt" in capsys.readouterr().out
-    # What grep prints begins with a coordinate.
-    assert kbtui("grep", "hay.txt", "-s", "assistant") == 0
-    conversation, turn, *_ = capsys.readouterr().out.split(":")
-    assert main(["show", f"{conversation}:{turn}"]) == 0
-    assert "The needle is in hay.txt." in capsys.readouterr().out
+    # A line that grep prints is a reference, and so is its beginning.
+    assert kbtui("grep", "hay.txt", "-s", "assistant,title") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"jp-c{ID}:2:assistant:m:")
+    for pasted in (line, f"jp-c{ID}:2:assistant", f"jp-c{ID}:2:assistant:c"):
+        assert main(["show", pasted]) == 0
+        assert "The needle is in hay.txt." in capsys.readouterr().out
+    assert kbtui("info", f"jp-c{ID}:..:title:m:Needles: in hay", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["id"] == f"jp-c{ID}"
+
+
+def test_grep_lists_conversations_and_reads_ids_or_the_pattern_from_standard_input(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pipe(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    write(
+        root,
+        ID + 7,
+        [element("turn_start", 0), element("chat_request", 1, content="hay, needle")],
+        "Other",
+    )
+    assert kbtui("grep", "-r", "^(the|hay).*need", "--list") == 0
+    listed = capsys.readouterr().out
+    assert listed.split() == [f"jp-c{ID}", f"jp-c{ID + 7}"]
+    assert kbtui("grep", "needle", "-l", "--limit", "1", "--json") == 0
+    shape = json.loads(capsys.readouterr().out)
+    assert (shape["total"], shape["omitted"]) == (2, 1)
+    assert shape["conversations"] == [
+        {"id": f"jp-c{ID}", "agent": "jp", "title": "Needles\x1b[2J in hay", "matches": 4}
+    ]
+    pipe(listed)
+    assert kbtui("grep", "hay, needle", "-i", "-", "-l") == 0
+    assert capsys.readouterr().out.split() == [f"jp-c{ID + 7}"]
+    pipe(f"jp-c{ID + 7}:1:user:m:hay, needle\njp-c{ID}:1:user:m:Where is it\n")
+    assert kbtui("grep", "needle", "-i", "-", "-l") == 0
+    assert len(capsys.readouterr().out.split()) == 2
+    pipe("hay, needle\n")
+    assert kbtui("grep", "-") == 0
+    assert capsys.readouterr().out == f"jp-c{ID + 7}:1:user:m:hay, needle\n"
+    pipe("\n")
+    assert kbtui("grep", "needle", "-i", "-") == 1
+    assert kbtui("grep", "-", "-i", "-") == 2
 
 
 def test_what_only_a_later_jp_knows_is_read_shown_found_and_exported(

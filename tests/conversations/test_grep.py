@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jp_files import BASE, ID, Stream, dump, jp_id, standard, url_safe, workspace_at, write
-from support import grep_answer
+from support import grep_answer, list_answer
 
 from kbtui.assistant import conversation_tools
 from kbtui.conversations.conversation_grep import SCOPES, cut_line_around_match
@@ -97,6 +97,65 @@ def test_the_pattern_is_literal(jp: Path) -> None:
         assert len(hits(jp, pattern)) == 1
     assert hits(jp, "a.*c") == []
     assert hits(jp, "\\w") == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("^found|eye$", ["the NEEDLE eye", "Found the needle."]),
+        (r"needle\.\w+", ["needle.txt"]),
+        (r"(?-i)NEE+DLE\b", ["NEEDLE"]),
+        (r"needle\nthoughts", []),
+    ],
+)
+def test_a_regular_expression_is_matched_line_by_line(
+    rich: Path, pattern: str, found: list[str]
+) -> None:
+    texts = [text for _, _, text in hits(rich, pattern, regex=True)]
+    assert len(texts) == len(found)
+    assert all(part in text for part, text in zip(found, texts, strict=True))
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{2000}", r"(a)\1", "(?=a)", "[z-a]", "x{9}{999}{999}"])
+def test_an_expression_that_re2_does_not_take_is_refused_with_the_reason(
+    rich: Path, pattern: str
+) -> None:
+    with pytest.raises(UsageError, match=r"invalid regular expression: .+") as caught:
+        hits(rich, pattern, regex=True)
+    assert "RE2" in (caught.value.hint or "")
+
+
+def test_a_search_that_takes_too_long_ends_and_says_so(
+    rich: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation_tools, "REGEX_SECONDS", -1)
+    answer = grep_answer(workspace_at(rich.parent), pattern="needle", regex=True, scopes=["chat"])
+    assert (answer["total"], "1 conversation not searched completely" in answer["hint"]) == (
+        0,
+        True,
+    )
+    assert grep_answer(workspace_at(rich.parent), pattern="needle", scopes=["chat"])["total"] == 4
+
+
+def test_labels_select_conversations_that_have_all_of_them(jp: Path) -> None:
+    for number, labels in enumerate([{"area": "ui", "draft": ""}, {"area": "cli"}, {}]):
+        facts = {"last_activated_at": "2026-01-01 00:00:00.0", "labels": labels}
+        write(jp, Stream().turn().ask(f"hit {number}"), number=ID + number, metadata=facts)
+    workspace = workspace_at(jp.parent)
+    for labels, numbers in {
+        ("area",): {0, 1},
+        ("area=ui",): {0},
+        ("area=u",): set(),
+        ("area", "draft"): {0},
+        ("area=cli", "draft="): set(),
+        ("ui",): set(),
+    }.items():
+        listed = list_answer(workspace, labels=[*labels])["conversations"]
+        assert {entry["id"] for entry in listed} == {f"jp-c{ID + number}" for number in numbers}
+        found = {text for _, _, text in hits(jp, "hit", labels=[*labels])}
+        assert found == {f"hit {number}" for number in numbers}
+    with pytest.raises(UsageError, match="a label needs a key"):
+        hits(jp, "hit", labels=["=ui"])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Grep finds the same lines as a simple search of every line of every event."""
 
+import re
+import time
 from datetime import UTC, datetime
 from json import dumps
 from pathlib import Path
@@ -15,6 +17,7 @@ from kbtui.conversations.conversation_grep import (
     SCOPES,
     GrepQuery,
     LiteralGrepPattern,
+    RegexGrepPattern,
     search_turns,
 )
 from kbtui.conversations.event_kinds import EVENT_KINDS
@@ -130,6 +133,57 @@ def test_what_is_found_is_what_plain_reading_finds(
     around = search_turns(decode(path).turns, with_context)
     lines = [(line.scope, line.turn, line.text) for line in around.lines if line.is_match]
     assert (around.count, lines) == (len(expected), expected)
+
+
+_LETTERS = st.sampled_from([*"abAB1 _é😀."])
+_ATOM = st.one_of(
+    _LETTERS.map(re.escape),
+    st.sampled_from([".", "[ab]", "[^a]", r"\d", r"\w", r"\b", "^", "$", r"\A", r"\z", r"(?-m:^)"]),
+)
+_EXPRESSION = st.recursive(
+    _ATOM,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map("".join),
+        st.builds(lambda a, b: f"(?:{a}|{b})", inner, inner),
+        st.builds(lambda a, sign: f"(?:{a}){sign}", inner, st.sampled_from(["*", "+", "?", "{1,2}"])),
+    ),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.lists(st.sampled_from([*"abAB1 _é😀.\n\n", "\r", "\r\n", "\ud800"]), max_size=30).map(
+        "".join
+    ),
+    expression=_EXPRESSION,
+    ignore_case=st.booleans(),
+)
+def test_an_expression_matches_the_lines_that_python_matches_one_by_one(
+    text: str, expression: str, ignore_case: bool
+) -> None:
+    same = expression.replace(r"\z", r"\Z").replace("(?-m:^)", "^")
+    plain = re.compile(same, re.ASCII | (re.IGNORECASE if ignore_case else 0))
+    expected, start = [], 0
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+        shown = re.sub(r"\r?\n", "", line).replace("\ud800", "?")
+        if match := plain.search(shown):
+            end = start + len(line.removesuffix("\n"))
+            expected.append((start, end, start + match.start()))
+        start += len(line)
+    pattern = RegexGrepPattern(expression, ignore_case)
+    assert list(pattern.find_matching_lines(text)) == expected
+    for start, end, _ in expected:
+        for first, last in pattern.find_match_spans(text[start:end]):
+            assert start <= start + first < start + last <= end
+
+
+def test_no_expression_backtracks() -> None:
+    text = "a" * 100_000 + "\n" + "ab" * 50_000
+    began = time.monotonic()
+    for expression in ("(a+)+$x", "(a|aa)+c", "(a*)*b{2}", "(.*a){10}x"):
+        assert list(RegexGrepPattern(expression).find_matching_lines(text)) == []
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize(

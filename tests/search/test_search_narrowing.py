@@ -49,6 +49,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Builder, In
             ]
         ],
         title="Keeping fragments low",
+        metadata={"labels": {"area": "index", "draft": ""}},
     )
     index = WorkspaceIndexWriter(builder.workspace, Settings(), cache_dir=base / "cache")
     index.refresh_index()
@@ -94,6 +95,9 @@ CHAT, READ, LEARN = "jp-c17800000001:1", "jp-c17800000001:1.1", "jp-c17800000001
         ("title:table", {NOTE}),
         ("title:fragments -title:low", {NOTE}),
         ("-in:conversations title:started", {GUIDE}),
+        ("label:area", {CHAT, READ, LEARN}),
+        ("label:area=INDEX label:draft", {CHAT, READ, LEARN}),
+        ("-label:area", {GUIDE, NOTE}),
         ("before:2020-01-01", set()),
         ("-after:2020-01-01", set()),
         ("in:subjects after:1d", {GUIDE, NOTE}),
