@@ -416,7 +416,7 @@ def _load_wallet_seed_words() -> frozenset[str]:
 
 
 def _is_secret_assignment(match: re.Match[str]) -> bool:
-    """Return whether an assigned value looks secret. Without `=` or `:`, the rules are stricter."""
+    """Return whether an assigned value looks secret. The rules are stricter if neither `=` nor `:` precedes it."""
     value = match["value"]
     is_mixed = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
     if match["blank"] and not (len(value) >= 12 and is_mixed):

@@ -72,8 +72,8 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
 
     The policy `strip` removes dangerous characters, and `visualize` replaces them (`␛`, `<U+202E>`).
     The policy `off` makes a text printable but not safe: it replaces only lone surrogates, which cannot
-    be encoded. `\r\n` becomes `\n` unless the policy is `off`. None means the user's setting
-    `terminal_text`. Callers pass `strip` for text that does not go to the user's terminal.
+    be encoded. `\r\n` becomes `\n` unless the policy is `off`. By default, the user's setting
+    `terminal_text` is the policy. Callers pass `strip` for text that does not go to the user's terminal.
     """
     policy = policy or _current_policy
     if policy == "off":
@@ -97,7 +97,7 @@ def sanitize(text: str, policy: Policy | None = None) -> str:
 
 
 def strip_escape_sequences(text: str) -> str:
-    """Remove escape sequences from a text, so that no `31m` of a colour is indexed as a word."""
+    """Remove escape sequences from a text, so that parts of them, such as `31m`, are not indexed."""
     if "\x1b" not in text and (text.isascii() or not re.search(_INTRODUCERS, text)):
         return text
     return re.sub(_SEQUENCES, "", text)

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 MAX_READ_LENGTH = 60_000
 """The default limit for the length of an answer of `conversation_read`, in characters of XML."""
 _FRAME_LENGTH = 10_000
-"""This many of an answer's `max_chars` characters are reserved for the hint and other short fields."""
+"""How many of an answer's `max_chars` characters are reserved for the hint and other short fields."""
 _MIN_HIT_LENGTH = 100
 """A hit has at least this many characters of XML. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30

@@ -92,7 +92,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "print at most N matches (default: 50), or with --list, N conversations (default: all)"
     grep.add_argument("--limit", type=int, metavar="N", help=text)
     read = commands.add_parser("read", aliases=["print"], help="print a conversation")
-    text = "print at most N characters of XML: a single turn is shortened to fit; if several turns do not fit, kbtui refuses"
+    text = "print at most N characters of XML: a single turn is shortened to fit; several turns that do not fit are an error"
     read.add_argument("--max-chars", type=int, metavar="N", help=text)
     info = commands.add_parser("info", help="show what a conversation contains and used")
     changes = commands.add_parser(

@@ -95,7 +95,7 @@ def make_path_relative_to_project(path: str, directories: Iterable[str]) -> str:
 
 
 def find_other_worktrees(root: str) -> list[tuple[str, str]]:
-    """Return the other worktrees of the repository around `root`, and the path of `root` in each.
+    """Return the other worktrees of the repository around `root`, each with the path of `root` in it.
 
     This reads Git's files, because starting `git` would take longer.
     """

@@ -139,7 +139,7 @@ def parse_catalog_chunk_row(row: tuple[Any, ...]) -> Chunk:
 
 
 def _make_chunk_row(entry_id: str, chunk: Chunk, seq: int) -> tuple[Any, ...]:
-    """Return a chunk's row with the same values and types that SQLite returns when it reads the row."""
+    """Return a chunk's row with the same values and types that SQLite returns for it."""
     first, last = chunk.lines or (None, None)
     when = chunk.timestamp
     return (

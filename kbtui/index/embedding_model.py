@@ -321,7 +321,7 @@ class OnnxEmbedder(Embedder):
         return _normalize_matrix_rows((states * mask[..., None]).sum(axis=1))
 
     def embed_query(self, text: str) -> Matrix:
-        """Return the unit vector of a query, as one row. The model treats a query like any text."""
+        """Return the unit vector of a query, as one row. The model treats a query like any other text."""
         return self.embed_batch([text])
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 STARTS_MAX = 2
-"""If the process ends while it embeds some texts, it is started again, at most this often in all."""
+"""For the same texts, the process is started at most this many times. It may end while it embeds them."""
 SAMPLE_TEXTS = 32
 """The methods are compared on this many texts."""
 METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {

@@ -62,7 +62,7 @@ PARTITION_ROWS, PROBED_PARTITIONS = 4000, 64
 MIN_RERANKED = 500
 """A search with an approximate index compares the full vectors of at least this many rows."""
 REINDEX_GROWTH = 4
-"""How often an index is rebuilt with more partitions, because the table has grown.
+"""How much a table must have grown before its index is rebuilt with more partitions.
 
 An index with n partitions is rebuilt when the table needs n × `REINDEX_GROWTH` partitions or more.
 """
@@ -84,7 +84,7 @@ Only the best `LEAN_CANDIDATES` keyword hits are considered. The first of them w
 MAX_FRAGMENTS = 24
 """Without `force`, the table is compacted only if it has more fragments, or more new writes, than this."""
 OVERFETCH = 5
-"""A search fetches this many times as many rows as it returns. It drops some chunks of long entries."""
+"""A search fetches this many times as many rows as it returns, because it drops chunks of long entries."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")

@@ -87,7 +87,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "conversation_damaged": "{ref}: {detail}",
     "conversation_with_unknown_events": "{ref}: the conversation contains {detail}",
     "conversations_checked_when_indexed": lambda values: (
-        f"checked when indexed, but not again now: {_format_count_finding(values, 'conversation')}"
+        f"not checked now, because checked when indexed: {_format_count_finding(values, 'conversation')}"
     ),
     "conversations_counted": _format_conversation_counts,
     "conversations_trashed": lambda values: (

@@ -195,7 +195,7 @@ class IndexAndEngineAccess:
         raise AssertionError("unreachable: the second try returns or raises")
 
     def _open_engine_connection(self) -> EngineClient:
-        """Connect to the engine. If it recently failed to answer, raise that error again at once."""
+        """Connect to the engine. If the engine recently did not answer, raise the same error at once."""
         from kbtui.engine.engine_client import UnresponsiveEngine
 
         with self._lock:

@@ -256,7 +256,7 @@ class HttpFetcher:
         return found
 
     def _get_http_client_for_host(self, scheme: str, host: str, port: int) -> httpx.AsyncClient:
-        """Return the HTTP client of a host. A client of several hosts would not check every certificate."""
+        """Return the HTTP client of a host. A client for several hosts would not check all certificates."""
         key = (scheme, host, port)
         if key not in self._clients:
             self._clients[key] = httpx.AsyncClient(

@@ -225,7 +225,7 @@ class WebCrawler:
     async def _load_robots_txt(self, url: str) -> Protego:
         """Return the rules in the host's robots.txt.
 
-        Raises `FetchError` if the server fails. Then no page may be fetched (RFC 9309, 2.3.1.4).
+        Raises `FetchError` if the server fails, because no page may be fetched then (RFC 9309, 2.3.1.4).
         """
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"

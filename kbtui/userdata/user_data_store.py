@@ -50,8 +50,8 @@ class FetchedAddressFacts(TypedDict, total=False):
     """What the last run learned about an address of a source; the next run uses it.
 
     For a web page, `etag` and `modified` are headers of the server's response, and `links` are the
-    links of the page. For a file, `stat` is its size and modification time. `reader` is the version
-    of the text extraction.
+    links of the page. For a file, `stat` is the file's size and modification time. `reader` is the
+    version of the text extraction.
     """
 
     etag: str | None

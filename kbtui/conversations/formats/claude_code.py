@@ -82,7 +82,7 @@ _LEADING_VALUE = (
     rb'(?:\xef\xbb\xbf)?\s*+\{(?:\s*+"[^"\\]*+"\s*+:\s*+(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)\s*+,)*?'
     rb'\s*+"%s"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
-"""Matches a record from its beginning to the string under a key, which replaces `%s`.
+"""Matches a record from its beginning up to a string value. The key of this value replaces `%s`.
 
 The rest of the record may be missing. The pattern does not match if a list or an object precedes
 the key.

@@ -287,8 +287,8 @@ class OpencodeFormat(ConversationFormat):
 class _DatabaseSessions(NamedTuple):
     """The sessions of a database.
 
-    `contents` has, for each session whose content was asked for, values that change with the
-    content.
+    `contents` maps the id of a session to values that change when the content of the session changes.
+    It contains only the sessions whose content was requested.
     """
 
     state: DatabaseState

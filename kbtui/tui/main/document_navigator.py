@@ -53,7 +53,7 @@ class NavigationHistory:
     def add_target_to_history(self, target: NavigationTarget) -> None:
         """Add `target` to the history, after the current place, and make it the current place.
 
-        The places that came after the current place before are removed.
+        The places that came after the previous current place are removed.
         """
         self.targets[self.at + 1 :] = [target]
         self.at = len(self.targets) - 1
@@ -179,7 +179,7 @@ class DocumentNavigator:
         )
 
     def _show_document_beginning(self, target: NavigationTarget, document: ReaderDocument) -> None:
-        """Show the beginning of a large document, unless the position to show is in the rest."""
+        """Show the beginning of a large document, if it contains the position to show."""
         if is_start_position_loaded(document, target):
             self._show_document_in_reader(target, document)
         self._status.set_activity_text("open", f"reading the rest of {target.key} …")

@@ -214,10 +214,10 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
-        """Give a subject or topic the state of `mark`; if it already has this state, remove the state.
+        """Give a subject or topic the state of `mark`, or take this state away if it has it already.
 
-        After a removal, the subject or topic has the state that the files define, as `knowledge` says.
-        If that is the state that was removed, it becomes "plain" instead.
+        If the state is taken away, the subject or topic gets the state that the files define, which
+        `knowledge` contains. If this is the state that was taken away, it gets the state "plain".
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)

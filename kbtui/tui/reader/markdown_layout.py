@@ -223,7 +223,7 @@ _MIN_COLUMN_WIDTH = 6
 
 
 def fit_column_widths(wanted: list[int], width: int) -> list[int]:
-    """Return the column widths, the widest of them reduced so that all columns fit `width`."""
+    """Return the widths of the columns. The widest ones are reduced so that all fit into `width`."""
     widths = list(wanted)
     for _ in range(sum(widths) + _COLUMN_GAP * (len(widths) - 1) - width):
         widest = max(range(len(widths)), key=widths.__getitem__)
@@ -516,7 +516,7 @@ _INLINE_MARK = re.compile(
 _TABLE_BAR = re.compile(r"(?<!\\)\|")
 _NESTED_GROUPS = ("linked", "referred", "bold", "star", "low", "struck")
 _MAX_NESTING = 3
-"""Inline marks inside other marks are removed, unless they are inside more than this many."""
+"""Inline marks that are inside more than this many other marks are not removed."""
 
 
 def strip_markdown_marks(
