@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,16 @@ def read_regular_file(path: str | os.PathLike[str], max_bytes: int = FILE_SIZE_L
         if status.st_size > max_bytes:
             raise OSError(f"larger than {max_bytes:,} bytes")
         return file.read(status.st_size + 1)
+
+
+def iterate_regular_file_blocks(path: str, block_bytes: int = 1 << 20) -> Iterator[bytes]:
+    """Yield the bytes of a regular file of any size in blocks. Raises `OSError`."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("not a regular file")
+        while block := file.read(block_bytes):
+            yield block
 
 
 def write_file_atomically(path: Path, data: bytes, *, is_new: bool = False) -> None:

@@ -27,8 +27,22 @@ from kbtui.conversations.patches import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from datetime import datetime
+    from typing import TypedDict
 
     from kbtui.conversations.models import ConversationEvent, Turn
+
+    class FileActionJson(TypedDict):
+        """A `FileAction` as JSON."""
+
+        kind: FileActionKind
+        path: str
+        old_path: str | None
+        call: int | None
+        added: int
+        removed: int
+        diff: str | None
+
 
 FileActionKind = Literal["read", "changed", "created", "moved", "deleted"]
 
@@ -55,6 +69,7 @@ class FileAction(NamedTuple):
       `call` is None for agents whose changes are not calls.
     - `edits` are the changes in their order. They are empty if the call does not show them.
     - `hunks` show the same changes for readers.
+    - `time` is when the call ended; for agents that store no times, when the turn started.
     """
 
     kind: FileActionKind
@@ -64,6 +79,7 @@ class FileAction(NamedTuple):
     edits: tuple[FileEdit, ...] = ()
     hunks: tuple[PatchHunk, ...] = ()
     old_path: str | None = None
+    time: datetime | None = None
 
     @property
     def added(self) -> int:
@@ -74,6 +90,18 @@ class FileAction(NamedTuple):
     def removed(self) -> int:
         """The number of removed lines."""
         return count_marked_lines(self.hunks, "-")
+
+    def as_json(self) -> FileActionJson:
+        """Return the action as JSON; `diff` is None if the call does not show the change."""
+        return {
+            "kind": self.kind,
+            "path": self.path,
+            "old_path": self.old_path,
+            "call": self.call,
+            "added": self.added,
+            "removed": self.removed,
+            "diff": self.format_diff() if self.hunks else None,
+        }
 
     def format_diff(self) -> str:
         """Return the changes as a unified diff."""
@@ -206,14 +234,26 @@ def list_file_actions(
                 yield (
                     turn,
                     FileAction(
-                        kind, path, event.call, event.index, raw.edits, raw.hunks, old_path or None
+                        kind,
+                        path,
+                        event.call,
+                        event.index,
+                        raw.edits,
+                        raw.hunks,
+                        old_path or None,
+                        _get_end_time(event) or turn.started_at,
                     ),
                 )
         for path in applied:  # edits in a form that is not read, such as whole files
             name = _resolve_path(path, None, working_directory, shorten_path)
             if applied[path] is False:
                 known.add(name)
-                yield turn, FileAction("changed", name, None, turn.events[-1].index)
+                last = turn.events[-1].index
+                yield turn, FileAction("changed", name, None, last, time=turn.started_at)
+
+
+def _get_end_time(event: ConversationEvent) -> datetime | None:
+    return (event.result.timestamp if event.result else None) or event.timestamp
 
 
 def _resolve_path(
@@ -298,6 +338,9 @@ def _iterate_edits_of_call(name: str, arguments: dict[str, Any], said: str) -> I
         elif _OVERWRITTEN.search(beginning) and not _CREATED.search(beginning):
             yield _RawAction("changed", path, edits=(edit,), hunks=_add_all(contents[0]))
         else:
+            # JP says that a file was created even if it replaced one.
+            if _CREATED.search(beginning) and name != "fs_create_file":
+                edit = edit._replace(old="")
             yield _RawAction("created", path, edits=(edit,), hunks=_add_all(contents[0]))
         return
     if patches:
@@ -338,7 +381,7 @@ def _iterate_patched_files(
     for patch in found:
         if patch.action == "created":
             text = "\n".join(line for hunk in patch.hunks for line in hunk.new_lines)
-            edits = [FileEdit(None, f"{text}\n", 1, is_whole_file=True)]
+            edits = [FileEdit("", f"{text}\n", 1, is_whole_file=True)]
         else:
             edits = list(map(_make_edit_of_hunk, patch.hunks))
         name = path if path is not None and len(found) == 1 else patch.path

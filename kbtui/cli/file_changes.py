@@ -1,30 +1,141 @@
-"""The command `conversation changes`: what the turns of a conversation did to files."""
+"""The commands `blame` and `conversation changes`: what turns did to files."""
 
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 
 from kbtui.cli.command_output import (
     WaitingLine,
     are_colors_off,
+    decode_command_argument,
+    get_terminal_width,
     print_json_result,
     print_result,
     print_through_pager,
     print_to_stderr,
 )
-from kbtui.text import sanitize, sanitize_to_one_line
+from kbtui.text import cut_to_width, format_counted_noun, sanitize, sanitize_to_one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from kbtui.citations.file_changes import FileAction, TurnActivity
     from kbtui.library import Library
+    from kbtui.library.file_history import FileTurn, LineRange, UnexplainedLines
 
 _DIFF_COLORS = {"+": 32, "-": 31, "@": 36}
 """First character of a line in a diff -> its colour in an escape sequence for the terminal."""
+
+
+def declare_blame_command_arguments(parser: ArgumentParser) -> None:
+    text = "a file, or lines of it: src/main.py, src/main.py:12 or src/main.py:12-20"
+    parser.add_argument("file", metavar="FILE[:LINES]", help=text)
+    parser.add_argument("--changes", action="store_true", help="leave out turns that only read it")
+    parser.add_argument("--diff", action="store_true", help="print what each turn changed")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run_blame_command(args: Namespace) -> int:
+    """List the turns that changed or read a file, newest first, under all names that it has had.
+
+    kbtui blame src/main.py          turns that changed or read the file
+    kbtui blame src/main.py:12-20    turns whose edits wrote these lines
+    """
+    from pathlib import Path
+
+    from kbtui.conversations.conversation_repository import list_conversation_signatures
+    from kbtui.conversations.shortened_ids import shorten_conversation_ids
+    from kbtui.library import open_workspace
+
+    with open_workspace(args.workspace) as library:
+        with WaitingLine("reading conversations"):
+            found = library.blame(decode_command_argument(args.file), str(Path.cwd()))
+            ids = list_conversation_signatures(library.workspace)
+        turns = [
+            turn
+            for turn in found.turns
+            if not args.changes or any(one.kind != "read" for one in turn.actions)
+        ]
+        if args.json:
+            print_json_result(found._replace(turns=turns).as_json())
+        else:
+            short_ids = shorten_conversation_ids(ids)
+            text = "\n".join(
+                _format_file_turn(turn, short_ids, shows_diff=args.diff) for turn in turns
+            )
+            _print_diff(text)
+    if not args.json:
+        for lines in _describe_unexplained_lines(found.unexplained):
+            print_to_stderr(lines)
+    if not turns:
+        what = "wrote these lines of" if found.lines else "changed or read"
+        print_to_stderr(f"no turn {what} {found.path}")
+    return 0 if turns else 1
+
+
+def _format_file_turn(turn: FileTurn, short_ids: dict[str, str], *, shows_diff: bool) -> str:
+    """Return a turn as a line with reference, time and title, and indented what was asked and done."""
+    id_ = short_ids.get(turn.conversation, turn.conversation)
+    time = turn.time.astimezone().strftime("%Y-%m-%d %H:%M") if turn.time else "-"
+    rewound = "  rewound" if turn.rewound else ""
+    lines = [f"{id_}:{turn.turn}  {time}  {sanitize_to_one_line(turn.title)}{rewound}"]
+    if request := sanitize_to_one_line(turn.request[:2000]):
+        lines.append(f"    asked: {cut_to_width(request, max(40, get_terminal_width() - 12))}")
+    lines.append(f"    {_describe_actions(turn)}")
+    text = "".join(f"{line}\n" for line in lines)
+    if shows_diff:
+        text += "".join(one.format_diff() for one in turn.actions if one.hunks)
+    return text
+
+
+def _describe_actions(turn: FileTurn) -> str:
+    """Return what a turn did to the file: `wrote lines 3-5: changed +8 −2 (calls 4, 6), read (call 1)`."""
+    parts = []
+    for kind in dict.fromkeys(one.kind for one in turn.actions):
+        found = [one for one in turn.actions if one.kind == kind]
+        counts = format_line_counts(
+            sum(one.added for one in found), sum(one.removed for one in found)
+        )
+        calls = list(dict.fromkeys(str(one.call) for one in found if one.call))
+        where = f"({'call' if len(calls) == 1 else 'calls'} {', '.join(calls)})" if calls else ""
+        moved = f"from {found[0].old_path}" if found[0].old_path else ""
+        parts.append(" ".join(filter(None, (kind, moved, counts, where))))
+    wrote = f"wrote {format_line_ranges(turn.lines)}: " if turn.lines else ""
+    return sanitize_to_one_line(wrote + ", ".join(parts))
+
+
+def format_line_ranges(ranges: Sequence[LineRange]) -> str:
+    """Return `line 3` or `lines 3-5, 9`."""
+    texts = [
+        str(one.first) if one.first == one.last else f"{one.first}-{one.last}" for one in ranges
+    ]
+    is_single = len(ranges) == 1 and ranges[0].first == ranges[0].last
+    return f"{'line' if is_single else 'lines'} {', '.join(texts)}"
+
+
+_UNEXPLAINED_MAX = 5
+
+
+def _describe_unexplained_lines(unexplained: list[UnexplainedLines]) -> Iterator[str]:
+    """Yield a message for each commit whose lines no turn wrote."""
+    by_commit: dict[str | None, list[UnexplainedLines]] = {}
+    for one in unexplained:
+        by_commit.setdefault(one.commit.commit if one.commit else None, []).append(one)
+    for found in list(by_commit.values())[:_UNEXPLAINED_MAX]:
+        lines = format_line_ranges([one.lines for one in found])
+        commit = found[0].commit
+        if commit is None:
+            yield f"no turn wrote {lines}"
+            continue
+        date = datetime.fromtimestamp(commit.time, UTC).strftime("%Y-%m-%d")
+        summary = sanitize_to_one_line(commit.summary)
+        yield f"no turn wrote {lines}, from commit {commit.commit[:8]} of {date}: {summary}"
+    if (more := len(by_commit) - _UNEXPLAINED_MAX) > 0:
+        yield f"no turn wrote the lines of {format_counted_noun(more, 'more commit')}"
 
 
 def print_conversation_changes(library: Library, args: Namespace) -> int:
@@ -94,25 +205,12 @@ def _select_activity(activity: TurnActivity, call: int | None, path: str | None)
 def make_activity_json(activity: TurnActivity) -> dict[str, Any]:
     """Return what a turn did as JSON."""
     return {
-        "files": [make_file_action_json(one) for one in activity.files],
+        "files": [one.as_json() for one in activity.files],
         "commands": [
             {"call": one.call, "command": one.text, "failed": one.has_failed}
             for one in activity.commands
         ],
         "failures": [{"call": one.call, "tool": one.name} for one in activity.failures],
-    }
-
-
-def make_file_action_json(action: FileAction) -> dict[str, Any]:
-    """Return an action on a file as JSON; `diff` is None if the call does not show the change."""
-    return {
-        "kind": action.kind,
-        "path": action.path,
-        "old_path": action.old_path,
-        "call": action.call,
-        "added": action.added,
-        "removed": action.removed,
-        "diff": action.format_diff() if action.hunks else None,
     }
 
 

@@ -2,22 +2,153 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbtui.errors import NothingFound, UsageError
+from kbtui.refs import make_conversation_ref
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypedDict
 
-    from kbtui.citations.file_changes import FileAction, TurnActivity
-    from kbtui.conversations.models import Conversation
+    from kbtui.citations.file_changes import FileAction, FileActionJson, FileEdit, TurnActivity
+    from kbtui.conversations.models import Conversation, ConversationInfo, Turn
     from kbtui.workspace import Workspace
+    from kbtui.workspace.git_history import GitHistory, LineOrigin
+
+    class FileTurnJson(TypedDict):
+        """A `FileTurn` as JSON; `lines` are pairs of the first and the last line."""
+
+        ref: str
+        conversation: str
+        title: str
+        agent: str
+        turn: int
+        rewound: bool
+        time: str | None
+        request: str
+        lines: list[list[int]]
+        actions: list[FileActionJson]
+
+    class UnexplainedLinesJson(TypedDict):
+        """`UnexplainedLines` as JSON; all values about the commit are None without Git."""
+
+        lines: list[int]
+        commit: str | None
+        time: str | None
+        author: str | None
+        summary: str | None
+
+    class FileBlameJson(TypedDict):
+        """A `FileBlame` as JSON."""
+
+        path: str
+        lines: list[int] | None
+        earlier_names: list[str]
+        turns: list[FileTurnJson]
+        unexplained: list[UnexplainedLinesJson]
 
 
-class TurnFileAction(NamedTuple):
-    """An action on a file, with the reference of its call or, without a call, of its turn."""
+FILE_BYTES_MAX = 8 << 20
+"""The lines of a larger file are not attributed to turns."""
+CLOCK_SECONDS = 60
+"""An edit can have happened this many seconds after the commit that contains it, by their clocks."""
+SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
+SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
+"""A conversation of these agents, in one file with such a suffix, is read only if the file has a wanted name."""
 
-    ref: str
+
+class LineRange(NamedTuple):
+    """Lines of a file, counted from 1; both ends are included."""
+
+    first: int
+    last: int
+
+
+class FileTurn(NamedTuple):
+    """A turn that changed or read a file.
+
+    - `request` is what the user asked in the turn; "" if the turn has no request.
+    - `actions` are the turn's actions on the file, in order. For lines, they are only those whose edits
+      wrote some of the lines, and `lines` are these lines.
+    - `time` is that of the last action; None if the agent stores no times.
+    """
+
+    conversation: str
+    title: str
+    agent: str
     turn: int
-    action: FileAction
+    request: str
+    rewound: bool
+    time: datetime | None
+    actions: tuple[FileAction, ...]
+    lines: tuple[LineRange, ...] = ()
+
+    @property
+    def ref(self) -> str:
+        """The reference of the first action's call, or of the turn."""
+        call = self.actions[0].call if self.actions else None
+        return str(make_conversation_ref(self.conversation, self.turn, call))
+
+    def as_json(self) -> FileTurnJson:
+        """Return the turn as JSON."""
+        return {
+            "ref": self.ref,
+            "conversation": self.conversation,
+            "title": self.title,
+            "agent": self.agent,
+            "turn": self.turn,
+            "rewound": self.rewound,
+            "time": self.time.isoformat() if self.time else None,
+            "request": self.request,
+            "lines": [[one.first, one.last] for one in self.lines],
+            "actions": [one.as_json() for one in self.actions],
+        }
+
+
+class UnexplainedLines(NamedTuple):
+    """Lines that no turn wrote. `commit` is the commit that they come from; None without Git."""
+
+    lines: LineRange
+    commit: LineOrigin | None
+
+    def as_json(self) -> UnexplainedLinesJson:
+        """Return the lines as JSON."""
+        commit = self.commit
+        return {
+            "lines": [self.lines.first, self.lines.last],
+            "commit": commit.commit if commit else None,
+            "time": datetime.fromtimestamp(commit.time, UTC).isoformat() if commit else None,
+            "author": commit.author if commit else None,
+            "summary": commit.summary if commit else None,
+        }
+
+
+class FileBlame(NamedTuple):
+    """The turns that changed or read a file, newest first; or those that wrote some of its lines.
+
+    `path` is relative to the workspace if the file is in it. `earlier_names` are the file's paths before
+    it was moved.
+    """
+
+    path: str
+    lines: LineRange | None
+    turns: list[FileTurn]
+    unexplained: list[UnexplainedLines]
+    earlier_names: list[str]
+
+    def as_json(self) -> FileBlameJson:
+        """Return the answer as JSON."""
+        return {
+            "path": self.path,
+            "lines": [self.lines.first, self.lines.last] if self.lines else None,
+            "earlier_names": self.earlier_names,
+            "turns": [turn.as_json() for turn in self.turns],
+            "unexplained": [one.as_json() for one in self.unexplained],
+        }
 
 
 def summarize_turns(workspace: Workspace, conversation: Conversation) -> dict[int, TurnActivity]:
@@ -36,8 +167,6 @@ def summarize_turns(workspace: Workspace, conversation: Conversation) -> dict[in
 
 def make_path_shortener(workspace: Workspace) -> Callable[[str], str]:
     """Return a function that makes paths relative to a workspace or to one of its worktrees."""
-    from functools import lru_cache
-
     from kbtui.conversations.project_directories import (
         list_project_directories,
         make_path_relative_to_project,
@@ -45,3 +174,360 @@ def make_path_shortener(workspace: Workspace) -> Callable[[str], str]:
 
     directories = list_project_directories(workspace)
     return lru_cache(maxsize=10_000)(lambda path: make_path_relative_to_project(path, directories))
+
+
+def blame_file(
+    workspace: Workspace, name: str, lines: LineRange | None = None, directory: str | None = None
+) -> FileBlame:
+    """Find the turns that changed or read a file, newest first, under all names that it has had.
+
+    `name` is relative to `directory` or to the workspace. With `lines`, find the turns whose edits wrote
+    these lines of the file as it is. Raises `NothingFound` if there is no such file and no turn knows it,
+    and `UsageError` for lines that the file does not have.
+    """
+    from kbtui.workspace.git_history import find_git_history
+
+    shorten_path = make_path_shortener(workspace)
+    root = str(workspace.root)
+    path = _find_path(root, name, directory, shorten_path)
+    history = find_git_history(root)
+    names = _FileNames(path)
+    prefix = os.path.relpath(root, history.root) if history else "."
+    prefix = "" if prefix == "." else prefix
+    if history is not None and not os.path.isabs(path):  # noqa: PTH117
+        for earlier in history.list_earlier_names(os.path.join(prefix, path)):  # noqa: PTH118
+            if (known := _remove_prefix(earlier.path, prefix)) is not None:
+                names.add(known, earlier.until)
+    found = _find_turns(workspace, names, shorten_path)
+    if not found and not os.path.exists(os.path.join(root, path)):  # noqa: PTH110, PTH118
+        hint = "name a file that exists, or that a turn has read or changed"
+        raise NothingFound("no turn knows this file", where=name, hint=hint)
+    earlier_names = [one for one in names.until if one != path]
+    if lines is None:
+        return FileBlame(path, None, found, [], earlier_names)
+    text_lines = _read_file_lines(os.path.join(root, path), name)  # noqa: PTH118
+    lines = _check_lines(lines, len(text_lines), name)
+    wanted = range(lines.first - 1, lines.last)
+    edits = _EditsOfTurns(found)
+    origins = _list_line_origins(history, os.path.join(prefix, path), text_lines)  # noqa: PTH118
+    writers = edits.attribute(history, text_lines, wanted, origins)
+    return FileBlame(
+        path,
+        lines,
+        edits.select_turns(writers),
+        _list_unexplained_lines([n for n in wanted if n not in writers], origins),
+        earlier_names,
+    )
+
+
+class _FileNames:
+    """The names that a file has had: each with the time until which it was the file's, or None."""
+
+    def __init__(self, path: str) -> None:
+        self.until: dict[str, float | None] = {path: None}
+
+    def add(self, name: str, until: float | None) -> bool:
+        """Add an earlier name. Return whether it is new."""
+        if name in self.until:
+            return False
+        self.until[name] = until
+        return True
+
+    def has(self, name: str | None, time: datetime | None) -> bool:
+        """Return whether the file had this name at this time."""
+        if name is None or name not in self.until:
+            return False
+        until = self.until[name]
+        return until is None or time is None or time.timestamp() <= until + CLOCK_SECONDS
+
+
+def _find_path(
+    root: str, name: str, directory: str | None, shorten_path: Callable[[str], str]
+) -> str:
+    """Return the path of the file that a user names, relative to the workspace if it is in it."""
+    name = name.removeprefix("file://")
+    if not name.strip() or "\0" in name:
+        raise UsageError("this is not the path of a file", where=name)
+    candidates = [os.path.join(base, name) for base in (directory, root) if base]  # noqa: PTH118
+    existing = (one for one in candidates if os.path.isfile(one))  # noqa: PTH113
+    return shorten_path(os.path.normpath(next(existing, candidates[-1])))
+
+
+def _remove_prefix(path: str, prefix: str) -> str | None:
+    if not prefix:
+        return path
+    return path[len(prefix) + 1 :] if path.startswith(f"{prefix}/") else None
+
+
+def _find_turns(
+    workspace: Workspace, names: _FileNames, shorten_path: Callable[[str], str]
+) -> list[FileTurn]:
+    """Return the turns with an action on the file, newest first. Names from moves are added to `names`."""
+    from kbtui.conversations.conversation_repository import list_conversations
+
+    infos = list_conversations(workspace, counts=False)
+    read: dict[str, list[tuple[Turn, FileAction]]] = {}
+    conversations: dict[str, Conversation] = {}
+    before: set[str] = set()
+    while (wanted := set(names.until)) != before:
+        before = wanted
+        scan = _NameScan(wanted)
+        for info in infos:
+            if info.id not in read and scan.may_contain_name(info):
+                conversations[info.id], read[info.id] = _read_actions(info, shorten_path)
+        for actions in read.values():
+            for _, action in reversed(actions):
+                if (
+                    action.kind == "moved"
+                    and action.old_path
+                    and names.has(action.path, action.time)
+                ):
+                    names.add(action.old_path, action.time.timestamp() if action.time else None)
+    turns = [
+        turn
+        for id_, actions in read.items()
+        for turn in _group_by_turn(conversations[id_], actions, names)
+    ]
+    return sorted(turns, key=_make_time_key, reverse=True)
+
+
+def _make_time_key(turn: FileTurn) -> tuple[float, str, int]:
+    return turn.time.timestamp() if turn.time else 0.0, turn.conversation, turn.turn
+
+
+def _read_actions(
+    info: ConversationInfo, shorten_path: Callable[[str], str]
+) -> tuple[Conversation, list[tuple[Turn, FileAction]]]:
+    from kbtui.citations.file_changes import list_file_actions
+    from kbtui.conversations.conversation_repository import load_conversation
+
+    conversation = load_conversation(info)
+    actions = list_file_actions(conversation.turns, info.working_directory, shorten_path)
+    return conversation, list(actions)
+
+
+def _group_by_turn(
+    conversation: Conversation, actions: Iterable[tuple[Turn, FileAction]], names: _FileNames
+) -> Iterator[FileTurn]:
+    info = conversation.info
+    by_turn: dict[int, tuple[Turn, list[FileAction]]] = {}
+    for turn, action in actions:
+        if names.has(action.path, action.time) or names.has(action.old_path, action.time):
+            by_turn.setdefault(turn.number, (turn, []))[1].append(action)
+    for number, (turn, found) in by_turn.items():
+        requests = (event.text for event in turn.events if event.kind == "chat_request")
+        times = [action.time for action in found if action.time is not None]
+        yield FileTurn(
+            info.id,
+            info.name,
+            info.agent,
+            number,
+            next(requests, ""),
+            turn.is_rewound,
+            max(times) if times else turn.started_at or info.last_event_at,
+            tuple(found),
+        )
+
+
+class _NameScan:
+    """Says which conversations may contain a file's name, from the bytes of their files.
+
+    Reading a conversation takes longer than searching its file. JP stores the arguments of calls in
+    base64, where the three positions of a text in a group of three bytes make three different texts.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        import base64
+        import json
+
+        plain: set[bytes] = set()
+        coded_texts: set[bytes] = set()
+        for name in {os.path.basename(name) for name in names}:  # noqa: PTH119
+            data = name.encode("utf-8", "surrogateescape")
+            escaped = (json.dumps(name, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False))
+            plain |= {text.encode("utf-8", "surrogatepass") for text in escaped}
+            for shift in range(3):
+                coded = base64.b64encode(b"\0" * shift + data)
+                # The outer groups also contain bits of the neighbouring characters.
+                first, left_out = (0, 2, 3)[shift], (0, 3, 2)[(len(data) + shift) % 3]
+                coded_texts.add(coded[first : len(coded) - left_out])
+        self._plain = sorted(plain)
+        self._plain_and_coded = [*self._plain, *sorted(coded_texts)]
+        self._is_too_short = any(len(needle) < 3 for needle in self._plain_and_coded)
+
+    def may_contain_name(self, info: ConversationInfo) -> bool:
+        """Return whether a conversation may contain the name; true if its file cannot tell."""
+        from kbtui.files import iterate_regular_file_blocks
+
+        path = info.events_path
+        is_scanned = info.agent in SCANNED_AGENTS and path and path.suffix in SCANNED_SUFFIXES
+        if not is_scanned or self._is_too_short:
+            return True
+        needles = self._plain_and_coded if info.agent == "jp" else self._plain
+        overlap = max(map(len, needles)) - 1
+        try:
+            rest = b""
+            for block in iterate_regular_file_blocks(str(path)):
+                data = rest + block
+                if any(needle in data for needle in needles):
+                    return True
+                rest = data[-overlap:]
+        except OSError:
+            return True
+        return False
+
+
+class _EditsOfTurns:
+    """The edits of turns to one file, oldest first, each with its turn and its action."""
+
+    def __init__(self, turns: list[FileTurn]) -> None:
+        self._turns = turns
+        self._edits: list[tuple[FileEdit, FileTurn, FileAction]] = [
+            (edit, turn, action)
+            for turn in reversed(turns)
+            for action in turn.actions
+            for edit in action.edits
+        ]
+        # Two conversations can change a file at the same time.
+        self._edits.sort(key=lambda one: self._get_time(one[2]))
+
+    @staticmethod
+    def _get_time(action: FileAction) -> float:
+        return action.time.timestamp() if action.time else 0.0
+
+    def attribute(
+        self,
+        history: GitHistory | None,
+        lines: list[str],
+        wanted: Iterable[int],
+        origins: dict[int, LineOrigin],
+    ) -> dict[int, int]:
+        """Return which edit wrote each line: index of the line -> index of the edit.
+
+        A line that comes from a commit is looked for in the file as it was in that commit, among the
+        edits before it. Other lines are looked for in the file as it is.
+        """
+        from kbtui.citations.line_attribution import attribute_lines
+
+        edits = [edit for edit, _, _ in self._edits]
+        wanted = list(wanted)
+        found = attribute_lines(lines, [one for one in wanted if one not in origins], edits)
+        by_commit: dict[tuple[str, str, int], dict[int, int]] = {}
+        for index in wanted:
+            if (origin := origins.get(index)) is not None:
+                key = origin.commit, origin.path, origin.time
+                by_commit.setdefault(key, {})[origin.line - 1] = index
+        for (commit, path, time), places in by_commit.items():
+            text = history.read_file(commit, path) if history is not None else None
+            if text is None:
+                continue
+            committed = _split_file_lines(text)
+            limit = time + CLOCK_SECONDS
+            count = sum(self._get_time(action) <= limit for _, _, action in self._edits)
+            written = attribute_lines(committed, places, edits[:count])
+            if count < len(edits) and (left := places.keys() - written.keys()):
+                # The clock of the commit can be wrong, for example after a rebase with old dates.
+                written |= attribute_lines(committed, left, edits, exact=True)
+            found |= {places[line]: edit for line, edit in written.items()}
+        return found
+
+    def select_turns(self, writers: dict[int, int]) -> list[FileTurn]:
+        """Return the turns that wrote lines, newest first, with these lines and the actions that wrote them."""
+        lines: dict[tuple[str, int], list[int]] = {}
+        actions: dict[tuple[str, int], list[FileAction]] = {}
+        for line, number in sorted(writers.items()):
+            _, turn, action = self._edits[number]
+            key = turn.conversation, turn.turn
+            lines.setdefault(key, []).append(line)
+            if action not in actions.setdefault(key, []):
+                actions[key].append(action)
+        return [
+            turn._replace(
+                actions=tuple(one for one in turn.actions if one in actions[key]),
+                lines=tuple(_join_line_ranges(lines[key])),
+            )
+            for turn in self._turns
+            if (key := (turn.conversation, turn.turn)) in lines
+        ]
+
+
+def _join_line_ranges(indices: Iterable[int]) -> Iterator[LineRange]:
+    """Yield the ranges of lines with these indices, which are counted from 0 and ascending."""
+    first = last = None
+    for index in indices:
+        if first is None or last is None:
+            first = last = index
+        elif index == last + 1:
+            last = index
+        else:
+            yield LineRange(first + 1, last + 1)
+            first = last = index
+    if first is not None and last is not None:
+        yield LineRange(first + 1, last + 1)
+
+
+def _split_file_lines(text: str) -> list[str]:
+    from kbtui.conversations.patches import split_lines
+
+    return split_lines(text)
+
+
+def _read_file_lines(path: str, name: str) -> list[str]:
+    from kbtui.files import read_regular_file
+
+    try:
+        return _split_file_lines(read_regular_file(path, FILE_BYTES_MAX).decode("utf-8", "replace"))
+    except FileNotFoundError as error:
+        hint = "without lines, the turns that knew the file are listed"
+        raise NothingFound("there is no such file", where=name, hint=hint) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise NothingFound(f"cannot be read: {reason.lower()}", where=name) from error
+
+
+def _check_lines(lines: LineRange, count: int, name: str) -> LineRange:
+    """Return the lines, cut at the end of the file; raises `UsageError` if the file has none of them."""
+    if not 1 <= lines.first <= lines.last:
+        raise UsageError("lines are written as 12 or 12-20", where=name)
+    if lines.first > count:
+        noun = "line" if count == 1 else "lines"
+        raise NothingFound(f"the file has {count:,} {noun}", where=name)
+    return LineRange(lines.first, min(lines.last, count))
+
+
+def _list_line_origins(
+    history: GitHistory | None, path: str, lines: list[str]
+) -> dict[int, LineOrigin]:
+    """Return the origin of each line that is the same in the current commit, by its index."""
+    from difflib import SequenceMatcher
+
+    origins = history.list_line_origins(path) if history is not None else []
+    if history is None or not origins:
+        return {}
+    committed = _split_file_lines(history.read_file("HEAD", path) or "")
+    if committed == lines:
+        return dict(enumerate(origins[: len(lines)]))
+    matcher = SequenceMatcher(None, committed, lines, autojunk=False)
+    return {
+        block.b + step: origins[block.a + step]
+        for block in matcher.get_matching_blocks()
+        for step in range(block.size)
+        if block.a + step < len(origins)
+    }
+
+
+def _list_unexplained_lines(
+    indices: list[int], origins: dict[int, LineOrigin]
+) -> list[UnexplainedLines]:
+    """Join neighbouring lines of the same commit."""
+    found: list[UnexplainedLines] = []
+    for index in indices:
+        origin = origins.get(index)
+        commit = origin.commit if origin else None
+        if found:
+            lines, last = found[-1]
+            if lines.last == index and (last.commit if last else None) == commit:
+                found[-1] = UnexplainedLines(LineRange(lines.first, index + 1), last)
+                continue
+        found.append(UnexplainedLines(LineRange(index + 1, index + 1), origin))
+    return found

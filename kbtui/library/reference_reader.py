@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.library.index_and_engine_access import IndexAndEngineAccess
-from kbtui.refs import Ref, make_subject_ref
+from kbtui.refs import Ref, make_subject_ref, parse_ref, split_slug_and_line_range
 from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
+    from kbtui.library.file_history import FileBlame
 
 
 class ReferenceReader(IndexAndEngineAccess):
@@ -171,6 +172,28 @@ class ReferenceReader(IndexAndEngineAccess):
                         who += " (rewound)"
                     parts.append(f"### {who}\n\n{format_event_text(event)}")
         return "\n\n".join(parts)
+
+    def blame(self, name: str, directory: str | None = None) -> FileBlame:
+        """Find the turns that changed or read a file, newest first, or that wrote lines of it.
+
+        `name` is a path, relative to `directory` or to the workspace, or the reference of a subject;
+        either may end with lines: `src/main.py:12-20`. Raises `NothingFound` if no turn knows the file and
+        it does not exist, and `UsageError` for lines that the file cannot have.
+        """
+        from kbtui.library.file_history import LineRange, blame_file
+
+        path, lines = split_slug_and_line_range(name)
+        wanted = LineRange(*lines) if lines else None
+        try:
+            return blame_file(self.workspace, path, wanted, directory)
+        except NothingFound:
+            try:
+                subject = self.find_subject(parse_ref(path))
+            except (UsageError, NothingFound):
+                subject = None
+            if subject is None:
+                raise
+            return blame_file(self.workspace, subject.file, wanted)
 
     def extract_citations(self, conversation: Conversation) -> list[Citation]:
         """Return the citations of a conversation; each has the current title of the cited entry or file."""

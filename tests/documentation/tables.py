@@ -31,6 +31,7 @@ COMMAND_PAGES = {
     "show": "guide/commands/references",
     "open": "guide/commands/references",
     "cites": "guide/commands/references",
+    "blame": "guide/commands/references",
     "entries": "guide/commands/entries",
     "entry": "guide/commands/entries",
     "insights": "guide/commands/entries",

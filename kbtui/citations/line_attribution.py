@@ -1,0 +1,219 @@
+"""Finds out which edits put the lines of a text there.
+
+The edits are undone from the newest to the oldest, beginning with the text as it is. An edit whose new
+text is found in the text wrote the lines that differ from its old text, and the text before the edit is
+known then. If the text has changed since, only the lines that are still there as the edit wrote them are
+its lines.
+"""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtui.conversations.patches import MAX_COMPARED_LINES, split_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kbtui.citations.file_changes import FileEdit
+
+MIN_LETTERS = 12
+"""Lines that are found without their surroundings need this many letters and digits together.
+
+Otherwise a line such as `return None` would belong to any edit that has such a line.
+"""
+_PLACES_MAX = 200
+"""At most this many places of a text are considered."""
+
+
+class _Place(NamedTuple):
+    """Where a text stands: whole lines `first` to `end` (exclusive), and the rest of the outer lines."""
+
+    first: int
+    end: int
+    before: str
+    after: str
+
+
+def attribute_lines(
+    lines: Sequence[str], wanted: Iterable[int], edits: Sequence[FileEdit], *, exact: bool = False
+) -> dict[int, int]:
+    """Return which edit wrote each line: index of the line -> index in `edits`, which are oldest first.
+
+    Only the lines with the indices `wanted` are looked for; a line that no edit wrote is missing. With
+    `exact`, only edits count that say which text they replaced and whose whole new text is found.
+    """
+    edits = _complete_edits(edits)
+    state = list(lines)
+    origins: list[int | None] = list(range(len(lines)))
+    missing = set(wanted)
+    found: dict[int, int] = {}
+    for number in range(len(edits) - 1, -1, -1):
+        if not missing:
+            break
+        edit = edits[number]
+        if exact and edit.old is None:
+            continue
+        new = split_lines(edit.new)
+        written: list[int | None]
+        place = _find_place(state, edit, origins, missing)
+        if place is not None:
+            part = state[place.first : place.end]
+            before = _list_old_lines(edit, place)
+            steps = _compare_lines(before, part)
+            kept: list[int | None] = [None] * len(before)
+            written = []
+            for kind, old_from, old_to, new_from, new_to in steps:
+                ids = origins[place.first + new_from : place.first + new_to]
+                if kind == "equal":
+                    kept[old_from:old_to] = ids
+                else:
+                    written += ids
+            state[place.first : place.end] = before
+            origins[place.first : place.end] = kept
+        elif exact:
+            continue
+        else:
+            written = _find_remaining_lines(state, origins, edit, new)
+        for line in written:
+            if line is not None and line in missing:
+                missing.discard(line)
+                found[line] = number
+    return found
+
+
+def _list_old_lines(edit: FileEdit, place: _Place) -> list[str]:
+    if edit.old is None:
+        return []
+    if edit.is_whole_file:
+        return split_lines(edit.old)
+    text = f"{place.before}{edit.old}{place.after}".replace("\r\n", "\n")
+    return split_lines(text)
+
+
+def _compare_lines(old: list[str], new: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
+    if len(old) + len(new) > MAX_COMPARED_LINES:
+        return [("replace", 0, len(old), 0, len(new))]
+    return SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+
+
+def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
+    """Return the edits; those of whole files get the text before them, if earlier edits tell it."""
+    completed: list[FileEdit] = []
+    text: str | None = None
+    for edit in edits:
+        if edit.is_whole_file:
+            completed.append(edit if text is None else edit._replace(old=text))
+            text = edit.new
+            continue
+        completed.append(edit)
+        if text is not None:
+            text = _apply_edit(text, edit)
+    return completed
+
+
+def _apply_edit(text: str, edit: FileEdit) -> str | None:
+    """Return a text after an edit; None if the edit does not fit."""
+    if not edit.old or text.count(edit.old) == 0:
+        return None
+    if text.count(edit.old) == 1:
+        return text.replace(edit.old, edit.new, 1)
+    line = edit.line
+    if line is None:
+        return None
+    offsets = _list_offsets(text, edit.old)
+    start = min(offsets, key=lambda at: abs(text.count("\n", 0, at) + 1 - line))
+    return text[:start] + edit.new + text[start + len(edit.old) :]
+
+
+def _list_offsets(text: str, part: str) -> list[int]:
+    offsets: list[int] = []
+    at = text.find(part)
+    while at >= 0 and len(offsets) < _PLACES_MAX:
+        offsets.append(at)
+        at = text.find(part, at + 1)
+    return offsets
+
+
+def _find_place(
+    state: list[str], edit: FileEdit, origins: list[int | None], missing: set[int]
+) -> _Place | None:
+    """Return where the new text of an edit stands; None if it does not.
+
+    Of several places, the one nearest to the edit's line is taken, otherwise the first one with a line
+    that is looked for.
+    """
+    new = edit.new.replace("\r\n", "\n")
+    if not new.strip():
+        return None
+    if edit.is_whole_file:
+        return _Place(0, len(state), "", "") if state == split_lines(new) else None
+    text = "".join(f"{line}\n" for line in state)
+    offsets = _list_offsets(text, new)
+    if not offsets and new.endswith("\n") and text.endswith(new[:-1]):
+        offsets = [len(text) - len(new) + 1]
+    if new.endswith("\n"):
+        offsets = [at for at in offsets if at == 0 or text[at - 1] == "\n"]
+    if not offsets:
+        return None
+    places = []
+    for at in offsets:
+        first = text.count("\n", 0, at)
+        start = text.rfind("\n", 0, at) + 1
+        after = at + len(new)
+        if new.endswith("\n"):
+            places.append(_Place(first, first + new.count("\n"), text[start:at], ""))
+            continue
+        end = text.find("\n", after)
+        end = len(text) if end < 0 else end
+        rest = text[after:end]
+        places.append(_Place(first, first + new.count("\n") + 1, text[start:at], rest))
+
+    def rank_place(place: _Place) -> tuple[int, bool]:
+        distance = abs(place.first + 1 - edit.line) if edit.line is not None else 0
+        ids = origins[place.first : place.end]
+        return distance, not any(one in missing for one in ids)
+
+    return min(places, key=rank_place)
+
+
+def _find_remaining_lines(
+    state: list[str], origins: list[int | None], edit: FileEdit, new: list[str]
+) -> list[int | None]:
+    """Return the lines that an edit wrote and that are still there, although their surroundings changed."""
+    old = split_lines(edit.old or "")
+    added = [False] * len(new)
+    for kind, _, _, new_from, new_to in _compare_lines(old, new):
+        if kind != "equal":
+            added[new_from:new_to] = [True] * (new_to - new_from)
+    places: dict[str, list[int]] = {}
+    for index, line in enumerate(state):
+        if line.strip():
+            places.setdefault(line, []).append(index)
+    written: list[int | None] = []
+    at = 0
+    while at < len(new):
+        if not added[at] or new[at] not in places:
+            at += 1
+            continue
+        blocks = [_extend_block(state, new, index, at) for index in places[new[at]][:_PLACES_MAX]]
+        start, new_start, length = max(blocks, key=lambda block: (block[2], -block[0]))
+        letters = sum(sum(map(str.isalnum, new[new_start + step])) for step in range(length))
+        if letters >= MIN_LETTERS:
+            written += [origins[start + step] for step in range(length) if added[new_start + step]]
+        at = new_start + length
+    return written
+
+
+def _extend_block(state: list[str], new: list[str], index: int, at: int) -> tuple[int, int, int]:
+    """Return the longest run of equal lines around a pair of equal lines: its starts and its length."""
+    up = 0
+    while index > up and at > up and state[index - up - 1] == new[at - up - 1]:
+        up += 1
+    down = 1
+    while (
+        index + down < len(state) and at + down < len(new) and state[index + down] == new[at + down]
+    ):
+        down += 1
+    return index - up, at - up, up + down

@@ -1,0 +1,160 @@
+"""Reads the history of a file from Git: its lines' commits, its earlier names, and its text in a commit.
+
+A repository can be hostile: its own configuration can name programs to run. Only commands that read
+committed objects are called, never ones that touch the working tree, because these run filters. Hooks,
+pagers, external diffs, text conversions, signatures and fetching are switched off.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import NamedTuple
+
+from kbtui.workspace.paths import find_git_root
+
+GIT_SECONDS = 20.0
+"""A call of `git` is ended after this many seconds."""
+OUTPUT_BYTES_MAX = 64 << 20
+"""Longer output of `git` is not used."""
+_SAFE_SETTINGS = (
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.pager=cat",
+    "core.quotePath=false",
+    "log.showSignature=false",
+    "log.follow=false",
+    "blame.ignoreRevsFile=",
+    "protocol.allow=never",
+    "safe.bareRepository=explicit",
+)
+_KEPT_VARIABLES = {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM"}
+_COMMIT_ID_LENGTHS = (40, 64)
+
+
+class LineOrigin(NamedTuple):
+    """The commit that a line comes from, and the place of the line in that commit.
+
+    `time` is when the commit was made, in seconds since 1970. `line` is counted from 1.
+    """
+
+    commit: str
+    path: str
+    line: int
+    time: int
+    author: str
+    summary: str
+
+
+class FileName(NamedTuple):
+    """An earlier path of a file, and the time in seconds at which a commit gave it the next one."""
+
+    path: str
+    until: int
+
+
+class GitHistory:
+    """Reads the history of one repository. All paths are relative to its root.
+
+    Every method returns nothing if `git` is missing, fails or takes too long: history only adds to what
+    conversations say.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def read_file(self, commit: str, path: str) -> str | None:
+        """Return the text of a file in a commit; None if it has no such file."""
+        output = self._run_git("cat-file", "blob", f"{commit}:{path}")
+        return None if output is None else output.decode("utf-8", "replace")
+
+    def list_line_origins(self, path: str) -> list[LineOrigin]:
+        """Return the origin of each line of a file in the current commit."""
+        output = self._run_git(
+            "blame", "--porcelain", "--no-ext-diff", "--no-textconv", "--ignore-revs-file=",
+            "HEAD", "--", path,
+        )  # fmt: skip
+        return _parse_blame(output.decode("utf-8", "replace"), path) if output else []
+
+    def list_earlier_names(self, path: str) -> list[FileName]:
+        """Return the earlier paths of a file, newest first."""
+        output = self._run_git(
+            "log", "--follow", "-M", "--diff-filter=R", "--name-status", "--no-ext-diff",
+            "--no-textconv", "--no-show-signature", "-z", "--format=%x01%ct", "--", path,
+        )  # fmt: skip
+        names = []
+        until = 0
+        words = iter((output or b"").decode("utf-8", "surrogateescape").split("\0"))
+        for word in words:
+            text = word.lstrip("\n")
+            if text.startswith("\1"):
+                until = int(text[1:])
+            elif text.startswith("R"):
+                names.append(FileName(next(words, ""), until))
+                next(words, None)
+        return [name for name in names if name.path]
+
+    def _run_git(self, *arguments: str) -> bytes | None:
+        """Return the output of a command of `git`; None if it fails."""
+        settings = [word for setting in _SAFE_SETTINGS for word in ("-c", setting)]
+        command = ["git", "--no-pager", "--literal-pathspecs", *settings, "-C", self.root]
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("GIT_") or name in _KEPT_VARIABLES
+        }
+        environment |= {
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "LC_ALL": "C",
+        }
+        try:
+            done = subprocess.run(
+                [*command, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                timeout=GIT_SECONDS,
+                check=False,
+            )
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return None
+        is_usable = done.returncode == 0 and len(done.stdout) <= OUTPUT_BYTES_MAX
+        return done.stdout if is_usable else None
+
+
+def find_git_history(directory: str) -> GitHistory | None:
+    """Return the history of the repository around a directory; None if there is none."""
+    root = find_git_root(directory)
+    return None if root is None else GitHistory(root)
+
+
+def _parse_blame(output: str, path: str) -> list[LineOrigin]:
+    """Parse the output of `git blame --porcelain`. A commit's facts follow only its first line."""
+    facts: dict[str, dict[str, str]] = {}
+    origins: list[LineOrigin] = []
+    commit, line = "", 0
+    for row in output.split("\n"):
+        if row.startswith("\t"):
+            known = facts[commit]
+            origins.append(
+                LineOrigin(
+                    commit,
+                    known.get("filename", path),
+                    line,
+                    int(known.get("committer-time", "0")),
+                    known.get("author", ""),
+                    known.get("summary", ""),
+                )
+            )
+            continue
+        word, _, rest = row.partition(" ")
+        if len(word) in _COMMIT_ID_LENGTHS and rest[:1].isdigit():
+            commit, line = word, int(rest.split()[0])
+            facts.setdefault(commit, {})
+        elif commit:
+            facts[commit][word] = rest
+    return origins
