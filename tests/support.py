@@ -62,7 +62,7 @@ def end_engine(builder: "Builder") -> None:
 
     from kbtui.engine.engine_launcher import read_engine_lock_file
 
-    found = read_engine_lock_file(builder.workspace)
+    found = read_engine_lock_file()
     if not found:
         return
     try:
@@ -79,7 +79,7 @@ def kill_engine(builder: "Builder") -> None:
 
     from kbtui.engine.engine_launcher import read_engine_lock_file
 
-    found = read_engine_lock_file(builder.workspace)
+    found = read_engine_lock_file()
     if found:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(found["pid"])

@@ -95,7 +95,7 @@ def run_paths_command(args: Namespace) -> int:
             "settings": settings_file,
             "engine_log": workspace.engine_log_file,
             "tui_log": workspace.engine_log_file.with_name("tui.log"),
-            "engine_socket": Path(paths.make_engine_socket_path(str(workspace.root))),
+            "engine_socket": Path(paths.make_engine_socket_path()),
         }
         lines = [f"{name:<14} {_format_path_and_existence(path)}" for name, path in places.items()]
         from kbtui.conversations.conversation_repository import list_agent_overviews

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kbtui.engine.engine_client import EngineClient
     from kbtui.engine.engine_protocol import (
         EngineReadiness,
-        EngineStatus,
         IndexProgressEvent,
         RefreshOptions,
+        WorkspaceStatus,
     )
 
 
@@ -46,9 +46,11 @@ def declare_engine_command_arguments(parser: ArgumentParser) -> None:
 
 
 def run_engine_command(args: Namespace) -> int:
-    """Show or stop the engine, the process that keeps the index up to date.
+    """Show or stop the engine, the process that keeps the indexes of all workspaces up to date.
 
-    `pause` stops the embedding of this workspace's passages until `continue`, also in later engines.
+    The engine of a user serves all workspaces, so `stop` stops it for all of them. Screens and tools
+    that are running start it again. `pause` stops the embedding of this workspace's passages until
+    `continue`, also in later engines.
     """
     from kbtui.engine import EngineNotRunning
     from kbtui.library import open_workspace
@@ -67,22 +69,35 @@ def run_engine_command(args: Namespace) -> int:
         if args.json:
             print_json_result({"running": False})
         else:
-            print_to_stderr("no engine is running for this workspace")
+            print_to_stderr("no engine is running")
         return 1
     if args.action == "stop":
         pid = engine.pid
         engine.stop_engine()
         print(f"stopped the engine (process {pid})")
         return 0
-    state = engine.send_request("status")
-    lines = [
-        f"engine: process {state['pid']}, version {state['version']}, for {state['root']}",
-        f"keywords: {'ready' if state['lexical'] else 'indexing'}",
-        f"vectors: {_format_embedding_progress(state)}",
-    ]
-    if state["error"]:
-        lines.append(f"the last refresh failed: {state['error']}")
-    facts = {"running": True, **state, "reason": _format_keywords_only_reason(state)}
+    state = engine.send_request("engine_status")
+    memory = "" if state["memory"] is None else f", {state['memory'] / 1e6:.0f} MB of memory"
+    lines = [f"engine: process {state['pid']}, version {state['version']}{memory}"]
+    for opened in state["workspaces"]:
+        clients = format_counted_noun(opened["clients"], "client")
+        lines += [
+            f"workspace: {opened['root']}, {clients}",
+            f"  keywords: {'ready' if opened['lexical'] else 'indexing'}",
+            f"  vectors: {_format_embedding_progress(opened)}",
+        ]
+        if opened["error"]:
+            lines.append(f"  the last refresh failed: {opened['error']}")
+    if not state["workspaces"]:
+        lines.append("no workspace is open")
+    facts = {
+        "running": True,
+        **state,
+        "workspaces": [
+            {**opened, "reason": _format_keywords_only_reason(opened)}
+            for opened in state["workspaces"]
+        ],
+    }
     print_text_or_json("\n".join(lines) + "\n", facts, args.json)
     return 0
 
@@ -92,7 +107,7 @@ def _format_keywords_only_reason(state: EngineReadiness) -> str | None:
     return None if values is None else format_keywords_only_reason(values)
 
 
-def _format_embedding_progress(state: EngineStatus) -> str | None:
+def _format_embedding_progress(state: WorkspaceStatus) -> str | None:
     if not state["semantic"]:
         return _format_keywords_only_reason(state)
     pause = f"; {EMBEDDING_PAUSED}" if state["paused"] else ""

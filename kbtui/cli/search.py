@@ -119,7 +119,7 @@ def _search_with_running_engine(
         root = paths.find_workspace_root(here)
         if not paths.is_config_readable(root):
             return None
-        place = paths.make_engine_socket_path(root)
+        place = paths.make_engine_socket_path()
         folder = os.lstat(os.path.dirname(place))  # noqa: PTH120
     except (OSError, ValueError):
         return None
@@ -127,7 +127,7 @@ def _search_with_running_engine(
         return None
     try:
         # Wait only briefly: if the engine does not answer, the library waits for it.
-        client = EngineClient(place, timeout=0.5)
+        client = EngineClient(place, root, timeout=0.5)
     except EngineUnavailable:
         return None
     try:

@@ -344,6 +344,12 @@ class EmbeddingWorker:
         self._wake.set()
         self._model.close()
         self._passage_pool.shutdown(wait=False, cancel_futures=True)
+        self._query_pool.shutdown(wait=False)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the thread may write vectors. A stopped thread that still loads the model does not."""
+        return self.is_busy and self._thread.is_alive()
 
     def set_generation_to_embed(self, folder: Path) -> None:
         """Switch to the index generation at `folder`, and embed those of its chunks that have no vector yet."""

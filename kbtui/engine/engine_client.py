@@ -20,7 +20,11 @@ from kbtui.engine.engine_protocol import (
 )
 from kbtui.errors import EngineUnavailable
 from kbtui.version import __version__
-from kbtui.workspace.paths import is_peer_same_user
+from kbtui.workspace.paths import (
+    convert_path_to_utf8,
+    is_peer_same_user,
+    read_client_variables,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
         RefreshOutcome,
         RefreshRequest,
         WaitTimeLimit,
+        WorkspaceStatus,
     )
 
 
@@ -51,10 +56,19 @@ class EngineOwnedByOtherUser(EngineUnavailable):
 
 
 class EngineClient:
-    """A client's connection to an engine. Threads can share it: one request runs at a time."""
+    """A client's connection to an engine, for one workspace.
 
-    def __init__(self, socket_path: str, timeout: float = 5.0) -> None:
+    Threads can share it: one request runs at a time.
+    """
+
+    def __init__(
+        self, socket_path: str, root: str, timeout: float = 5.0, *, opens: bool = True
+    ) -> None:
         """Connect to the socket and exchange hello messages; each step may take `timeout` seconds.
+
+        All requests are for the workspace with this `root`, in the environment of the caller. The
+        engine opens it. If `opens` is false and the workspace is not open, the engine answers only
+        `engine_status` and `stop`.
 
         Raises `UnresponsiveEngine` if a step takes longer. Raises `EngineOwnedByOtherUser` if a
         process of another user listens on the socket. Raises `EngineUnavailable` if no process
@@ -73,7 +87,14 @@ class EngineClient:
                     where=socket_path,
                     hint="remove the socket, or set XDG_RUNTIME_DIR to a directory that only you can write",
                 )
-            self._send_message(make_hello_message(version=__version__))
+            self._send_message(
+                make_hello_message(
+                    version=__version__,
+                    root=convert_path_to_utf8(root),
+                    client_environment=read_client_variables(),
+                    opens=opens,
+                )
+            )
             self.hello: HelloMessage = self._receive_message()
         except EngineOwnedByOtherUser:
             self._socket.close()
@@ -120,7 +141,9 @@ class EngineClient:
             self, op: Literal["refreshed", "settle"], **arguments: Unpack[WaitTimeLimit]
         ) -> RefreshOutcome: ...
         @overload
-        def send_request(self, op: Literal["status"]) -> EngineStatus: ...
+        def send_request(self, op: Literal["status"]) -> WorkspaceStatus: ...
+        @overload
+        def send_request(self, op: Literal["engine_status"]) -> EngineStatus: ...
         @overload
         def send_request(
             self, op: Literal["pause"], **arguments: Unpack[PauseRequest]

@@ -1,4 +1,4 @@
-"""Finds the engine of a workspace, and starts one if none is running."""
+"""Finds the engine of this user, and starts one if none is running."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kbtui.engine.engine_client import EngineClient, EngineOwnedByOtherUser, UnresponsiveEngine
-from kbtui.errors import ConfigError, EngineUnavailable, WorkspaceError
+from kbtui.errors import EngineUnavailable, WorkspaceError
 from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.version import __version__
-from kbtui.workspace import load_settings, paths
+from kbtui.workspace import paths
+
+LOCK_FILE = "engine.lock"
+"""The name of the lock file of an engine in the cache directory, and of that of an index in its directory."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
     class EngineLock(TypedDict, total=False):
-        """The content of the lock file of a running engine."""
+        """What a running engine writes into the files that it locks."""
 
         pid: int
         version: str
@@ -32,29 +35,42 @@ if TYPE_CHECKING:
         socket: str
 
 
-def get_engine_lock_path(workspace: Workspace) -> Path:
-    """Return the path of the file that a running engine keeps locked."""
-    return workspace.cache_dir / "engine.lock"
+def get_engine_lock_path() -> Path:
+    """Return the path of the file that the running engine keeps locked."""
+    return Path(paths.get_cache_home(), LOCK_FILE)
 
 
-def get_engine_socket_path(workspace: Workspace) -> Path:
+def get_index_lock_path(workspace: Workspace) -> Path:
+    """Return the path of the file that an engine keeps locked while it has the workspace open.
+
+    Engines of older versions, which serve one workspace each, lock the same file.
+    """
+    return workspace.cache_dir / LOCK_FILE
+
+
+def get_engine_socket_path() -> Path:
     """Return the path of the engine's socket; it depends on this process's environment variables.
 
     Creates the socket's directory, which only this user can enter. Raises `WorkspaceError` if that
     fails.
     """
     paths.make_runtime_directory()
-    return Path(paths.make_engine_socket_path(str(workspace.root)))
+    return Path(paths.make_engine_socket_path())
 
 
-def read_engine_lock_file(workspace: Workspace) -> EngineLock | None:
-    """Return what the engine wrote into its lock file; None if there is no readable lock file.
+def read_engine_lock_file() -> EngineLock | None:
+    """Return what the running engine wrote into its lock file; None if there is no readable lock file.
 
     The lock file contains the path of the engine's socket. This path depends on XDG_RUNTIME_DIR, which
     can differ between engine and client, for example under ssh or cron.
     """
+    return read_lock_file(get_engine_lock_path())
+
+
+def read_lock_file(path: Path) -> EngineLock | None:
+    """Return the content of the lock file of an engine or of an index; None if it has none."""
     try:
-        found = json.loads(get_engine_lock_path(workspace).read_text("utf-8"))
+        found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     if not isinstance(found, dict) or not isinstance(found.get("socket"), str):
@@ -99,7 +115,8 @@ START_SECONDS = 20.0
 SILENT_SECONDS = 5.0
 """A client gives up after this many seconds if an engine listens but does not answer."""
 
-# An engine inherits only these environment variables from the client that starts it.
+# An engine inherits only these environment variables from the client that starts it. It works for each
+# client in the environment that this client names.
 _KEPT_VARIABLES = (
     *("PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE"),
     *paths.AGENT_DIRECTORY_VARIABLES,
@@ -118,16 +135,16 @@ def connect_or_start_engine(
     wait: float = START_SECONDS,
     check: Callable[[], object] = lambda: None,
 ) -> EngineClient:
-    """Connect to the workspace's engine.
+    """Connect to the engine, for a workspace.
 
-    If `start` is true, an engine is started if none is running, and an engine that this client cannot
-    use is replaced. The function waits at most `wait` seconds for the engine. During the wait, it calls
+    If `start` is true, an engine is started if none is running, an engine whose index has another
+    format is replaced, and the engine opens the workspace. The function waits at most `wait` seconds for the engine. During the wait, it calls
     `check` repeatedly; `check` can raise an exception to cancel. Raises `EngineNotRunning` if no engine
     is running and `start` is false. Raises `EngineUnavailable` if the connection fails for another
     reason.
     """
-    client = _connect_to_running_engine(workspace, min(wait, SILENT_SECONDS), check)
-    if client is not None and start and _is_engine_incompatible(client):
+    client = _connect_to_running_engine(workspace, min(wait, SILENT_SECONDS), check, opens=start)
+    if client is not None and start and client.hello.get("schema") != compute_index_schema_hash():
         _stop_incompatible_engine(client)
         client = None
     if client is not None:
@@ -163,7 +180,7 @@ def connect_or_start_engine(
 
 
 def _connect_to_running_engine(
-    workspace: Workspace, wait: float, check: Callable[[], object]
+    workspace: Workspace, wait: float, check: Callable[[], object], *, opens: bool = True
 ) -> EngineClient | None:
     """Connect to a running engine; return None if none is running.
 
@@ -172,10 +189,10 @@ def _connect_to_running_engine(
     end = time.monotonic() + wait
     while True:
         try:
-            return _try_connect_to_engine(workspace)
+            return _try_connect_to_engine(workspace, opens=opens)
         except UnresponsiveEngine as silent:
             if time.monotonic() > end:
-                found = read_engine_lock_file(workspace)
+                found = read_engine_lock_file()
                 pid = found.get("pid") if found else None
                 raise UnresponsiveEngine(
                     "an engine is running, but does not answer",
@@ -186,33 +203,18 @@ def _connect_to_running_engine(
         time.sleep(0.05)
 
 
-def _is_engine_incompatible(client: EngineClient) -> bool:
-    """Return whether this client needs another engine instead of the running one.
-
-    This is the case if the engine's index has another format. It is also the case if engine and client
-    use different models or different directories of agents, and no other client uses the engine.
-    """
-    if client.hello.get("schema") != compute_index_schema_hash():
-        return True
-    if list_differing_directory_variables(client) and not client.hello.get("others"):
-        return True
-    try:
-        model = load_settings().model
-    except ConfigError:
-        return False
-    is_its_model = model in {"off", client.hello.get("model", model)}
-    return not is_its_model and not client.hello.get("others")
-
-
 def list_differing_directory_variables(client: EngineClient) -> list[str]:
-    """Return the environment variables for agents' directories whose values differ in engine and client."""
+    """Return the environment variables for agents' directories that the engine reads with other values.
+
+    There are some if the workspace was opened for another client, which still uses it.
+    """
     own = paths.read_agent_directory_variables()
     known = client.hello.get("agent_variables", own)
     return [name for name, value in own.items() if known.get(name) != value]
 
 
 def _stop_incompatible_engine(client: EngineClient) -> None:
-    """Stop an engine of an older version. Raises `EngineUnavailable` if the engine's version is newer."""
+    """Stop an engine whose index has another format. Raises `EngineUnavailable` if its version is newer."""
     if _parse_version_numbers(str(client.hello.get("version"))) > _parse_version_numbers(
         __version__
     ):
@@ -228,20 +230,20 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
+def _try_connect_to_engine(workspace: Workspace, *, opens: bool) -> EngineClient | None:
     """Connect through the socket that the lock file names, or through the usual one if that fails.
 
     Returns None if both fail. Raises `UnresponsiveEngine` or `EngineOwnedByOtherUser`.
     """
-    found = read_engine_lock_file(workspace)
+    found = read_engine_lock_file()
     socket_paths: list[str] = []
     if found and found.get("host") == os.uname().nodename:
         socket_paths.append(found["socket"])
     with contextlib.suppress(Exception):
-        socket_paths.append(str(get_engine_socket_path(workspace)))
+        socket_paths.append(str(get_engine_socket_path()))
     for socket_path in dict.fromkeys(socket_paths):
         try:
-            client = EngineClient(socket_path)
+            client = EngineClient(socket_path, str(workspace.root), opens=opens)
         except (UnresponsiveEngine, EngineOwnedByOtherUser):
             raise
         except EngineUnavailable:
@@ -249,7 +251,7 @@ def _try_connect_to_engine(workspace: Workspace) -> EngineClient | None:
         # The lock file in a copy of a cache directory names the engine of the original directory.
         cache = client.hello.get("cache")
         if cache is None or cache == paths.convert_path_to_utf8(
-            os.path.realpath(workspace.cache_dir)
+            os.path.realpath(paths.get_cache_home())
         ):
             return client
         client.close()
@@ -273,7 +275,7 @@ def _start_engine(workspace: Workspace) -> Any:
         if not os.access(workspace.cache_dir, os.W_OK):
             raise PermissionError(13, "Permission denied")
         make_private_directory(workspace.engine_log_file.parent)
-        get_engine_socket_path(workspace)
+        get_engine_socket_path()
         log = _open_engine_log(workspace.engine_log_file)
     except WorkspaceError as error:
         raise EngineUnavailable(
@@ -294,7 +296,7 @@ def _start_engine(workspace: Workspace) -> Any:
 
     with log:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "kbtui.engine", str(workspace.root)],
+            [sys.executable, "-P", "-m", "kbtui.engine", paths.get_cache_home()],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -9,30 +9,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import json
 import os
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbtui.engine.engine_launcher import get_engine_lock_path, get_engine_socket_path
+from kbtui.engine.file_lock import take_file_lock
 from kbtui.errors import KbtuiError
 from kbtui.text import sanitize
 from kbtui.version import __version__
-from kbtui.workspace import load_settings, open_workspace_at_root, paths
-from kbtui.workspace.paths import make_private_directory
+from kbtui.workspace import paths
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kbtui.engine.engine_launcher import EngineLock
-    from kbtui.workspace import Workspace
 
-
-def run_engine(root: Path) -> int:
-    """Run the engine of the workspace at `root` until it is idle or stopped; return the exit code.
+def run_engine() -> int:
+    """Run this user's engine until it is idle or stopped; return the exit code.
 
     The exit code is 0 if the engine ended normally, or if another engine holds the lock. After an
     error, it is 3.
@@ -40,10 +35,8 @@ def run_engine(root: Path) -> int:
     # Only this user can read the files that the index's libraries create. Sources write into the
     # workspace, so they use the user's own umask.
     umask = os.umask(0o077)
-    workspace = open_workspace_at_root(root)
     try:
-        settings = load_settings()
-        lock = _take_engine_lock(workspace)
+        lock = take_file_lock(get_engine_lock_path())
     except (KbtuiError, OSError) as error:
         write_engine_log_record(f"cannot start: {error}")
         return 3
@@ -53,54 +46,34 @@ def run_engine(root: Path) -> int:
         os.nice(5)
     socket_path = inode = None
     try:
-        socket_path = get_engine_socket_path(workspace)
+        socket_path = get_engine_socket_path()
         listener = _open_engine_socket(socket_path)
         inode = _get_inode_number(socket_path)
-        _write_engine_lock_file(lock, socket_path)
-        write_engine_log_record(f"engine {__version__} for {workspace.root} on {socket_path}")
+        lock.write_engine_facts(socket_path)
+        cache = paths.get_cache_home()
+        write_engine_log_record(f"engine {__version__} for {cache} on {socket_path}")
         from kbtui.engine.engine_server import EngineServer
 
         def still_holds_lock_and_socket() -> bool:
-            return (
-                is_lock_file_still_ours(lock, workspace) and _get_inode_number(socket_path) == inode
-            )
+            return lock.is_held() and _get_inode_number(socket_path) == inode
 
         asyncio.run(
             EngineServer(
-                workspace,
-                settings,
-                listener,
-                still_holds_lock_and_socket,
-                umask,
-                write_engine_log_record,
+                listener, socket_path, still_holds_lock_and_socket, umask, write_engine_log_record
             ).serve_clients()
         )
     except KbtuiError as error:
         write_engine_log_record(f"stopped: {error}")
         return 3
     finally:
-        _release_engine_lock(lock, socket_path, inode)
+        # The next engine may have replaced the socket already.
+        if socket_path is not None and inode is not None:
+            with contextlib.suppress(OSError):
+                if _get_inode_number(socket_path) == inode:
+                    socket_path.unlink()
+        lock.release()
         write_engine_log_record("ended")
     return 0
-
-
-def _take_engine_lock(workspace: Workspace) -> Any:
-    """Lock and return the open lock file; return None if another engine has locked it."""
-    path = get_engine_lock_path(workspace)
-    for _ in range(10):
-        make_private_directory(path.parent)
-        file = path.open("a+b")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            return None
-        # If the cache directory was deleted in the meantime, the lock would not stop a second engine.
-        with contextlib.suppress(FileNotFoundError):
-            if os.fstat(file.fileno()).st_ino == path.stat().st_ino:
-                return file
-        file.close()
-    return None
 
 
 def _get_inode_number(path: Path) -> int | None:
@@ -108,14 +81,6 @@ def _get_inode_number(path: Path) -> int | None:
         return path.stat().st_ino
     except OSError:
         return None
-
-
-def is_lock_file_still_ours(lock: Any, workspace: Workspace) -> bool:
-    """Return whether the lock file is still the file that this engine locked."""
-    try:
-        return os.fstat(lock.fileno()).st_ino == get_engine_lock_path(workspace).stat().st_ino
-    except OSError:
-        return False
 
 
 def _open_engine_socket(socket_path: Path) -> socket.socket:
@@ -126,33 +91,6 @@ def _open_engine_socket(socket_path: Path) -> socket.socket:
     listener.listen(64)
     listener.setblocking(False)
     return listener
-
-
-def _write_engine_lock_file(lock: Any, socket_path: Path) -> None:
-    facts: EngineLock = {
-        "pid": os.getpid(),
-        "version": __version__,
-        "host": os.uname().nodename,
-        "socket": paths.convert_path_to_utf8(str(socket_path)),
-    }
-    lock.seek(0)
-    lock.truncate()
-    lock.write(json.dumps(facts).encode("utf-8"))
-    lock.flush()
-
-
-def _release_engine_lock(lock: Any, socket_path: Path | None, inode: int | None) -> None:
-    """Release the lock. Also delete the socket, unless the next engine has already replaced it."""
-    with contextlib.suppress(OSError):
-        lock.seek(0)
-        lock.truncate()
-        if (
-            socket_path is not None
-            and inode is not None
-            and _get_inode_number(socket_path) == inode
-        ):
-            socket_path.unlink()
-    lock.close()
 
 
 def write_engine_log_record(text: str) -> None:

@@ -25,22 +25,29 @@ if TYPE_CHECKING:
     from kbtui.search.search_request_and_answer import SearchAnswerEngineMessage, SearchRequestJson
 
     class HelloMessage(TypedDict, total=False):
-        """The first message that each side of a connection sends. A client sends only the first three fields.
+        """The first message that each side of a connection sends.
 
-        `schema` is a hash of the index's format. `agent_variables` are the environment variables that
-        set where agents store their conversations. `others` is the number of other clients.
+        Both sides send `hello`, `protocol` and `version`. A client also says for which workspace its
+        requests are: the path `root`, and `client_environment`, its variables of
+        `paths.CLIENT_VARIABLES`. If `opens` is false, the engine does not open this workspace.
+
+        An engine also sends `schema`, a hash of the index's format, its `pid`, and its directory
+        `cache`, in which it has all indexes. `is_open` says whether the workspace is open, or is being
+        opened. `agent_variables` are the variables that set where agents store their conversations; if
+        the workspace was opened for another client, they are those of that client.
         """
 
         hello: str
         protocol: int
         version: str
+        root: str
+        client_environment: dict[str, str]
+        opens: bool
         schema: str
         pid: int
-        root: str
         cache: str
-        model: str
+        is_open: bool
         agent_variables: dict[str, str]
-        others: int
 
     class RefreshProgress(TypedDict):
         """The progress of a refresh: `done` of `total` changed entries are indexed already."""
@@ -128,10 +135,11 @@ if TYPE_CHECKING:
     )
     """An event that a client receives after it has subscribed to the engine."""
 
-    class EngineStatus(EngineReadiness):
-        """The answer of `status`.
+    class WorkspaceStatus(EngineReadiness):
+        """The state of an open workspace, which is the answer of `status`.
 
-        `progress` is the last `progress` event, or None if its phase is done.
+        `clients` is the number of its clients. `progress` is the last `progress` event, or None if its
+        phase is done.
         """
 
         pid: int
@@ -142,6 +150,17 @@ if TYPE_CHECKING:
         progress: IndexProgressEvent | None
         busy: bool
         polling: str | None
+
+    class EngineStatus(TypedDict):
+        """The answer of `engine_status`, which needs no open workspace.
+
+        `memory` is the resident memory of the engine's process in bytes, or None if it is unknown.
+        """
+
+        pid: int
+        version: str
+        memory: int | None
+        workspaces: list[WorkspaceStatus]
 
     class WaitTimeLimit(TypedDict, total=False):
         """The argument of `refreshed` and `settle`.
@@ -215,7 +234,7 @@ if TYPE_CHECKING:
         detail: str
 
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 REQUEST_BYTES_MAX = 1 << 20
 """The maximum size of a frame that a client sends to the engine."""
 ANSWER_BYTES_MAX = 16 << 20
@@ -293,5 +312,5 @@ def decode_frame_body(body: bytes) -> Any:
 
 
 def make_hello_message(**facts: Unpack[HelloMessage]) -> HelloMessage:
-    """Return the first message of a connection. An engine adds the `facts` about itself."""
+    """Return the first message of a connection. Each side adds its `facts`."""
     return {"hello": "kbtui", "protocol": PROTOCOL_VERSION, **facts}

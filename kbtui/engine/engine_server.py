@@ -6,17 +6,19 @@ import asyncio
 import contextlib
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
+import traceback
 from typing import TYPE_CHECKING, Any
 
 from kbtui.engine import engine_protocol
 from kbtui.engine.client_connection import ClientConnection
-from kbtui.engine.open_workspace import OpenWorkspace
+from kbtui.engine.workspace_table import WorkspaceTable
+from kbtui.errors import KbtuiError
 from kbtui.index.index_generations import compute_index_schema_hash
 from kbtui.version import __version__
-from kbtui.workspace.client_environment import ClientEnvironment
 from kbtui.workspace.paths import (
+    convert_path_from_utf8,
     convert_path_to_utf8,
+    get_cache_home,
     is_peer_same_user,
     read_agent_directory_variables,
 )
@@ -24,9 +26,10 @@ from kbtui.workspace.paths import (
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
+    from pathlib import Path
 
-    from kbtui.engine.engine_protocol import HelloMessage
-    from kbtui.workspace import Settings, Workspace
+    from kbtui.engine.engine_protocol import EngineStatus, HelloMessage
+    from kbtui.engine.workspace_table import WorkspaceSlot
 
 
 async def read_protocol_frame(reader: asyncio.StreamReader) -> Any:
@@ -45,59 +48,62 @@ def is_client_from_same_user(writer: asyncio.StreamWriter) -> bool:
     return peer is None or is_peer_same_user(peer)
 
 
-MAX_SEARCHES = 16
-"""At most this many searches run at the same time. Further searches wait until one has ended."""
+def read_resident_memory() -> int | None:
+    """Return the resident memory of this process in bytes; None if the system does not say it."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return None
+
+
 HELLO_SECONDS = 10.0
 """If a client does not send its greeting within this many seconds, the engine closes the connection."""
-IDLE_CHECK_SECONDS = 1.0
-"""The interval in seconds at which the engine checks whether it is still needed."""
-MAX_CLIENTS = 128
+CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 4.0
+"""The interval in seconds at which the engine checks whether it and its workspaces are still needed.
+
+The interval is `SLOW_CHECK_SECONDS` if nothing has happened for `QUIET_SECONDS`, so that an engine that
+nobody uses sleeps.
+"""
+QUIET_SECONDS = 10.0
+UNUSED_SECONDS = 3.0
+"""An engine with no open workspace ends when it has had no client for this many seconds."""
+MAX_CLIENTS = 256
 MAX_UNGREETED = 64
 """If more clients than this have connected but sent no greeting, the engine disconnects the first of them."""
 
 
 class EngineServer:
-    """The engine's server for one workspace.
+    """The engine's server.
 
     It ends when it is idle or stopped, or when another engine has taken its place.
     """
 
     def __init__(
         self,
-        workspace: Workspace,
-        settings: Settings,
         listener: socket.socket,
+        socket_path: Path,
         holds_lock_and_socket: Callable[[], bool],
         umask: int,
         log: Callable[[str], None],
     ) -> None:
-        """Create the server.
+        """Create the server, which listens on `listener` at `socket_path`.
 
         `holds_lock_and_socket` returns whether the lock file and the socket still belong to this
         engine. `umask` is the user's own umask, for files that sources write.
         """
         self._log = log
-        self._workspace, self._settings = workspace, settings
-        self._listener, self._umask = listener, umask
-        self._holds_lock_and_socket = holds_lock_and_socket
+        self._listener, self._holds_lock_and_socket = listener, holds_lock_and_socket
+        self._table = WorkspaceTable(socket_path, umask, log)
+        self._clients: set[ClientConnection] = set()
         self._ungreeted: list[ClientConnection] = []
-        self._last_seen = time.monotonic()
-        self._search_pool = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
+        self._last_seen = self._last_event = time.monotonic()
+        self._cache = convert_path_to_utf8(os.path.realpath(get_cache_home()))
 
     async def serve_clients(self) -> None:
-        """Start the workers, serve clients until there is a reason to end, and stop the workers."""
+        """Serve clients until there is a reason to end, and close the workspaces."""
         self._loop = asyncio.get_running_loop()
         self._should_end = asyncio.Event()
-        self._open_workspace = OpenWorkspace(
-            self._workspace,
-            ClientEnvironment(os.environ),
-            self._settings,
-            self._search_pool,
-            self._umask,
-            self._end_engine_if_obsolete,
-            self._log,
-        )
-        self._open_workspace.start_threads()
         server = await asyncio.start_unix_server(self._serve_client, sock=self._listener)
         for name in ("SIGTERM", "SIGINT"):
             import signal
@@ -107,23 +113,24 @@ class EngineServer:
             await self._do_periodic_work_until_idle()
         finally:
             server.close()
-            for client in [*self._open_workspace.clients, *self._ungreeted]:
+            for client in [*self._clients, *self._ungreeted]:
                 client.close()
-            await self._open_workspace.stop_threads()
-            self._search_pool.shutdown(wait=False, cancel_futures=True)
+            await self._table.close_all_workspaces()
 
     async def _do_periodic_work_until_idle(self) -> None:
         """Do the engine's periodic work until there is a reason to end the engine."""
         while not self._should_end.is_set():
+            is_quiet = time.monotonic() - self._last_event > QUIET_SECONDS
+            pause = SLOW_CHECK_SECONDS if is_quiet and not self._table.is_busy else CHECK_SECONDS
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._should_end.wait(), IDLE_CHECK_SECONDS)
-            await self._open_workspace.do_periodic_work()
+                await asyncio.wait_for(self._should_end.wait(), pause)
+            self._table.check_workspaces()
             if reason := self._find_reason_to_end_engine():
                 self._log(reason)
                 return
-            if self._open_workspace.clients or self._open_workspace.is_busy:
-                self._last_seen = time.monotonic()
-            elif time.monotonic() - self._last_seen > self._settings.engine_idle:
+            if self._clients or not self._table.is_empty or self._table.is_busy:
+                continue
+            if time.monotonic() - self._last_seen > UNUSED_SECONDS:
                 self._log("idle")
                 return
 
@@ -131,7 +138,7 @@ class EngineServer:
         """Return why this engine must end, or None if it can continue."""
         if not self._holds_lock_and_socket():
             return "the lock file or the socket was replaced"
-        return self._open_workspace.find_reason_to_close()
+        return None
 
     # clients
 
@@ -140,7 +147,7 @@ class EngineServer:
     ) -> None:
         """Exchange hello messages, then answer the client's requests until the client disconnects."""
         client = ClientConnection(writer)
-        if len(self._open_workspace.clients) >= MAX_CLIENTS or not is_client_from_same_user(writer):
+        if len(self._clients) >= MAX_CLIENTS or not is_client_from_same_user(writer):
             client.close()
             return
         self._ungreeted.append(client)
@@ -148,6 +155,7 @@ class EngineServer:
             # Close the oldest connection without a hello, so that silent connections do not lock
             # clients out.
             self._ungreeted.pop(0).close()
+        slot = None
         try:
             greeting: HelloMessage = await asyncio.wait_for(
                 read_protocol_frame(reader), HELLO_SECONDS
@@ -155,72 +163,110 @@ class EngineServer:
             self._ungreeted.remove(client)
             if greeting.get("hello") != "kbtui":
                 return
-            self._end_engine_if_obsolete()
-            others = len(self._open_workspace.clients)
-            self._open_workspace.clients.add(client)
-            client.send_frame(
-                engine_protocol.encode_message_as_frame(
-                    engine_protocol.make_hello_message(
-                        version=__version__,
-                        schema=compute_index_schema_hash(),
-                        pid=os.getpid(),
-                        root=str(self._workspace.root),
-                        cache=convert_path_to_utf8(os.path.realpath(self._workspace.cache_dir)),
-                        model=self._settings.model,
-                        agent_variables=read_agent_directory_variables(),
-                        others=others,
-                    )
-                )
-            )
-            if int(greeting.get("protocol") or 0) > engine_protocol.PROTOCOL_VERSION:
-                self._log("stopping because a newer client connected")
-                self._should_end.set()
-                return
-            while True:
+            self._clients.add(client)
+            self._last_event = time.monotonic()
+            slot = self._greet_client(client, greeting)
+            while not self._should_end.is_set():
                 request = await read_protocol_frame(reader)
+                self._last_event = time.monotonic()
                 # The requests of one client run in sequence, those of several clients in parallel.
-                client.send_frame(await self._answer_request(client, request))
+                client.send_frame(await self._answer_request(client, slot, request))
                 await client.wait_until_frames_are_sent()
+                if slot is not None and slot.has_failed:
+                    return
         except (engine_protocol.InvalidProtocolFrame, TypeError, ValueError) as error:
             self._log(f"closed a client's connection: {error}")
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
             pass
         except asyncio.CancelledError:
             pass  # the engine ends while this client waits; asyncio would log this as an error
+        except Exception:
+            self._log(f"an error: {traceback.format_exc()}")
+            if slot is not None:
+                self._table.close_workspace(slot, "an error while it answered a client")
         finally:
-            self._open_workspace.clients.discard(client)
+            self._clients.discard(client)
+            if slot is not None:
+                self._table.remove_client(slot, client)
             if client in self._ungreeted:
                 self._ungreeted.remove(client)
-            self._last_seen = time.monotonic()
+            self._last_seen = self._last_event = time.monotonic()
             client.close()
 
-    async def _answer_request(self, client: ClientConnection, request: Any) -> bytes:
-        """Run the operation of a request and return the answer as a frame."""
-        number = request.get("id")
-        operations = {**self._open_workspace.operations, "stop": self._execute_stop_operation}
-        operation = operations.get(request.get("op"))
-        if operation is None:
-            return engine_protocol.encode_message_as_frame(
-                {"id": number, "error": f"unknown operation {request.get('op')!r}"}
+    def _greet_client(
+        self, client: ClientConnection, greeting: HelloMessage
+    ) -> WorkspaceSlot | None:
+        """Answer the greeting of a client; return the workspace of its requests, which is being opened.
+
+        Raises `ConnectionResetError` if another engine must answer.
+        """
+        if reason := self._find_reason_to_end_engine():
+            self._should_end.set()
+            raise ConnectionResetError(reason)
+        slot = None
+        is_newer = int(greeting.get("protocol") or 0) > engine_protocol.PROTOCOL_VERSION
+        if "root" in greeting and not is_newer:
+            variables = {
+                name: convert_path_from_utf8(value)
+                for name, value in greeting["client_environment"].items()
+            }
+            slot = self._table.add_client(
+                client,
+                convert_path_from_utf8(greeting["root"]),
+                variables,
+                opens=greeting.get("opens", True),
             )
+        hello = engine_protocol.make_hello_message(
+            version=__version__,
+            schema=compute_index_schema_hash(),
+            pid=os.getpid(),
+            cache=self._cache,
+            is_open=slot is not None,
+        )
+        if slot is not None:
+            with slot.client_environment.use():
+                hello["agent_variables"] = read_agent_directory_variables()
+        client.send_frame(engine_protocol.encode_message_as_frame(hello))
+        if is_newer:
+            self._log("stopping because a newer client connected")
+            self._should_end.set()
+        return slot
+
+    async def _answer_request(
+        self, client: ClientConnection, slot: WorkspaceSlot | None, request: Any
+    ) -> bytes:
+        """Run the operation of a request and return the answer as a frame."""
+        number, name = request.get("id"), request.get("op")
         try:
-            with self._open_workspace.client_environment.use():
-                found = await operation(client, request)
+            found: object
+            if name == "stop":
+                # The event loop sends the answer before it runs this callback.
+                self._loop.call_soon(self._should_end.set)
+                found = {"stopping": True}
+            elif name == "engine_status":
+                found = self._describe_engine_status()
+            elif slot is None:
+                raise KbtuiError("the workspace is not open")
+            else:
+                opened = await asyncio.shield(slot.opening)
+                if name not in opened.operations:
+                    raise KbtuiError(f"unknown operation {name!r}")
+                with slot.client_environment.use():
+                    found = await opened.operations[name](client, request)
         except (engine_protocol.InvalidProtocolFrame, KeyError, TypeError, ValueError) as error:
             return engine_protocol.encode_message_as_frame(
                 {"id": number, "error": f"{type(error).__name__}: {error}"}
             )
+        except ConnectionError:
+            raise
+        except (KbtuiError, OSError) as error:
+            return engine_protocol.encode_message_as_frame({"id": number, "error": str(error)})
         return engine_protocol.encode_message_as_frame({"id": number, "ok": found})
 
-    def _end_engine_if_obsolete(self) -> None:
-        """End the engine if it must end, and raise `ConnectionResetError` so that the client asks the next engine."""
-        if reason := self._find_reason_to_end_engine():
-            self._should_end.set()
-            raise ConnectionResetError(reason)
-
-    async def _execute_stop_operation(
-        self, client: ClientConnection, request: object
-    ) -> dict[str, bool]:
-        # The event loop sends the answer before it runs this callback.
-        self._loop.call_soon(self._should_end.set)
-        return {"stopping": True}
+    def _describe_engine_status(self) -> EngineStatus:
+        return {
+            "pid": os.getpid(),
+            "version": __version__,
+            "memory": read_resident_memory(),
+            "workspaces": self._table.list_workspace_statuses(),
+        }

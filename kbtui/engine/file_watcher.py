@@ -249,6 +249,12 @@ class FileWatcher:
         self._restart_watching()
         self._thread.join(2.0)
 
+    def close(self) -> None:
+        """Close the descriptor that interrupts the thread, if the thread has ended."""
+        if self._alarm is not None and not self._thread.is_alive():
+            alarm, self._alarm = self._alarm, None
+            os.close(alarm)
+
     def set_watched_topic_directories(self, folders: Iterable[Path]) -> None:
         """Set the topic directories that are watched in addition to JP's own directories."""
         found = sorted(set(folders))

@@ -117,6 +117,11 @@ class IndexWorker:
         self._wake.set()
         self._thread.join(10.0)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
     def request_index_refresh(self) -> threading.Event:
         """Request a refresh, and return an event that is set when the refresh is done.
 

@@ -7,8 +7,9 @@ import contextlib
 import math
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbtui.engine import engine_protocol
 from kbtui.engine.embedding_worker import EmbeddingWorker
@@ -20,7 +21,7 @@ from kbtui.sources.source_scheduler import SCHEDULE_SECONDS, SourceScheduler
 from kbtui.userdata.user_data_store import UserData
 from kbtui.version import __version__
 from kbtui.workspace import load_settings
-from kbtui.workspace.paths import make_search_environment_fingerprint
+from kbtui.workspace.paths import convert_path_to_utf8, make_search_environment_fingerprint
 
 if TYPE_CHECKING:
     import threading
@@ -34,18 +35,20 @@ if TYPE_CHECKING:
         EngineReadinessEvent,
         EngineSearchReply,
         EngineSearchRequest,
-        EngineStatus,
         IndexProgressEvent,
         PauseRequest,
         RefreshOutcome,
         RefreshProgress,
         RefreshRequest,
         WaitTimeLimit,
+        WorkspaceStatus,
     )
     from kbtui.index.indexer import IndexProgress, IndexRefreshChanges
     from kbtui.workspace import Settings, Workspace
     from kbtui.workspace.client_environment import ClientEnvironment
 
+
+Answer = TypeVar("Answer")
 
 PACE_SECONDS = 30.0
 """The pace of a phase of work is measured over about this many seconds."""
@@ -125,9 +128,10 @@ class OpenWorkspace:
     ) -> None:
         """Create the workers; call this in the event loop.
 
-        The workers and `operations` read the environment variables in `client_environment`.
+        The workers and `operations` read the environment variables in `client_environment`. Searches and
+        other slow work run in `search_pool`, which no other workspace uses.
         `umask` is the user's own umask, for files that sources write. Operations call
-        `end_if_obsolete`, which raises `ConnectionResetError` if another engine must answer.
+        `end_if_obsolete`, which raises `ConnectionResetError` if the client must connect again.
         """
         self.workspace, self.settings, self._log = workspace, settings, log
         self.client_environment = client_environment
@@ -198,7 +202,24 @@ class OpenWorkspace:
             self._index_worker.stop_thread,
             self._embedding_worker.stop_thread,
         )
-        await asyncio.gather(*map(asyncio.to_thread, stops))
+        # Threads of other workspaces may occupy the threads of `asyncio.to_thread`.
+        with_threads = ThreadPoolExecutor(len(stops), thread_name_prefix="stop")
+        try:
+            await asyncio.gather(
+                *(self._loop.run_in_executor(with_threads, stop) for stop in stops)
+            )
+        finally:
+            with_threads.shutdown(wait=False)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a thread still writes the index or the vectors; `stop_threads` was called before."""
+        return self._index_worker.is_alive or self._embedding_worker.is_writing
+
+    def close_files(self) -> None:
+        """Close the files and descriptors that are still open after `stop_threads`."""
+        self._search_service.close_index_if_idle(0.0)
+        self._file_watcher.close()
 
     @property
     def is_busy(self) -> bool:
@@ -216,13 +237,19 @@ class OpenWorkspace:
             if time.monotonic() - self._log_swept_at > LOG_SWEEP_SECONDS:
                 self._log_swept_at = time.monotonic()
                 days = self.settings.query_log_days
-                await asyncio.to_thread(
+                await self._run_in_thread(
                     UserData(self.workspace).query_log.remove_old_logged_searches, days
                 )
             if time.monotonic() - self._schedule_checked_at > SCHEDULE_SECONDS:
                 self._schedule_checked_at = time.monotonic()
-                await asyncio.to_thread(self._run_due_sources)
+                await self._run_in_thread(self._run_due_sources)
         self._search_service.close_index_if_idle()
+
+    async def _run_in_thread(self, work: Callable[..., Answer], *arguments: object) -> Answer:
+        """Call `work` in a thread of this workspace, in its client environment."""
+        return await self._loop.run_in_executor(
+            self._search_pool, copy_context().run, work, *arguments
+        )
 
     def _run_due_sources(self) -> None:
         """Run the sources that are due, and log errors."""
@@ -233,6 +260,8 @@ class OpenWorkspace:
 
     def find_reason_to_close(self) -> str | None:
         """Return why the workspace must be opened anew, or None if it can stay open."""
+        if not self._index_worker.is_alive:
+            return "the thread that writes the index has ended"
         with self.client_environment.use():
             return self._find_changed_settings()
 
@@ -330,11 +359,15 @@ class OpenWorkspace:
 
     async def _execute_status_operation(
         self, client: ClientConnection, request: object
-    ) -> EngineStatus:
+    ) -> WorkspaceStatus:
+        return self.describe_status()
+
+    def describe_status(self) -> WorkspaceStatus:
+        """Return the state of the workspace and of its workers."""
         return {
             "pid": os.getpid(),
             "version": __version__,
-            "root": str(self.workspace.root),
+            "root": convert_path_to_utf8(self.workspace.root),
             "generation": self._index_worker.generation_name,
             "clients": len(self.clients),
             "progress": self._last_progress,
@@ -436,10 +469,4 @@ class OpenWorkspace:
             "mended": None,
             **self._describe_engine_readiness(),
         }
-        return await self._loop.run_in_executor(
-            self._search_pool,
-            copy_context().run,
-            self._search_service.answer_client_search,
-            request,
-            state,
-        )
+        return await self._run_in_thread(self._search_service.answer_client_search, request, state)

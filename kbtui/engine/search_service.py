@@ -208,10 +208,10 @@ class SearchService:
             return SemanticRanking(None, make_keywords_only_notice("index_replaced"))
         return self._embedding_worker.rank_chunks_by_meaning(text, pending, question)
 
-    def close_index_if_idle(self) -> None:
-        """Close the index if no search has used it for `CLOSE_READER_SECONDS`."""
+    def close_index_if_idle(self, seconds: float = CLOSE_READER_SECONDS) -> None:
+        """Close the index if no search has used it for this many seconds."""
         with self._lock:
-            is_idle = not self._active and time.monotonic() - self._last_used > CLOSE_READER_SECONDS
+            is_idle = not self._active and time.monotonic() - self._last_used > seconds
             if self._reader is not None and is_idle:
                 self._reader.close()
                 self._reader = None

@@ -31,6 +31,7 @@ FindingCode = Literal[
     "conversations_counted", "conversations_trashed", "conversations_unchecked",
     "directory_not_writable", "directory_skipped", "directory_unreadable", "disk_full",
     "engine_cannot_start", "engine_not_running", "engine_polling", "engine_running", "engine_silent",
+    "engine_without_workspace",
     "environment_directory_missing", "format_unusable", "hard_links", "index_counted",
     "index_damaged", "keywords_only", "knowledge_counted", "learn_tool_outdated",
     "learn_tool_unneeded", "locale_not_utf8", "model_off", "model_ready", "model_unavailable",
@@ -104,6 +105,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "engine_not_running": "not running; a search or the TUI starts it",
     "engine_polling": "the engine polls the files every second: {detail}",
     "engine_running": "running as process {process}",
+    "engine_without_workspace": "running as process {process}; a search or the TUI opens this workspace",
     "engine_silent": "the engine does not answer: {detail}",
     "environment_directory_missing": "{variable} names {directory}, which is not an existing directory",
     "format_unusable": "the format {name!r}, which an installed package provides, cannot be loaded: {detail}",
@@ -567,7 +569,7 @@ def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
         client = library.connect_engine(start=False)
     except EngineNotRunning:
         try:
-            get_engine_socket_path(library.workspace)
+            get_engine_socket_path()
         except WorkspaceError as error:
             yield "wrong", "engine_cannot_start", {"detail": str(error)}
         else:
@@ -577,6 +579,9 @@ def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
         yield "wrong", "unavailable", {"detail": str(error)}
         return
     try:
+        if not client.hello.get("is_open"):
+            yield "note", "engine_without_workspace", {"process": client.pid}
+            return
         state = client.send_request("status")
     except EngineUnavailable as error:
         yield "note", "engine_silent", {"detail": error.message}

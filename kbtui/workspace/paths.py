@@ -148,7 +148,7 @@ def _find_jp_directory(variable: str, default: str) -> str:
 
 
 def find_runtime_directory() -> str:
-    """Return the directory of the engines' sockets, in XDG_RUNTIME_DIR, TMPDIR or `/tmp`.
+    """Return the directory of the engine's socket, in XDG_RUNTIME_DIR, TMPDIR or `/tmp`.
 
     The first of these three that is usable is chosen. XDG_RUNTIME_DIR or TMPDIR is usable if the
     directory exists and the path of a socket in it is short enough.
@@ -164,11 +164,9 @@ def find_runtime_directory() -> str:
     return f"/tmp/kbtui-{os.getuid()}"
 
 
-def make_engine_socket_path(root: str) -> str:
-    """Return the path of the engine's socket: one for each workspace and cache directory."""
-    return (
-        f"{find_runtime_directory()}/{_hash_paths(make_workspace_key(root), get_cache_home())}.sock"
-    )
+def make_engine_socket_path() -> str:
+    """Return the path of the engine's socket: one for each user and cache directory."""
+    return f"{find_runtime_directory()}/{_hash_paths('engine', get_cache_home())}.sock"
 
 
 def is_peer_same_user(connection: socket | TransportSocket) -> bool:
@@ -326,6 +324,16 @@ def make_search_environment_fingerprint() -> str:
     agents = read_agent_directory_variables().values()
     parts = (get_cache_home(), get_data_home(), settings, state, zone, model)
     return "\n".join([*map(convert_path_to_utf8, parts), *agents])
+
+
+def read_client_variables() -> dict[str, str]:
+    """Return the variables of `CLIENT_VARIABLES` that are set, for the engine."""
+    variables = _get_variables()
+    return {
+        name: convert_path_to_utf8(variables[name])
+        for name in CLIENT_VARIABLES
+        if name in variables
+    }
 
 
 def read_agent_directory_variables() -> dict[str, str]:

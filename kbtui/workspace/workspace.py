@@ -102,8 +102,8 @@ class Workspace:
 
     @property
     def engine_log_file(self) -> Path:
-        """The engine's log file."""
-        return Path(paths.get_state_home(), f"engine-{self.storage_key}.log")
+        """The log file of the engine, which serves all workspaces of this user."""
+        return Path(paths.get_state_home(), "engine.log")
 
 
 def open_workspace_at_root(root: Path) -> Workspace:

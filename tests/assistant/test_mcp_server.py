@@ -411,7 +411,7 @@ class HungEngine:
 
     def __init__(self, builder: Builder) -> None:
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._door.bind(str(get_engine_socket_path(builder.workspace)))
+        self._door.bind(str(get_engine_socket_path()))
         self._door.listen()
         self.asked = queue.Queue[bytes]()
         self._guests: list[socket.socket] = []

@@ -77,7 +77,7 @@ def stopped(engine: EngineClient, workspace: Workspace) -> tuple[float, float]:
     """Stop an engine; seconds until another could begin, and until its memory was given back."""
     began = time.perf_counter()
     engine.send_request("stop")
-    while read_engine_lock_file(workspace):
+    while read_engine_lock_file():
         time.sleep(0.001)
     free = time.perf_counter() - began
     engine.stop_engine()

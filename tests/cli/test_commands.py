@@ -163,7 +163,7 @@ def test_engine_status_and_stop(built: Builder) -> None:
     run(built, "index")
     state = json.loads(run(built, "engine", "status", "--json").stdout)
     assert state["running"]
-    assert state["root"] == str(built.root.resolve())
+    assert [one["root"] for one in state["workspaces"]] == [str(built.root.resolve())]
     assert run(built, "engine", "stop").returncode == 0
     assert run(built, "engine", "status").returncode == 1
 

@@ -27,7 +27,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builder
     builder.subject("notes/plain.md", "# Plain\n\nText.\n")
     builder.conversation(1, [[asked("One?")]])
     assert main(["index", "-w", str(builder.root)]) == 0
-    found = read_engine_lock_file(builder.workspace)
+    found = read_engine_lock_file()
     assert found is not None
     engine = psutil.Process(found["pid"])
     engine.suspend()
@@ -76,7 +76,7 @@ def test_who_waits_for_the_engine_says_so_and_can_be_interrupted(stopped: Builde
         if said is not None:
             assert "\r\x1b[K" in child.before  # the line is taken away
 
-    found = read_engine_lock_file(stopped.workspace)
+    found = read_engine_lock_file()
     assert found is not None
     psutil.Process(found["pid"]).resume()
     child = started(stopped, "index", "--watch", model="off")

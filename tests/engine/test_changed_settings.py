@@ -81,6 +81,7 @@ def test_whoever_is_connected_goes_on_with_the_changed_settings(
 def test_a_mistake_in_the_settings_does_not_end_the_engine(empty: Builder) -> None:
     get_settings_path().write_text('model = "off"\n')
     engine = connect_or_start_engine(empty.workspace)
+    assert engine.send_request("refresh", wait=30)["done"]
     get_settings_path().write_text("model = off\n")
     time.sleep(1.5)
     assert engine.send_request("refresh", wait=30)["done"]

@@ -97,7 +97,7 @@ def test_found_by_meaning_kept_through_a_kill_and_told_honestly(
     # Neither leg finds a removed subject.
     (builder.root / "docs/notes/money.md").unlink()
     assert not any(ref.startswith("notes/money") for ref in ask(lib, "when do people get paid"))
-    found = read_engine_lock_file(builder.workspace)
+    found = read_engine_lock_file()
     assert found
     psutil.Process(found["pid"]).terminate()
 
@@ -290,7 +290,7 @@ def run_slowly(self, module):
 
 machinery.SourceFileLoader.exec_module = run_slowly
 from kbtui.engine.engine_process import run_engine
-run_engine(Path(sys.argv[1]))
+run_engine()
 """
 """An engine on a machine where importing numpy takes long and may fail once."""
 
@@ -310,7 +310,7 @@ def slow_engine(
         command = [sys.executable, "-c", SLOW_IMPORTS, str(workspace_root)]
         engines.append(subprocess.Popen(command))
         end = time.monotonic() + 60
-        while read_engine_lock_file(builder.workspace) is None:
+        while read_engine_lock_file() is None:
             assert time.monotonic() < end, "the engine does not start"
             time.sleep(0.05)
         return builder

@@ -32,7 +32,7 @@ def stopped(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[B
         while not engine.send_request("status")["lexical"]:
             time.sleep(0.02)
         pid = engine.pid
-    place = engine_launcher.read_engine_lock_file(builder.workspace)["socket"]  # type: ignore[index]
+    place = engine_launcher.read_engine_lock_file()["socket"]  # type: ignore[index]
     os.kill(pid, signal.SIGSTOP)
     waiting: list[socket.socket] = []
     try:
@@ -70,7 +70,7 @@ def test_it_is_not_called_no_engine_and_a_search_goes_on_without_it(
     library.close()
     capsys.readouterr()
     # The command names the process, and says what to do.
-    pid = (engine_launcher.read_engine_lock_file(stopped.workspace) or {})["pid"]
+    pid = (engine_launcher.read_engine_lock_file() or {})["pid"]
     assert main(["-w", str(stopped.root), "search", "badger"]) == 0
     said = capsys.readouterr().err
     assert reason in said

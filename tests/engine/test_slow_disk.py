@@ -26,7 +26,7 @@ def slow_scan(path="."):
 
 os.scandir = slow_scan
 from kbtui.engine.engine_process import run_engine
-run_engine(Path(sys.argv[1]))
+run_engine()
 """
 """An engine on a disk that needs three seconds to list the topic's directory."""
 

@@ -67,7 +67,7 @@ def until(condition: Callable[[], Any]) -> Any:
 def test_an_engine_killed_while_it_makes_the_first_index_is_replaced(built: Builder) -> None:
     library = Library(built.workspace, load_settings())
     call = Call(lambda: library.search(QUESTION))
-    pid = until(lambda: read_engine_lock_file(built.workspace))["pid"]
+    pid = until(lambda: read_engine_lock_file())["pid"]
     os.kill(pid, signal.SIGKILL)
     assert len(call.end().hits) == 20
     assert library.index_notices_text is None

@@ -44,7 +44,7 @@ def built(workspace_root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bui
 
 
 def plug(builder: Builder) -> socket.socket:
-    found = read_engine_lock_file(builder.workspace)
+    found = read_engine_lock_file()
     assert found
     made = socket.socket(socket.AF_UNIX)
     made.settimeout(30)
@@ -63,16 +63,16 @@ def test_directory_socket_cache_and_lock_are_this_users_alone(built: Builder) ->
         connect_or_start_engine(built.workspace).close()
     finally:
         os.umask(with_umask)
-    for path in (get_engine_socket_path(built.workspace).parent, built.workspace.cache_dir):
+    for path in (get_engine_socket_path().parent, built.workspace.cache_dir):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
-    assert stat.S_IMODE(get_engine_socket_path(built.workspace).stat().st_mode) == 0o600
-    assert get_engine_lock_path(built.workspace).parent == built.workspace.cache_dir
+    assert stat.S_IMODE(get_engine_socket_path().stat().st_mode) == 0o600
+    assert get_engine_lock_path().parent == built.workspace.cache_dir.parent
 
 
 def test_a_runtime_directory_that_others_may_enter_is_closed_first(
     built: Builder,
 ) -> None:
-    folder = get_engine_socket_path(built.workspace).parent
+    folder = get_engine_socket_path().parent
     folder.chmod(0o755)
     connect_or_start_engine(built.workspace).close()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -122,7 +122,7 @@ def test_keywords_work_though_somebody_else_made_the_runtime_directory(
     assert "the runtime directory" in told[0]["message"]
     assert str(short_dir / f"kbtui-{os.getuid()}") in told[0]["message"]
     assert run("paths").returncode == 0
-    assert read_engine_lock_file(built.workspace) is None
+    assert read_engine_lock_file() is None
 
 
 LISTENER = """
@@ -141,7 +141,7 @@ while True:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's process")
 def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
-    place = get_engine_socket_path(built.workspace)
+    place = get_engine_socket_path()
     command = [sys.executable, "-c", LISTENER, str(place)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
         assert listener.stdout
@@ -157,7 +157,7 @@ def test_nothing_is_said_to_another_users_process(built: Builder) -> None:
 
 def test_an_engine_ends_calmly_while_somebody_at_the_door_is_silent(built: Builder) -> None:
     connect_or_start_engine(built.workspace).close()
-    found = read_engine_lock_file(built.workspace)
+    found = read_engine_lock_file()
     assert found
     silent = [plug(built) for _ in range(3)]
     half = plug(built)
@@ -202,7 +202,7 @@ def test_an_engine_ends_calmly_while_a_client_waits_for_its_model(
 
 def as_another_user(builder: Builder) -> bytes:
     """Connect as another user, which only root can do, and return what that user receives."""
-    place = get_engine_socket_path(builder.workspace)
+    place = get_engine_socket_path()
     for path in (place, *list(place.parents)[:2]):
         path.chmod(path.stat().st_mode | 0o077)  # so that only the engine itself refuses
     reading, writing = os.pipe()

@@ -20,6 +20,7 @@ from kbtui.errors import EngineUnavailable
 from kbtui.index.index_generations import find_index_damage
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.workspace import Settings
+from kbtui.workspace.paths import get_cache_home
 
 COMMANDS = [
     ["search", "otters"], ["search", "rivers", "--json"], ["topics"], ["learn", "guide", "**"], ["prompt"],
@@ -181,7 +182,7 @@ def test_nobody_sees_an_error_and_nothing_is_lost(built: Builder, tmp_path: Path
     index.refresh_index()
     index.close()
     assert content_of(built.workspace.cache_dir) == content_of(tmp_path / "fresh")
-    found = read_engine_lock_file(built.workspace)
+    found = read_engine_lock_file()
     assert found
     engine.close()
 
@@ -204,7 +205,7 @@ def engines(builder: Builder) -> list[int]:
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"]
-        mine = line and line[-1] == str(builder.root) and "kbtui.engine" in line
+        mine = line and line[-1] == get_cache_home() and "kbtui.engine" in line
         if mine and process.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(process.pid)
     return found

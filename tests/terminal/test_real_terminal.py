@@ -145,7 +145,7 @@ def test_a_killed_engine_is_replaced_while_one_reads(built: Builder) -> None:
 
     terminal = Terminal(["-w", str(built.root)])
     terminal.until("keywords only")
-    found = read_engine_lock_file(built.workspace)
+    found = read_engine_lock_file()
     assert found
     psutil.Process(found["pid"]).send_signal(signal.SIGKILL)
     time.sleep(0.5)

@@ -28,7 +28,7 @@ class SlowEngine:
 
     def __init__(self, builder: Builder) -> None:
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._door.bind(str(get_engine_socket_path(builder.workspace)))
+        self._door.bind(str(get_engine_socket_path()))
         self._door.listen()
         self.asked = self.waiting = 0
         self._lock = threading.Lock()

@@ -15,7 +15,7 @@ from kbtui.assistant.jp_local_tool import answer_jp_tool_call
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import list_conversations
 from kbtui.engine import connect_or_start_engine
-from kbtui.engine.engine_launcher import get_engine_lock_path
+from kbtui.engine.engine_launcher import get_index_lock_path
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.errors import ConfigError
 from kbtui.knowledge import load_knowledge
@@ -155,7 +155,7 @@ def test_the_sessions_of_a_repository_are_listed_searched_and_read(project: Proj
         assert find_entries(project, "narwhal", inside=inside) == {SESSION}
     assert "northern bay" in run_command("show", f"{SESSION}:1", cwd=project.root).stdout
     state = json.loads(run_command("engine", "status", "--json", cwd=project.root / "src").stdout)
-    assert (state["running"], state["root"]) == (True, str(project.root))
+    assert [one["root"] for one in state["workspaces"]] == [str(project.root)]
     assert tree_hash(project.root) == before
 
 
@@ -314,7 +314,7 @@ def test_the_index_follows_topics_and_a_jp_directory_that_appear_later(project: 
     heard: list[Any] = []
     stop = library.listen_to_engine_events(heard.append)
     until(lambda: any(event.get("lexical") for event in heard))
-    assert get_engine_lock_path(project.workspace).exists()
+    assert get_index_lock_path(project.workspace).exists()
     pid = connect_or_start_engine(project.workspace).pid
 
     def hears_of(reference: str) -> bool:

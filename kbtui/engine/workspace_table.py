@@ -1,0 +1,326 @@
+"""The workspaces that the engine has open: opens them on demand, and closes them when they are idle.
+
+There is at most one open workspace for each index directory, and the engine holds the lock of this
+directory. What happens in one workspace, such as an error or a slow disk, does not affect the others:
+each has its own threads, and only its own clients are disconnected when it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbtui.engine.embedding_worker import return_free_memory
+from kbtui.engine.engine_client import EngineClient
+from kbtui.engine.engine_launcher import get_index_lock_path, read_lock_file
+from kbtui.engine.file_lock import take_file_lock
+from kbtui.engine.open_workspace import OpenWorkspace
+from kbtui.errors import EngineUnavailable, KbtuiError
+from kbtui.workspace import Workspace, load_settings, paths
+from kbtui.workspace.client_environment import ClientEnvironment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kbtui.engine.client_connection import ClientConnection
+    from kbtui.engine.engine_protocol import WorkspaceStatus
+    from kbtui.engine.file_lock import FileLock
+    from kbtui.workspace import Settings
+
+MAX_SEARCHES = 16
+"""At most this many searches in one workspace run at the same time. Others wait until one has ended."""
+TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
+"""How long the engine waits for another process to unlock an index, and how often it asks for that."""
+END_SECONDS = 12.0
+"""An engine that ends waits at most this many seconds until its workspaces are closed."""
+
+
+class WorkspaceSlot:
+    """A workspace that is open or being opened.
+
+    `opening` returns the workspace when it is open. `clients` are its clients.
+    """
+
+    def __init__(
+        self, workspace: Workspace, index_directory: Path, client_environment: ClientEnvironment
+    ) -> None:
+        self.workspace, self.client_environment = workspace, client_environment
+        self.index_directory = index_directory
+        self.fingerprint = make_client_environment_fingerprint(client_environment)
+        self.clients: set[ClientConnection] = set()
+        self.opening: asyncio.Task[OpenWorkspace]
+        self.lock: FileLock | None = None
+        self.last_used = time.monotonic()
+        self.threads = ThreadPoolExecutor(MAX_SEARCHES, thread_name_prefix="search")
+        self.periodic_work: asyncio.Task[None] | None = None
+
+    @property
+    def opened(self) -> OpenWorkspace | None:
+        """The workspace; None if it is not open yet, or could not be opened."""
+        is_open = self.opening.done() and not self.opening.cancelled()
+        return self.opening.result() if is_open and self.opening.exception() is None else None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the workspace could not be opened."""
+        return self.opening.done() and self.opened is None
+
+
+def make_client_environment_fingerprint(client_environment: ClientEnvironment) -> tuple[str, ...]:
+    """Return a value that is equal for client environments in which kbtui reads the same files."""
+    with client_environment.use():
+        directories = (
+            paths.get_user_home(),
+            paths.get_config_home(),
+            paths.get_data_home(),
+            paths.get_state_home(),
+            paths.get_jp_data_home(),
+            paths.get_jp_config_home(),
+        )
+        is_directory = ("HOME", "XDG_", "JP_")
+        others = (
+            paths.read_variable(name)
+            for name in paths.CLIENT_VARIABLES
+            if not name.startswith(is_directory)
+        )
+        return (*directories, *others)
+
+
+class WorkspaceTable:
+    """The engine's open workspaces, by index directory. Only the event loop's thread may use it."""
+
+    def __init__(self, socket_path: Path, umask: int, log: Callable[[str], None]) -> None:
+        """Create an empty table.
+
+        `socket_path` is the path of the engine's socket. `umask` is the user's own umask, for files
+        that sources write.
+        """
+        self._socket_path, self._umask, self._log = socket_path, umask, log
+        self._cache_home = paths.get_cache_home()
+        self._slots: dict[Path, WorkspaceSlot] = {}
+        self._closings: dict[Path, asyncio.Task[None]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no workspace is open."""
+        return not self._slots
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a workspace is being opened or closed, or works."""
+        return bool(self._closings) or any(
+            slot.opened is None or slot.opened.is_busy for slot in self._slots.values()
+        )
+
+    def add_client(
+        self, client: ClientConnection, root: str, variables: Mapping[str, str], *, opens: bool
+    ) -> WorkspaceSlot | None:
+        """Add a client to the workspace with the path `root`, and return the workspace.
+
+        `variables` are the client's environment. If the workspace is open in another environment and no
+        other client uses it, it is opened anew. If it is not open and `opens` is false, the result is
+        None. Raises `ValueError` if `root` is not an absolute path.
+        """
+        if not root.startswith("/") or "\0" in root:
+            raise ValueError(f"not an absolute path: {root!r}")
+        # All clients of an engine have the same cache directory, but its path may lead through links.
+        cache = {"XDG_CACHE_HOME": str(Path(self._cache_home).parent)}
+        client_environment = ClientEnvironment({**variables, **cache})
+        workspace = Workspace(Path(root))
+        with client_environment.use():
+            index_directory = workspace.cache_dir
+        slot = self._slots.get(index_directory)
+        if slot is not None and (reason := self._find_reason_to_close(slot)):
+            self.close_workspace(slot, reason)
+            slot = None
+        fingerprint = make_client_environment_fingerprint(client_environment)
+        if slot is not None and opens and not slot.clients and slot.fingerprint != fingerprint:
+            self.close_workspace(slot, "a client has other environment variables")
+            slot = None
+        if slot is None:
+            if not opens:
+                return None
+            slot = WorkspaceSlot(workspace, index_directory, client_environment)
+            self._slots[index_directory] = slot
+            slot.opening = asyncio.create_task(
+                self._open_workspace(slot, self._closings.get(index_directory))
+            )
+            # Nobody may wait for it any more when it fails; asyncio would log that.
+            slot.opening.add_done_callback(
+                lambda opening: opening.cancelled() or opening.exception()
+            )
+        slot.clients.add(client)
+        return slot
+
+    def remove_client(self, slot: WorkspaceSlot, client: ClientConnection) -> None:
+        """Remove a client that has disconnected."""
+        slot.clients.discard(client)
+        slot.last_used = time.monotonic()
+
+    def list_workspace_statuses(self) -> list[WorkspaceStatus]:
+        """Return the states of the open workspaces, in the order in which they were opened."""
+        opened = [slot.opened for slot in self._slots.values()]
+        return [one.describe_status() for one in opened if one is not None]
+
+    def close_obsolete_workspace(self, slot: WorkspaceSlot) -> None:
+        """Close a workspace that must be opened anew, and raise `ConnectionResetError`.
+
+        Does nothing if the workspace can stay open.
+        """
+        if self._slots.get(slot.index_directory) is not slot:
+            raise ConnectionResetError("the workspace was closed")
+        if reason := self._find_reason_to_close(slot):
+            self.close_workspace(slot, reason)
+            raise ConnectionResetError(reason)
+
+    def _find_reason_to_close(self, slot: WorkspaceSlot) -> str | None:
+        """Return why a workspace must be closed, or None if it can stay open."""
+        if slot.opened is None or slot.lock is None:
+            return None
+        if not slot.lock.is_held():
+            return "the lock file of the index was replaced"
+        try:
+            return slot.opened.find_reason_to_close()
+        except Exception:
+            return f"an error: {traceback.format_exc()}"
+
+    def check_workspaces(self) -> None:
+        """Close the workspaces that are idle or obsolete. Start the periodic work of the others."""
+        now = time.monotonic()
+        for slot in list(self._slots.values()):
+            if (opened := slot.opened) is None:
+                continue
+            if reason := self._find_reason_to_close(slot):
+                self.close_workspace(slot, reason)
+                continue
+            if slot.clients or opened.is_busy:
+                slot.last_used = now
+            elif now - slot.last_used > opened.settings.engine_idle:
+                self.close_workspace(slot, "idle")
+                continue
+            if slot.periodic_work is None or slot.periodic_work.done():
+                slot.periodic_work = asyncio.create_task(self._do_periodic_work(slot, opened))
+
+    async def _do_periodic_work(self, slot: WorkspaceSlot, opened: OpenWorkspace) -> None:
+        try:
+            await opened.do_periodic_work()
+        except Exception:
+            self.close_workspace(slot, f"an error: {traceback.format_exc()}")
+
+    async def _open_workspace(
+        self, slot: WorkspaceSlot, closing: asyncio.Task[None] | None
+    ) -> OpenWorkspace:
+        """Open a workspace when `closing` has ended, which closes the same workspace.
+
+        Raises `KbtuiError` or `OSError`.
+        """
+        log = self._make_workspace_log(slot)
+        try:
+            if closing is not None:
+                await asyncio.wait([closing])
+            settings = await asyncio.get_running_loop().run_in_executor(
+                slot.threads, self._prepare_workspace, slot
+            )
+            opened = OpenWorkspace(
+                slot.workspace,
+                slot.client_environment,
+                settings,
+                slot.threads,
+                self._umask,
+                lambda: self.close_obsolete_workspace(slot),
+                log,
+            )
+            opened.clients = slot.clients
+            opened.start_threads()
+        except BaseException as error:
+            if self._slots.get(slot.index_directory) is slot:
+                del self._slots[slot.index_directory]
+            is_expected = isinstance(error, KbtuiError | OSError | asyncio.CancelledError)
+            log(f"cannot open: {error if is_expected else traceback.format_exc()}")
+            self._release(slot)
+            raise
+        # The log command hides the rest of a line after a quotation mark. The path may be private.
+        log(f"opened '{slot.workspace.root}'")
+        return opened
+
+    def _prepare_workspace(self, slot: WorkspaceSlot) -> Settings:
+        """Lock the index of a workspace and load its settings; runs in a thread of the workspace."""
+        with slot.client_environment.use():
+            slot.lock = lock_index(slot.workspace)
+            slot.lock.write_engine_facts(self._socket_path)
+            return load_settings()
+
+    def close_workspace(self, slot: WorkspaceSlot, reason: str) -> None:
+        """Disconnect the clients of a workspace, and begin to close it."""
+        if self._slots.get(slot.index_directory) is not slot:
+            return
+        del self._slots[slot.index_directory]
+        self._make_workspace_log(slot)(f"closed: {reason}")
+        for client in slot.clients:
+            client.close()
+        self._closings[slot.index_directory] = asyncio.create_task(self._stop_workspace(slot))
+
+    async def _stop_workspace(self, slot: WorkspaceSlot) -> None:
+        """Stop the threads of a workspace and unlock its index when nothing writes it any more."""
+        try:
+            with contextlib.suppress(Exception):
+                opened = await slot.opening
+                await opened.stop_threads()
+                while opened.is_writing:
+                    await asyncio.sleep(0.1)
+                opened.close_files()
+        finally:
+            self._release(slot)
+            if self._closings.get(slot.index_directory) is asyncio.current_task():
+                del self._closings[slot.index_directory]
+            return_free_memory()
+
+    def _release(self, slot: WorkspaceSlot) -> None:
+        slot.threads.shutdown(wait=False, cancel_futures=True)
+        if slot.lock is not None:
+            slot.lock.release()
+            slot.lock = None
+
+    async def close_all_workspaces(self) -> None:
+        """Close all workspaces. Wait at most `END_SECONDS` until they are closed."""
+        for slot in list(self._slots.values()):
+            self.close_workspace(slot, "the engine ends")
+        if self._closings:
+            await asyncio.wait(list(self._closings.values()), timeout=END_SECONDS)
+
+    def _make_workspace_log(self, slot: WorkspaceSlot) -> Callable[[str], None]:
+        """Return a function that logs with a short name of the workspace."""
+        name = slot.index_directory.name[:8]
+        return lambda text: self._log(f"workspace {name}: {text}")
+
+
+def lock_index(workspace: Workspace) -> FileLock:
+    """Lock the index of a workspace; ask an older engine that has locked it to end.
+
+    Raises `EngineUnavailable` if another process keeps the lock, or `OSError`.
+    """
+    path = get_index_lock_path(workspace)
+    end, ask_at = time.monotonic() + TAKEOVER_SECONDS, 0.0
+    while (lock := take_file_lock(path)) is None:
+        now = time.monotonic()
+        holder = read_lock_file(path)
+        if now > end:
+            raise EngineUnavailable(
+                "another process writes the index",
+                where=f"process {holder.get('pid')}" if holder else str(path),
+                hint="end this process",
+            )
+        is_here = holder is not None and holder.get("host") == os.uname().nodename
+        if holder and is_here and holder.get("pid") != os.getpid() and now >= ask_at:
+            ask_at = now + TAKEOVER_ASK_SECONDS
+            # An engine ends when a client with a newer protocol greets it.
+            with contextlib.suppress(EngineUnavailable):
+                EngineClient(holder["socket"], str(workspace.root), 1.0, opens=False).close()
+        time.sleep(0.05)
+    return lock
