@@ -25,11 +25,11 @@ def stamp(moment: datetime) -> str:
 
 def check_options(tool: str, options: dict[str, Any]) -> dict[str, Any]:
     """Check the arguments of a tool as a call does; keep the options that are no arguments."""
-    from kbtui.assistant.assistant_tools import TOOLS, check_tool_arguments
+    from kbtui.assistant.assistant_tools import TOOLS, check_and_convert_tool_arguments
 
     known = TOOLS[tool].parameters
     arguments = {name: value for name, value in options.items() if name in known}
-    return {**options, **check_tool_arguments(TOOLS[tool], arguments)}
+    return {**options, **check_and_convert_tool_arguments(TOOLS[tool], arguments)}
 
 
 def list_answer(workspace: Any, **options: Any) -> dict[str, Any]:

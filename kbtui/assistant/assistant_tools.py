@@ -234,7 +234,9 @@ def list_offered_tools(knowledge: KnowledgeBase) -> list[ToolDefinition]:
     return found
 
 
-def check_tool_arguments(tool: ToolDefinition, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def check_and_convert_tool_arguments(
+    tool: ToolDefinition, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
     """Check the arguments of a call and return them; missing and null arguments get their defaults.
 
     Values whose meaning is clear are converted: 5.0 to 5, a string to a list of one string, a
@@ -399,7 +401,7 @@ def answer_tool_call(
         shown = (mask_secrets(name) if masked else name)[:100]
         raise UnknownToolError(f"there is no tool {shown!r}", hint=f"tools: {', '.join(TOOLS)}")
     try:
-        checked = check_tool_arguments(TOOLS[name], arguments)
+        checked = check_and_convert_tool_arguments(TOOLS[name], arguments)
         reply = _HANDLERS[name](ToolCall(library, checked, current, masked))
     except KbtuiError as error:
         reply = ToolReply(_format_error_for_assistant(error, TOOLS[name]), is_error=True)

@@ -136,7 +136,7 @@ def answer_conversation_list(
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
     for info in infos[offset : offset + limit]:
         entry = _make_conversation_json(
-            _check_or_count_events(info), masked=masked, short=room is not None
+            _add_event_count_and_problems_if_small(info), masked=masked, short=room is not None
         )
         if room is not None:
             room -= len(format_xml_element("conversation", entry, 4)) + 1
@@ -171,7 +171,7 @@ def _select_conversations_by_label(
     return [info for info in infos if all(map(info.has_label, labels or ()))]
 
 
-def _check_or_count_events(info: ConversationInfo) -> ConversationInfo:
+def _add_event_count_and_problems_if_small(info: ConversationInfo) -> ConversationInfo:
     """Return `info` with the number of events.
 
     A conversation of at most `max_checked_bytes` is also checked for problems.

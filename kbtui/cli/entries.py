@@ -239,7 +239,7 @@ def _create_entry(library: Library, args: Namespace) -> int:
             print_to_stderr("nothing was written")
             return 1
     else:
-        subject_authoring.check_subject_draft(knowledge, topic, draft)
+        subject_authoring.choose_slug_for_draft(knowledge, topic, draft)
         text = sys.stdin.buffer.read() if args.text == "-" else os.fsencode(args.text)
         draft = replace(draft, text=_decode_entry_text(text))
         found = subject_authoring.add_subject(knowledge, topic, draft)

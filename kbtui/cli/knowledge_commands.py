@@ -76,7 +76,9 @@ def _format_topic_with_subjects(topic: Topic, subjects: list[Subject], *, hidden
 
 def _format_subject_flags(subject: Subject) -> str:
     flags = [
-        name for name, value in _pick_fields(subject, "hidden disabled learned").items() if value
+        name
+        for name, value in _convert_fields_to_dict(subject, "hidden disabled learned").items()
+        if value
     ]
     if subject.shadowed:
         flags.append("another file has the same slug")
@@ -112,14 +114,16 @@ def _serialize_topics(
     return {
         "topics": [
             {
-                **_pick_fields(topic, topic_fields),
+                **_convert_fields_to_dict(topic, topic_fields),
                 "directory": topic.subjects,
                 "hidden_count": sum(subject.hidden for subject in subjects[topic.id]),
                 "subjects": [
                     {
                         "ref": f"{topic.id}/{subject.slug}",
                         "path": _get_path_relative_to_workspace(knowledge, subject),
-                        **_pick_fields(subject, "slug size hidden disabled learned shadowed"),
+                        **_convert_fields_to_dict(
+                            subject, "slug size hidden disabled learned shadowed"
+                        ),
                     }
                     for subject in subjects[topic.id]
                     if hidden or not subject.hidden
@@ -130,7 +134,7 @@ def _serialize_topics(
         "fragments": [
             {
                 "path": _get_path_relative_to_workspace(knowledge, section),
-                **_pick_fields(section, "tag title content loaded_by"),
+                **_convert_fields_to_dict(section, "tag title content loaded_by"),
             }
             for section in sections
         ],
@@ -138,7 +142,9 @@ def _serialize_topics(
     }
 
 
-def _pick_fields(record: Topic | Subject | JpPromptSection, names: str) -> dict[str, object]:
+def _convert_fields_to_dict(
+    record: Topic | Subject | JpPromptSection, names: str
+) -> dict[str, object]:
     return {name: getattr(record, name) for name in names.split()}
 
 

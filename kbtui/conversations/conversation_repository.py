@@ -202,10 +202,10 @@ def parse_entered_reference(workspace: Workspace, text: str) -> Ref:
         except NothingFound:
             return None
 
-    def subject_exists(topic: str, slug: str) -> bool:
+    def does_subject_exist(topic: str, slug: str) -> bool:
         return load_once().find_subject(find_topic_id(topic) or topic, slug) is not None
 
-    ref = remove_workspace_id_from_ref(parse_ref(text, subject_exists), workspace.id)
+    ref = remove_workspace_id_from_ref(parse_ref(text, does_subject_exist), workspace.id)
     if ref.topic is not None:
         if found := find_topic_id(ref.topic):
             return ref._replace(topic=found)

@@ -179,7 +179,7 @@ def _split_long_line(line: str, max_size: int) -> Iterator[str]:
         yield rest
 
 
-def set_chunk_ids(
+def add_chunk_ids(
     entry: str, chunks: list[Chunk], *, first: int = 0, seen: Counter[str] | None = None
 ) -> list[Chunk]:
     """Return the chunks with ids and ordinals; the first ordinal is `first`.
@@ -200,7 +200,7 @@ def split_subject_into_chunks(entry: str, text: FrontMatterAndBody) -> list[Chun
     """Return the chunks of a subject's body."""
     above = text.lines
     pieces = split_text_into_chunks(text.body)
-    return set_chunk_ids(
+    return add_chunk_ids(
         entry, [Chunk("", one.text, 0, (one.first + above, one.last + above)) for one in pieces]
     )
 

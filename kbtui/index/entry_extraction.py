@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kbtui.errors import KbtuiError
 from kbtui.index.catalog_database import CONTEXT_CHUNKS
 from kbtui.index.chunk_splitter import (
-    set_chunk_ids,
+    add_chunk_ids,
     split_conversation_into_chunks,
     split_subject_into_chunks,
 )
@@ -113,7 +113,7 @@ def _read_subject_text(subject: Subject, entry: CatalogEntry) -> EntryPartToWrit
         digests=ComparableText(whole, subject.relative).digests
     )
     chunks = split_subject_into_chunks(entry.id, text)
-    return EntryPartToWrite(entry, set_vector_hashes(entry, chunks))
+    return EntryPartToWrite(entry, add_vector_hashes(entry, chunks))
 
 
 def describe_reading_error(error: Exception) -> str:
@@ -206,7 +206,7 @@ def find_embedding_neighbours(chunks: list[Chunk], position: int) -> list[Chunk]
     return found
 
 
-def set_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
+def add_vector_hashes(entry: CatalogEntry, chunks: list[Chunk], *, first: int = 0) -> list[Chunk]:
     """Return `chunks`, with `vector_hash` set in those to embed. Chunks before index `first` are not changed."""
     common = f"{entry.title}\0{entry.kind}\0{entry.topic}\0{entry.type}\0{entry.hidden}\0{entry.archived}"
     begun = blake2b(common.encode("utf-8", "surrogatepass"), digest_size=16)
@@ -358,11 +358,11 @@ def _make_conversation_entry_part(
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)
     seen = catalog.count_equal_chunk_texts({chunk.text for chunk in new_chunks}, entry.id, count)
-    new_chunks = set_chunk_ids(entry.id, new_chunks, first=count, seen=seen)
+    new_chunks = add_chunk_ids(entry.id, new_chunks, first=count, seen=seen)
     chunks = [*around, *new_chunks]
     rewritten = min(CONTEXT_CHUNKS, count)
     cut = len(around) - rewritten
-    chunks = set_vector_hashes(entry, chunks, first=cut)
+    chunks = add_vector_hashes(entry, chunks, first=cut)
     if chunks and chunks[-1].timestamp:
         changed = max(known.latest, *(chunk.timestamp or 0.0 for chunk in chunks))
         entry = entry._replace(changed=changed)

@@ -139,8 +139,8 @@ def _list_missing_subjects_in_prose(
         # A topic can have the name of another topic's folder.
         is_alive = (
             any(os.path.lexists(base / token) for base in bases)
-            or (is_topic and _slug_exists(knowledge, folder, rest))
-            or (is_folder and _slug_exists(knowledge, subject.topic, token))
+            or (is_topic and _does_slug_exist(knowledge, folder, rest))
+            or (is_folder and _does_slug_exist(knowledge, subject.topic, token))
         )
         if (is_topic or is_folder) and not is_alive:
             yield f"`{token}`"
@@ -150,11 +150,11 @@ def _list_missing_subjects_in_prose(
         except NothingFound:
             continue  # an example, or a topic of another workspace
         for slug in _QUOTED_STRING.findall(slugs):
-            if not is_glob_pattern(slug) and not _slug_exists(knowledge, topic, slug):
+            if not is_glob_pattern(slug) and not _does_slug_exist(knowledge, topic, slug):
                 yield f"{slug!r} in {topic}"
 
 
-def _slug_exists(knowledge: KnowledgeBase, topic: str, slug: str) -> bool:
+def _does_slug_exist(knowledge: KnowledgeBase, topic: str, slug: str) -> bool:
     """Return whether a topic has a subject or a folder with this slug, even a disabled one."""
     slugs = knowledge.get_topic_slugs(topic).scan
     return slug in slugs or any(name.startswith(f"{slug}/") for name in slugs.slugs)

@@ -89,15 +89,15 @@ def get_named_or_only_topic(knowledge: KnowledgeBase, name: str | None) -> Topic
 
 def add_subject(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> Subject:
     """Write a draft into a topic and return the new subject; raises `MissingTitleError` or `UsageError`."""
-    slug = check_subject_draft(knowledge, topic, draft)
+    slug = choose_slug_for_draft(knowledge, topic, draft)
     return _write_subject_file(knowledge, topic, slug, draft.file_text)
 
 
-def check_subject_draft(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> str:
+def choose_slug_for_draft(knowledge: KnowledgeBase, topic: Topic, draft: SubjectDraft) -> str:
     """Return the slug that a draft would get; raises the same errors as `add_subject`."""
     if not draft.title.strip():
         raise MissingTitleError("a subject needs a title", hint="add --title")
-    return check_new_slug(knowledge, topic, draft.slug or make_safe_file_name(draft.title))
+    return validate_new_slug(knowledge, topic, draft.slug or make_safe_file_name(draft.title))
 
 
 def edit_draft_in_editor(
@@ -160,7 +160,7 @@ def _choose_draft_title(text: str, otherwise: str) -> str:
     return title
 
 
-def check_new_slug(knowledge: KnowledgeBase, topic: Topic, slug: str) -> str:
+def validate_new_slug(knowledge: KnowledgeBase, topic: Topic, slug: str) -> str:
     """Return the slug for a new file; raises `UsageError` if the slug is taken or invalid."""
     slug = validate_slug(slug.removesuffix(".md"))
     if knowledge.find_subject(topic.id, slug) is not None:
@@ -171,7 +171,7 @@ def check_new_slug(knowledge: KnowledgeBase, topic: Topic, slug: str) -> str:
 
 
 def _write_subject_file(knowledge: KnowledgeBase, topic: Topic, slug: str, text: str) -> Subject:
-    slug = check_new_slug(knowledge, topic, slug)
+    slug = validate_new_slug(knowledge, topic, slug)
     root = Path(os.path.realpath(knowledge.workspace.root))
     base = create_topic_directory(knowledge.workspace, topic)
     *folders, name = slug.split("/")

@@ -41,7 +41,9 @@ class HitFreshnessChecker:
         self._load_conversation = cache(partial(_load_conversation, workspace))
         self._get_turn_texts = cache(self._read_turn_texts)
 
-    def check_hit_freshness(self, entry: CatalogEntry, chunk: Chunk) -> HitFreshnessAndLines | None:
+    def get_hit_freshness_and_lines(
+        self, entry: CatalogEntry, chunk: Chunk
+    ) -> HitFreshnessAndLines | None:
         """Return whether the file of a chunk has changed, and which lines the chunk has now.
 
         Returns None if the file no longer contains the chunk, or if the subject is disabled.

@@ -61,7 +61,7 @@ class SearchExplainer:
         """Explain each hit of the answer, in the order of the hits."""
         numbers = {chunk_id: number for number, (chunk_id, _) in self._run.visible_chunks.items()}
         shown = [numbers[hit.chunk_id] for hit in self.answer.hits]
-        self._find_document_addresses_of_chunks(shown)
+        self._store_document_addresses_of_chunks(shown)
         return [
             self._explain_chunk_rank(*loaded, hit.ref)
             for number, hit in zip(shown, self.answer.hits, strict=True)
@@ -80,11 +80,11 @@ class SearchExplainer:
         if not chunks:
             reason = _make_error_notice(entry.error) if entry.error else Notice("no_text")
             return RankExplanation(str(ref), entry.title, None, kept_out=[reason])
-        self._find_document_addresses_of_chunks([chunk.number for chunk in chunks])
+        self._store_document_addresses_of_chunks([chunk.number for chunk in chunks])
         explained = [self._explain_chunk_rank(entry, chunk, str(ref)) for chunk in chunks]
         return min(explained, key=_make_rank_sort_key)
 
-    def _find_document_addresses_of_chunks(self, numbers: Iterable[int]) -> None:
+    def _store_document_addresses_of_chunks(self, numbers: Iterable[int]) -> None:
         """Store the address of each chunk's document in each keyword index."""
         self._addresses = [
             side.find_document_addresses(numbers) for side in self._run.keyword_search.sides
@@ -327,7 +327,7 @@ def list_reasons_for_exclusion(
     found += [Notice("excluded_word", {"word": text}) for text in run.query.excluded if says(text)]
     if (
         not found
-        and HitFreshnessChecker(workspace, reader).check_hit_freshness(entry, chunk) is None
+        and HitFreshnessChecker(workspace, reader).get_hit_freshness_and_lines(entry, chunk) is None
     ):
         found.append(Notice("text_changed"))
     return found

@@ -234,7 +234,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
             continue
         if len(hits) < limit:
             loaded = run.load_entry_and_chunk(number)
-            state = freshness.check_hit_freshness(*loaded) if loaded else None
+            state = freshness.get_hit_freshness_and_lines(*loaded) if loaded else None
             if loaded is None or state is None:
                 omitted += 1
                 continue

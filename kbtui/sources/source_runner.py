@@ -87,7 +87,7 @@ def run_source(
             context = SourceRunContext(source, directory, memory, on_progress)
             limits = limits or make_source_run_limits(load_settings())
             fetching = _fetch_source_documents(workspace.root, context, limits, resolve)
-            interrupted = _run_source_to_end(context, fetching, should_stop)
+            interrupted = _run_source_until_end_or_stop(context, fetching, should_stop)
             run = _make_source_run_record(context, began)
             userdata.save_fetched_address_facts(name, context.new_memory)
         except (KbtuiError, OSError) as error:
@@ -119,7 +119,7 @@ def lock_source(workspace: Workspace, name: str) -> Iterator[None]:
         yield
 
 
-def _run_source_to_end(
+def _run_source_until_end_or_stop(
     context: SourceRunContext, fetching: Coroutine[Any, Any, None], should_stop: Callable[[], bool]
 ) -> bool:
     """Run a source; return whether the run was interrupted."""

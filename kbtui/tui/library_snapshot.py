@@ -191,7 +191,7 @@ class LibrarySnapshotReader:
     def read_snapshot_details(self, contents: LibrarySnapshot) -> LibrarySnapshot:
         """Read more details for about `READ_SECONDS`. Return the snapshot with all details read so far."""
         end = monotonic() + READ_SECONDS
-        self._find_unreadable_subjects(contents, end)
+        self._record_unreadable_subjects(contents, end)
         for info in contents.conversations:
             if self._summaries.get(info.id, (None,))[0] != info.signature:
                 summary = self._library.read_conversation_tools_and_models(info)
@@ -200,8 +200,8 @@ class LibrarySnapshotReader:
                     break
         return self._add_known_details(contents)
 
-    def _find_unreadable_subjects(self, contents: LibrarySnapshot, end: float) -> None:
-        """Find subjects that cannot be read. New and changed subjects are read until the time `end`."""
+    def _record_unreadable_subjects(self, contents: LibrarySnapshot, end: float) -> None:
+        """Read new and changed subjects until the time `end`, and record those that cannot be read."""
         for subject in contents.subjects:
             stamp = _make_subject_file_stamp(subject)
             if self._checked.get(subject.file) == stamp:

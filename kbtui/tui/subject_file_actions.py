@@ -97,7 +97,7 @@ class SubjectFileActions:
             values["title"], type=values["type"] or "note", tags=tags, slug=values["slug"] or None
         )
         slug = draft.slug or make_safe_file_name(draft.title)
-        subject_authoring.check_new_slug(knowledge, topic, slug)
+        subject_authoring.validate_new_slug(knowledge, topic, slug)
         return knowledge, topic, draft
 
     def _write_planned_subject(self, planned: PlannedSubject | None) -> None:

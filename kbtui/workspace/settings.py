@@ -184,7 +184,7 @@ def list_settings_with_origins(path: Path | None = None) -> list[SettingValue]:
             value, origin = _parse_environment_variable(key, given), key.variable
         elif key.name in values:
             origin = _locate_setting_line(path, text, key.name)
-            value = _check_setting_value(key, values[key.name], origin)
+            value = _check_and_convert_setting_value(key, values[key.name], origin)
             if key.name in _TABLE_CHECKS:
                 _TABLE_CHECKS[key.name](value, partial(_locate_setting_line, path, text, key.name))
         found.append(SettingValue(key, value, origin))
@@ -275,7 +275,7 @@ def format_toml_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _check_setting_value(key: SettingDefinition, value: Any, where: str) -> Any:
+def _check_and_convert_setting_value(key: SettingDefinition, value: Any, where: str) -> Any:
     if key.kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, key.kind) or (key.kind is int and isinstance(value, bool)):

@@ -14,7 +14,7 @@ from kbtui.assistant.assistant_tools import (
     DATA_WARNING,
     LEARN,
     TOOLS,
-    check_tool_arguments,
+    check_and_convert_tool_arguments,
     list_offered_tools,
 )
 from kbtui.cli.main import main
@@ -111,7 +111,7 @@ def test_learn_is_offered_with_its_topics_and_missing_when_there_is_nothing_to_l
 
 
 def test_defaults_are_filled_in_and_null_counts_as_left_out() -> None:
-    assert check_tool_arguments(
+    assert check_and_convert_tool_arguments(
         TOOLS["conversation_list"], {"limit": None, "title_contains": "x"}
     ) == {
         "limit": 20,
@@ -147,20 +147,20 @@ def test_defaults_are_filled_in_and_null_counts_as_left_out() -> None:
 )  # fmt: skip
 def test_a_mistake_is_named_in_words(name: str, arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError) as raised:
-        check_tool_arguments(TOOLS[name], arguments)
+        check_and_convert_tool_arguments(TOOLS[name], arguments)
     assert says in raised.value.message
 
 
 def test_all_mistakes_are_named_at_once_with_the_arguments_that_there_are() -> None:
     with pytest.raises(UsageError) as raised:
-        check_tool_arguments(TOOLS["conversation_read"], {"turn": "one", "lst": 1})
+        check_and_convert_tool_arguments(TOOLS["conversation_read"], {"turn": "one", "lst": 1})
     assert raised.value.message.count(";") == 2
     assert raised.value.hint == "arguments: id, turn, last, include, include_current"
 
 
 def test_what_is_clearly_meant_is_taken_so() -> None:
     arguments = {"id": 17457886043, "turn": 2.0, "include": "chat"}
-    found = check_tool_arguments(TOOLS["conversation_read"], arguments)
+    found = check_and_convert_tool_arguments(TOOLS["conversation_read"], arguments)
     assert (found["id"], found["turn"], found["include"]) == ("17457886043", 2, ["chat"])
 
 
@@ -182,7 +182,7 @@ def test_whatever_is_given_either_fits_the_schema_or_is_refused(name: str, data:
     keys = st.sampled_from(list(tool.parameters)) | st.text(max_size=6)
     arguments = data.draw(st.dictionaries(keys, json_values, max_size=4))
     try:
-        found = check_tool_arguments(tool, arguments)
+        found = check_and_convert_tool_arguments(tool, arguments)
     except UsageError:
         return
     assert list(found) == list(tool.parameters)
@@ -203,9 +203,9 @@ FITS: dict[str, Callable[[Any], bool]] = {
 
 def test_numbers_that_no_machine_counts_to_are_refused_or_kept_whole() -> None:
     with pytest.raises(UsageError):
-        check_tool_arguments(TOOLS["conversation_read"], {"id": 10**5000})
+        check_and_convert_tool_arguments(TOOLS["conversation_read"], {"id": 10**5000})
     with pytest.raises(UsageError):
-        check_tool_arguments(TOOLS["conversation_list"], {"limit": math.inf})
+        check_and_convert_tool_arguments(TOOLS["conversation_list"], {"limit": math.inf})
 
 
 def test_schema_prints_what_is_offered(

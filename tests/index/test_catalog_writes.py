@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbtui.index.catalog_database import CatalogDatabase
-from kbtui.index.chunk_splitter import set_chunk_ids
+from kbtui.index.chunk_splitter import add_chunk_ids
 from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
 
 TEXTS = st.text(
@@ -57,7 +57,7 @@ def test_a_catalog_that_was_only_written_to_is_not_damaged(
         closing(CatalogDatabase(Path(folder, "c"), write=True)) as catalog,
     ):
         for entry, chunks, mark in states:
-            chunks = set_chunk_ids(entry.id, chunks)
+            chunks = add_chunk_ids(entry.id, chunks)
             with catalog.open_write_transaction() as seq:
                 written = catalog.write_entry_and_chunks(entry, chunks, seq, mark=mark)
             assert catalog.find_catalog_damage() is None
@@ -71,7 +71,7 @@ def test_the_number_of_a_chunk_that_is_gone_is_given_to_no_other(tmp_path: Path)
         # Opened again, so that only the file can know the numbers.
         catalog = CatalogDatabase(tmp_path / "catalog.sqlite", write=True)
         entry = CatalogEntry("s1", "subject", "Title", "sign", "/there", "note")
-        chunks = set_chunk_ids("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
+        chunks = add_chunk_ids("s1", [Chunk("", text, 0), Chunk("", f"{text} more", 0)])
         with catalog.open_write_transaction() as seq:
             written = catalog.write_entry_and_chunks(entry, chunks, seq)
         numbers += [chunk.number for chunk in written.chunks]

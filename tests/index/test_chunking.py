@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from kbtui.conversations.models import ConversationEvent, format_event_text
 from kbtui.index.chunk_splitter import (
     MAX_CHUNK_SIZE,
+    add_chunk_ids,
     count_weighted_characters,
-    set_chunk_ids,
     split_subject_into_chunks,
     split_text_into_chunks,
 )
@@ -173,9 +173,9 @@ def test_the_reader_shows_as_text_what_the_index_finds(head: str) -> None:
 
 
 def test_an_id_is_made_from_entry_text_and_its_place_among_equal_texts() -> None:
-    one = [chunk.id for chunk in set_chunk_ids("s1", [Chunk("", "same", 0), Chunk("", "same", 0)])]
-    other = [chunk.id for chunk in set_chunk_ids("s2", [Chunk("", "same", 0)])]
-    moved = set_chunk_ids("s1", [Chunk("", "new", 0), Chunk("", "same", 0), Chunk("", "same", 0)])
+    one = [chunk.id for chunk in add_chunk_ids("s1", [Chunk("", "same", 0), Chunk("", "same", 0)])]
+    other = [chunk.id for chunk in add_chunk_ids("s2", [Chunk("", "same", 0)])]
+    moved = add_chunk_ids("s1", [Chunk("", "new", 0), Chunk("", "same", 0), Chunk("", "same", 0)])
     assert len({*one, *other}) == 3
     assert [chunk.id for chunk in moved[1:]] == one
 

@@ -210,7 +210,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self.facts_bar.set_document_facts(document.facts)
         self._update_pane_title()
         if self.is_finding:
-            self.find_text_in_document(self.find_bar.input.value, jump=False)
+            self.find_and_highlight_text(self.find_bar.input.value, jump=False)
 
     def free_document_unless_shown(self, document: ReaderDocument) -> None:
         """Free the memory of a large document in the background, unless the reader shows it."""
@@ -457,7 +457,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         viewport.show_or_hide_model_view(not viewport.is_model_view)
         self.document_view.redraw_after_viewport_change()
         if self.is_finding:
-            self.find_text_in_document(self.find_bar.input.value, jump=False)
+            self.find_and_highlight_text(self.find_bar.input.value, jump=False)
 
     def _post_status_message(self, text: str, role: str = "warning") -> None:
         self.post_message(self.StatusMessage(text, role))
@@ -495,20 +495,20 @@ class ReaderPane(BorderOnlyPane, Vertical):
             entry.value = self.place.words[0]
         self.is_finding = True
         self.find_bar.show_input()
-        self.find_text_in_document(entry.value, jump=False)
+        self.find_and_highlight_text(entry.value, jump=False)
 
     @on(Input.Changed, "#find")
     def _find_while_user_types(self, event: Input.Changed) -> None:
         event.stop()
         if self.is_finding:
-            self.find_text_in_document(event.value, jump=True)
+            self.find_and_highlight_text(event.value, jump=True)
 
     @on(Input.Submitted, "#find")
     def _focus_document_after_find(self, event: Input.Submitted) -> None:
         event.stop()
         self.screen.set_focus(self.document_view)
 
-    def find_text_in_document(self, words: str, *, jump: bool) -> None:
+    def find_and_highlight_text(self, words: str, *, jump: bool) -> None:
         """Find and highlight `words`. If `jump` is true, go to the first match from the cursor."""
         pattern = compile_search_pattern([words])
         document, as_model = self.viewport.document, self.viewport.is_model_view
