@@ -11,6 +11,7 @@ TYPE_CHECKING = False  # importing `typing` would take time
 if TYPE_CHECKING:
     from kbtui.citations import Citation, Citations
     from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.turn_marks import Mark
     from kbtui.errors import (
         ConfigError,
         IndexUnavailable,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kbtui.library import Library, open_workspace
     from kbtui.library.async_client import KnowledgeHit, MemoryClient, create_memory_client
     from kbtui.search.search_request_and_answer import Hit, SearchAnswer, SearchRequest
+    from kbtui.userdata.mark_store import PlacedMark
 
 __all__ = [
     "Citation",
@@ -34,8 +36,10 @@ __all__ = [
     "KbtuiError",
     "KnowledgeHit",
     "Library",
+    "Mark",
     "MemoryClient",
     "NothingFound",
+    "PlacedMark",
     "SearchAnswer",
     "SearchRequest",
     "Topic",
@@ -54,7 +58,9 @@ _MODULES = {
     "Hit": "search.search_request_and_answer",
     "KnowledgeHit": "library.async_client",
     "Library": "library",
+    "Mark": "conversations.turn_marks",
     "MemoryClient": "library.async_client",
+    "PlacedMark": "userdata.mark_store",
     "SearchRequest": "search.search_request_and_answer",
     "Topic": "knowledge.models",
     "create_memory_client": "library.async_client",

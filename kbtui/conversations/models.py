@@ -144,6 +144,7 @@ class ConversationEvent:
     - `is_error` is None unless the event is the result of a call.
     - `outcome` is the agent's one-line summary of a result, such as `Received 268KB (200 OK)`.
     - `data` is the value of an answer that is a JSON value.
+    - `event_id` is the id of the event in the file. JP writes it since its RFD 097.
     """
 
     kind: str
@@ -163,6 +164,7 @@ class ConversationEvent:
     outcome: str | None = None
     result: "ConversationEvent | None" = field(default=None, repr=False)
     request: "ConversationEvent | None" = field(default=None, repr=False)
+    event_id: str | None = None
 
     @property
     def values(self) -> dict[str, Any] | None:

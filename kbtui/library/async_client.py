@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
     from kbtui.citations import Citations
     from kbtui.conversations.models import ConversationInfo
+    from kbtui.conversations.turn_marks import Mark, MarkState
     from kbtui.knowledge.models import Topic
     from kbtui.library.library import Library
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer
+    from kbtui.userdata.mark_store import PlacedMark
     from kbtui.workspace import Settings
 
 T = TypeVar("T")
@@ -116,6 +118,30 @@ class MemoryClient:
     async def list_conversations(self, archived: bool | None = None) -> list[ConversationInfo]:
         """Call `Library.list_conversations`."""
         return await _run_in_cancellable_thread(lambda: self._library.list_conversations(archived))
+
+    async def mark(
+        self,
+        ref: str,
+        state: MarkState,
+        *,
+        note: str = "",
+        superseded_by: str | None = None,
+        passage: str | None = None,
+    ) -> Mark:
+        """Call `Library.mark`."""
+        return await _run_in_cancellable_thread(
+            lambda: self._library.mark(
+                ref, state, note=note, superseded_by=superseded_by, passage=passage
+            )
+        )
+
+    async def marks(self, conversation: str | None = None) -> list[PlacedMark]:
+        """Call `Library.marks`."""
+        return await _run_in_cancellable_thread(lambda: self._library.marks(conversation))
+
+    async def unmark(self, mark_id: str) -> bool:
+        """Call `Library.unmark`."""
+        return await _run_in_cancellable_thread(lambda: self._library.unmark(mark_id))
 
     async def close(self) -> None:
         """Close the index and the connection to the engine."""

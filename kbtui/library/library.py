@@ -9,6 +9,7 @@ call, run it inside a `CallCancellation`.
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from kbtui import errors
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
         ConversationInfo,
         ConversationToolsAndModels,
     )
+    from kbtui.conversations.turn_marks import Mark, MarkState
     from kbtui.engine.engine_protocol import EngineEvent, EngineSearchReply
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge.models import Topic
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Mode, SearchAnswer, SearchAnswerEngineMessage
+    from kbtui.userdata.mark_store import MarkStore, PlacedMark
 
 T = TypeVar("T")
 
@@ -377,6 +380,59 @@ class Library(SubjectVersionReader):
         """
         self.update_index()
         return self.find_citations(ref)
+
+    def mark(
+        self,
+        ref: str | Ref,
+        state: MarkState,
+        *,
+        note: str = "",
+        superseded_by: str | None = None,
+        passage: str | None = None,
+    ) -> Mark:
+        """Mark a turn or a tool call as `decided`, `rejected` or `superseded`, or a `passage` of its text.
+
+        An earlier mark on the same text is replaced. `superseded_by` is a reference to what applies
+        instead; its target is not checked. Raises `UsageError` if `ref` names no turn or an argument is
+        invalid, and `NothingFound` if the turn does not exist or does not contain the passage.
+        """
+        target = self.parse_entered_reference(ref) if isinstance(ref, str) else ref
+        if target.kind != "conversation":
+            raise UsageError("only turns of conversations can be marked", where=str(ref))
+        if superseded_by:
+            superseded_by = str(self.parse_entered_reference(superseded_by))
+        return self._marks.mark_turn(
+            target, state, note=note, superseded_by=superseded_by, passage=passage
+        )
+
+    def marks(self, conversation: str | None = None) -> list[PlacedMark]:
+        """Return all marks, or those of one conversation, newest first, with the places of their texts.
+
+        A mark whose text cannot be found has no `place`. Raises `UsageError` for an invalid id.
+        """
+        if conversation is None:
+            return self._marks.list_placed_marks()
+        ref = self.parse_entered_reference(conversation)
+        if ref.conversation is None:
+            raise UsageError(f"{conversation!r} is not a conversation", where="conversation")
+        return self._marks.list_placed_marks(ref.conversation)
+
+    def unmark(self, mark_id: str) -> bool:
+        """Remove a mark by its id; return False if there is none."""
+        return self._marks.remove_mark(mark_id)
+
+    def find_marks(self, text: str) -> list[PlacedMark]:
+        """Return the mark with this id, or the marks on the turn or call of a reference.
+
+        Raises `NothingFound` if there is none.
+        """
+        return self._marks.find_marks(text)
+
+    @cached_property
+    def _marks(self) -> MarkStore:
+        from kbtui.userdata.mark_store import MarkStore
+
+        return MarkStore(self.workspace)
 
     def listen_to_engine_events(
         self, on_event: Callable[[EngineEvent], object]

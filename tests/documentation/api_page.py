@@ -21,15 +21,28 @@ API_PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 SECTIONS = {
     "Opening a workspace": ["open_workspace", "create_memory_client"],
     "Clients": ["Library", "MemoryClient"],
-    "Records": ["Topic", "SearchRequest", "SearchAnswer", "Hit", "KnowledgeHit", "Citations", "Citation", "ConversationInfo"],
+    "Records": ["Topic", "SearchRequest", "SearchAnswer", "Hit", "KnowledgeHit", "Citations", "Citation", "ConversationInfo", "Mark", "PlacedMark"],
     "Errors": ["KbtuiError", "NothingFound", "UsageError", "ConfigError", "WorkspaceError", "IndexUnavailable"],
 }  # fmt: skip
 METHODS = {
-    "Library": ["topics", "learn", "search", "read", "cites", "list_conversations", "close"],
+    "Library": [
+        "topics",
+        "learn",
+        "search",
+        "read",
+        "cites",
+        "list_conversations",
+        "mark",
+        "marks",
+        "unmark",
+        "close",
+    ],
     "SearchAnswer": ["degraded", "as_json"],
     "Hit": ["as_json"],
     "SearchRequest": [],
     "ConversationInfo": ["ref", "name"],
+    "Mark": ["label"],
+    "PlacedMark": ["ref", "as_json"],
 }
 """The members that are public, for classes with others that front ends use."""
 INTRODUCTION = """# Python API

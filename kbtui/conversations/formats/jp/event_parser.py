@@ -343,6 +343,8 @@ class ConversationEventParser(ProblemCollector):
         event.author = event.name = event.arguments = event.call_id = event.call = None
         event.data = event.metadata = event.problem = event.result = event.request = None
         event.outcome = event.is_error = event.fields = None
+        event_id = element.get("event_id")
+        event.event_id = event_id if type(event_id) is str and event_id else None
         if type(text) is not str:
             self._set_event_text_from_value(event, element, text, field)
         turn.events.append(event)

@@ -1,0 +1,168 @@
+"""The command `mark`: sets, lists, removes, exports and imports marks on turns and passages."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from kbtui.cli.command_output import (
+    print_json_result,
+    print_result,
+    print_text_or_json,
+    print_to_stderr,
+    write_output_file,
+)
+from kbtui.errors import UsageError
+from kbtui.text import format_counted_noun, sanitize_to_one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
+    from kbtui.library import Library
+    from kbtui.userdata.mark_store import PlacedMark
+
+
+def declare_mark_command_arguments(parser: ArgumentParser) -> None:
+    commands = parser.add_subparsers(
+        dest="action", required=True, metavar="add|ls|rm|export|import"
+    )
+    add = commands.add_parser("add", help="mark a turn, a tool call or a passage")
+    add.add_argument("ref", metavar="REF", help="a turn or call: jp-c17457886043:3 or …:3.2")
+    text = "decided, rejected or superseded"
+    add.add_argument("state", choices=["decided", "rejected", "superseded"], help=text)
+    add.add_argument("--note", metavar="TEXT", default="", help="a note of your own")
+    text = "with superseded: the reference that applies instead"
+    add.add_argument("--by", metavar="REF", help=text)
+    text = "mark only this passage of the turn; white space may differ"
+    add.add_argument("--passage", metavar="TEXT", help=text)
+    ls = commands.add_parser("ls", aliases=["list"], help="list the marks, newest first")
+    text = "only marks on this conversation"
+    ls.add_argument("ref", metavar="ID", nargs="?", help=text)
+    ls.add_argument(
+        "--state", choices=["decided", "rejected", "superseded"], help="only this state"
+    )
+    text = "only marks whose text cannot be found any more"
+    ls.add_argument("--unmatched", action="store_true", help=text)
+    rm = commands.add_parser("rm", help="remove marks")
+    text = "the id of a mark, or a turn or call: all marks on it"
+    rm.add_argument("names", metavar="ID|REF", nargs="+", help=text)
+    export = commands.add_parser("export", help="write all marks as JSON")
+    text = "write to FILE (default: standard output)"
+    export.add_argument("-o", "--output", metavar="FILE", help=text)
+    imported = commands.add_parser("import", help="add marks that `kbtui mark export` wrote")
+    imported.add_argument("file", metavar="FILE", help="the file to read; - reads standard input")
+    for command, run in (
+        (add, _add_mark),
+        (ls, _list_marks),
+        (rm, _remove_marks),
+        (export, _export_marks),
+        (imported, _import_marks),
+    ):
+        command.set_defaults(run_action=run)
+    for command in (add, ls):
+        command.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run_mark_command(args: Namespace) -> int:
+    """Mark turns and passages as decided, rejected or superseded.
+
+    kbtui mark add jp-c17457886043:3 decided --note "RRF with k = 15"
+    kbtui mark add jp-c17457886043:5 superseded --by jp-c17502219907:2
+    kbtui mark add claude-258c7280:2 rejected --passage "use a global lock"
+    kbtui mark ls --unmatched                list marks whose text is gone
+    kbtui mark rm jp-c17457886043:3          remove the marks on a turn
+    """
+    from kbtui.library import open_workspace
+
+    with open_workspace(args.workspace) as library:
+        code: int = args.run_action(library, args)
+        return code
+
+
+def _add_mark(library: Library, args: Namespace) -> int:
+    if args.by is not None and args.state != "superseded":
+        raise UsageError("only `superseded` takes a reference", where="--by")
+    if args.passage is not None and not args.passage.strip():
+        raise UsageError("the passage is empty", where="--passage")
+    mark = library.mark(
+        args.ref, args.state, note=args.note, superseded_by=args.by, passage=args.passage
+    )
+    (placed,) = library.find_marks(mark.id)
+    print_text_or_json(f"{_format_mark(placed)}\n", placed.as_json(), args.json)
+    return 0
+
+
+def _list_marks(library: Library, args: Namespace) -> int:
+    marks = [
+        one
+        for one in library.marks(args.ref)
+        if args.state in (None, one.mark.state) and not (args.unmatched and one.place)
+    ]
+    shape = {"total": len(marks), "marks": [one.as_json() for one in marks]}
+    print_text_or_json("".join(f"{_format_mark(one)}\n" for one in marks), shape, args.json)
+    if not marks and not args.json:
+        print_to_stderr("no marks")
+    return 0 if marks else 1
+
+
+def _format_mark(placed: PlacedMark) -> str:
+    """Format a mark on one line, with its id at the end, and on a second line why its text is not found."""
+    mark = placed.mark
+    title = sanitize_to_one_line(mark.title or "Untitled")
+    lines = [f"{placed.ref}  {mark.label}  ({title}; {mark.id})"]
+    if placed.problem == "conversation":
+        lines.append("    the conversation is gone or cannot be read")
+    elif placed.problem == "text":
+        lines.append("    no turn has the marked text any more")
+    return "\n".join(lines)
+
+
+def _remove_marks(library: Library, args: Namespace) -> int:
+    found = {one.mark.id: one for name in args.names for one in library.find_marks(name)}
+    for mark_id in found:
+        library.unmark(mark_id)
+    print_to_stderr(f"removed {format_counted_noun(len(found), 'mark')}")
+    return 0
+
+
+def _export_marks(library: Library, args: Namespace) -> int:
+    shape = {"kbtui_marks": 1, "marks": [one.as_json() for one in library.marks()]}
+    if args.output is None:
+        print_json_result(shape)
+    else:
+        text = json.dumps(shape, ensure_ascii=False, indent=2) + "\n"
+        write_output_file(library.workspace, args.output, text)
+    return 0
+
+
+def _import_marks(library: Library, args: Namespace) -> int:
+    from kbtui.conversations.turn_marks import Mark
+    from kbtui.userdata.mark_store import MarkStore
+
+    try:
+        data = sys.stdin.buffer.read() if args.file == "-" else Path(args.file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=args.file) from error
+    try:
+        shape = json.loads(data)
+        if not isinstance(shape, dict) or not isinstance(shape.get("marks"), list):
+            raise ValueError("it has no list of marks")
+        marks = [Mark.from_json(one) for one in shape["marks"]]
+    except (ValueError, RecursionError) as error:
+        hint = "give a file that `kbtui mark export` wrote"
+        raise UsageError(f"not exported marks: {error}", where=args.file, hint=hint) from error
+    store = MarkStore(library.workspace)
+    saved = store.import_marks(marks)
+    ids = {mark.id for mark in marks}
+    lost = sum(not one.place for one in store.list_placed_marks() if one.mark.id in ids)
+    print_result("".join(_format_import(len(marks), saved, lost)))
+    return 0
+
+
+def _format_import(total: int, saved: int, lost: int) -> Iterator[str]:
+    yield f"{format_counted_noun(total, 'mark')}, {saved} of them new or newer\n"
+    if lost:
+        yield f"{lost} without their text here; `kbtui mark ls --unmatched` lists them\n"

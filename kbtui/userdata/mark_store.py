@@ -1,0 +1,243 @@
+"""`MarkStore`: the marks that a user has set on turns and passages, in the workspace's user data."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kbtui.conversations.turn_marks import (
+    MARK_STATES,
+    Mark,
+    MarkPlace,
+    find_mark_places,
+    make_mark,
+    make_mark_ref,
+)
+from kbtui.errors import KbtuiError, NothingFound, UsageError
+from kbtui.refs import parse_conversation_ref
+from kbtui.text import replace_surrogates
+from kbtui.userdata.sqlite_file import SqliteFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kbtui.conversations.models import Conversation
+    from kbtui.conversations.turn_marks import MarkState
+    from kbtui.refs import Ref
+    from kbtui.workspace import Workspace
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS marks (
+  id TEXT PRIMARY KEY, conversation TEXT NOT NULL, changed REAL NOT NULL, mark TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS marks_of_conversation ON marks (conversation)
+"""
+
+
+class PlacedMark(NamedTuple):
+    """A mark, and where its text is now.
+
+    `place` is None if the text cannot be found; `problem` then says why: the conversation is gone or
+    cannot be read (`conversation`), or no turn has this text any more (`text`).
+    """
+
+    mark: Mark
+    place: MarkPlace | None
+    problem: Literal["", "conversation", "text"] = ""
+
+    @property
+    def ref(self) -> str:
+        """The reference of the turn or call: where it is now, else where it was."""
+        return make_mark_ref(self.mark, self.place)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the mark as documented JSON. `matches` is false if its text cannot be found."""
+        return {"ref": self.ref, "matches": self.place is not None, **self.mark.as_json()}
+
+
+class MarkStore:
+    """The marks of one workspace. Thread-safe."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._file = SqliteFile(
+            workspace.data_dir / "marks.sqlite",
+            _TABLES,
+            hint="check the file's permissions and the free space on its disk",
+            sync=True,
+        )
+
+    def list_marks(self, conversation: str | None = None) -> list[Mark]:
+        """Return all marks, or those of one conversation, newest first."""
+        condition = "" if conversation is None else " WHERE conversation = ?"
+        values = () if conversation is None else (conversation,)
+        rows = self._file.select_rows(f"SELECT mark FROM marks{condition}", *values)
+        marks = [Mark.from_json(json.loads(text)) for (text,) in rows]
+        return sorted(marks, key=lambda mark: (-mark.created, mark.id))
+
+    def mark_turn(
+        self,
+        ref: Ref,
+        state: MarkState,
+        *,
+        note: str = "",
+        superseded_by: str | None = None,
+        passage: str | None = None,
+    ) -> Mark:
+        """Mark the turn or call of a reference, or a passage of it, in place of an earlier mark on the same.
+
+        `superseded_by` is a reference, and is kept only with the state `superseded`. Raises `UsageError`
+        or `NothingFound` if there is nothing to mark.
+        """
+        if state not in MARK_STATES:
+            hint = f"the states are {', '.join(MARK_STATES)}"
+            raise UsageError(f"unknown state {state!r}", where="state", hint=hint)
+        conversation = self._load_conversation(ref.conversation or "")
+        mark = make_mark(
+            conversation,
+            ref,
+            state,
+            note=replace_surrogates(note.strip()),
+            superseded_by=superseded_by,
+            passage=passage,
+            now=time.time(),
+        )
+        known = self.list_marks(conversation.info.id)
+        places = find_mark_places(conversation, known)
+        place = MarkPlace(mark.turn, mark.call)
+        for earlier in known:
+            is_same = places.get(earlier.id) == place and earlier.passage == mark.passage
+            if is_same or earlier.id == mark.id:
+                # The anchor is made anew, so that it has the event's id if JP has written one since.
+                mark = mark._replace(id=earlier.id, created=earlier.created)
+        self._save_marks([mark])
+        return mark
+
+    def _save_marks(self, marks: Iterable[Mark]) -> int:
+        """Save marks. One that is older than the stored one is left out. Return how many were saved."""
+        saved = 0
+        with self._file.open_write_transaction() as db:
+            for mark in marks:
+                text = json.dumps(mark.as_json())
+                saved += db.execute(
+                    "INSERT INTO marks VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET changed = "
+                    "excluded.changed, mark = excluded.mark WHERE excluded.changed > changed",
+                    (mark.id, mark.conversation, mark.changed, text),
+                ).rowcount
+        return saved
+
+    def import_marks(self, marks: Iterable[Mark]) -> int:
+        """Add marks that were exported elsewhere. Of two marks with one id, keep the one changed last.
+
+        Returns how many marks were new or newer.
+        """
+        return self._save_marks(marks)
+
+    def restore_mark(self, mark: Mark) -> None:
+        """Save a mark again that was removed."""
+        self._save_marks([mark])
+
+    def remove_mark(self, mark_id: str) -> bool:
+        """Remove a mark by its id; return False if there is none."""
+        with self._file.open_write_transaction() as db:
+            return db.execute("DELETE FROM marks WHERE id = ?", (mark_id,)).rowcount > 0
+
+    def find_marks(self, text: str) -> list[PlacedMark]:
+        """Return the mark with this id, or the marks on the turn or call of a reference.
+
+        Raises `NothingFound` if there is none.
+        """
+        placed = self.list_placed_marks()
+        found = [one for one in placed if one.mark.id == text]
+        if not found:
+            from kbtui.conversations.conversation_repository import expand_conversation_reference
+
+            try:
+                ref = parse_conversation_ref(text, self._workspace.id)
+                ref = expand_conversation_reference(self._workspace, ref)
+            except UsageError:
+                ref = None
+            found = [one for one in placed if ref is not None and one.ref == str(ref)]
+        if not found:
+            raise NothingFound(f"there is no mark {text}", hint="`kbtui mark ls` lists the marks")
+        return found
+
+    def list_placed_marks(self, conversation: str | None = None) -> list[PlacedMark]:
+        """Return all marks, or those of one conversation, with the places of their texts, newest first."""
+        marks = self.list_marks(conversation)
+        places: dict[str, MarkPlace] = {}
+        gone = set()
+        for name in dict.fromkeys(mark.conversation for mark in marks):
+            try:
+                places |= self._find_places(tuple(one for one in marks if one.conversation == name))
+            except KbtuiError:
+                gone.add(name)
+        return [
+            PlacedMark(mark, places[mark.id])
+            if mark.id in places
+            else PlacedMark(mark, None, "conversation" if mark.conversation in gone else "text")
+            for mark in marks
+        ]
+
+    def map_marks_by_turn(self, conversation: Conversation) -> dict[int, list[Mark]]:
+        """Return the marks on each turn of a loaded conversation, oldest first, by the turn's number."""
+        marks = self.list_marks(conversation.info.id)
+        places = find_mark_places(conversation, marks)
+        return _group_marks_by_turn(marks, places)
+
+    def map_marks_of_conversations(
+        self, conversations: Iterable[str]
+    ) -> dict[str, dict[int, list[Mark]]]:
+        """Return the marks on the turns of some conversations, by conversation and turn.
+
+        Conversations without marks are left out, and so are those that cannot be read.
+        """
+        wanted, found = set(conversations), {}
+        by_conversation: dict[str, list[Mark]] = {}
+        for mark in self.list_marks() if wanted else ():
+            if mark.conversation in wanted:
+                by_conversation.setdefault(mark.conversation, []).append(mark)
+        for name, marks in by_conversation.items():
+            try:
+                found[name] = _group_marks_by_turn(marks, self._find_places(tuple(marks)))
+            except KbtuiError:
+                continue
+        return found
+
+    def _find_places(self, marks: tuple[Mark, ...]) -> Mapping[str, MarkPlace]:
+        """Return the places of the marks of one conversation, by the mark's id.
+
+        The result is kept until the marks or the conversation's files change. Raises `KbtuiError` if the
+        conversation cannot be read.
+        """
+        from kbtui.conversations.conversation_repository import find_conversation
+
+        info = find_conversation(self._workspace, marks[0].conversation)
+        return _find_places_in_files(self._workspace, info.signature, marks)
+
+    def _load_conversation(self, conversation: str) -> Conversation:
+        from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+
+        return load_conversation(find_conversation(self._workspace, conversation))
+
+
+@lru_cache(maxsize=32)
+def _find_places_in_files(
+    workspace: Workspace, signature: str, marks: tuple[Mark, ...]
+) -> Mapping[str, MarkPlace]:
+    from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+
+    info = find_conversation(workspace, marks[0].conversation)
+    return find_mark_places(load_conversation(info), marks)
+
+
+def _group_marks_by_turn(
+    marks: Iterable[Mark], places: Mapping[str, MarkPlace]
+) -> dict[int, list[Mark]]:
+    found: dict[int, list[Mark]] = {}
+    for mark in sorted(marks, key=lambda one: one.created):
+        if place := places.get(mark.id):
+            found.setdefault(place.turn, []).append(mark)
+    return found

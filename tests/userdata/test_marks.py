@@ -1,0 +1,266 @@
+"""Marks stay with their texts: after appends, rewrites and on another machine."""
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import Builder, asked, called, encoded, said, stamp, write_json
+
+from kbtui.cli.main import main
+from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+from kbtui.errors import NothingFound, UsageError
+from kbtui.library import open_workspace
+from kbtui.refs import parse_ref
+from kbtui.userdata.mark_store import MarkStore
+
+ID = "jp-c17800000001"
+START = datetime(2026, 5, 1, tzinfo=UTC)
+
+
+class Talk:
+    """A conversation whose turns a test adds, removes, edits and rewrites. Many texts are equal."""
+
+    def __init__(self, builder: Builder, has_ids: bool) -> None:
+        self.folder = builder.conversation(1, [])
+        self.has_ids = has_ids
+        self.turns: list[list[dict[str, Any]]] = []
+        self.events = 0
+
+    def make_event(self, element: dict[str, Any]) -> dict[str, Any]:
+        self.events += 1
+        when = stamp(START + timedelta(minutes=self.events))
+        return {"timestamp": when, "id_": f"e{self.events}", **element}
+
+    def add_turn(self, words: str) -> None:
+        path = encoded(f"{words}.md")
+        self.turns.append([
+            self.make_event(one)
+            for one in (
+                {"type": "turn_start"},
+                asked(words),
+                {"type": "tool_call_request", "id": "1", "name": "fs", "arguments": {"path": path, "n": 1}},
+                {"type": "tool_call_response", "id": "1", "content": encoded("ok"), "is_error": False},
+                said(f"We do {words},\nas always."),
+            )
+        ])  # fmt: skip
+
+    def write(self) -> None:
+        elements = []
+        for event in (event for turn in self.turns for event in turn):
+            own = {name: value for name, value in event.items() if name != "id_"}
+            elements.append({"event_id": event["id_"], **own} if self.has_ids else own)
+        write_json(self.folder / "events.json", elements)
+
+    def list_requests(self) -> list[str]:
+        """The identity of each turn: that of its request."""
+        return [turn[1]["id_"] for turn in self.turns]
+
+
+_WORDS = st.sampled_from(["go on", "go on ", "why?", "use a lock"])
+_CHANGE = st.one_of(
+    st.tuples(st.just("append"), _WORDS),
+    st.tuples(st.just("answer"), _WORDS),
+    st.tuples(st.just("remove"), st.integers(0, 9)),
+    st.tuples(st.just("edit"), st.integers(0, 9)),
+    st.tuples(st.just("rewrite"), st.none()),
+    st.tuples(st.just("reorder keys"), st.none()),
+    st.tuples(st.just("configure"), st.integers(0, 9)),
+)
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None
+)
+@given(
+    words=st.lists(_WORDS, min_size=1, max_size=5),
+    has_ids=st.booleans(),
+    kinds=st.lists(st.sampled_from(["turn", "call", "passage"]), min_size=5, max_size=5),
+    changes=st.lists(_CHANGE, max_size=6),
+)
+def test_appends_and_rewrites_neither_lose_nor_move_a_mark(
+    tmp_path_factory: pytest.TempPathFactory,
+    words: list[str],
+    has_ids: bool,
+    kinds: list[str],
+    changes: list[tuple[str, Any]],
+) -> None:
+    builder = Builder(tmp_path_factory.mktemp("marks"))
+    talk = Talk(builder, has_ids)
+    for text in words:
+        talk.add_turn(text)
+    talk.write()
+    store = MarkStore(builder.workspace)
+    owners: dict[str, tuple[str, str]] = {}
+    for number, (kind, owner) in enumerate(zip(kinds, talk.list_requests(), strict=False), 1):
+        ref = parse_ref(f"{ID}:{number}" + (".1" if kind == "call" else ""))
+        passage = "We do" if kind == "passage" else None
+        mark = store.mark_turn(ref, "decided", note=owner, passage=passage)
+        owners[mark.id] = (owner, kind)
+    assert len(owners) == min(len(words), 5)
+    edited: set[str] = set()
+    for change, value in changes:
+        turns = talk.turns
+        if change == "append":
+            talk.add_turn(value)
+        elif change == "answer" and turns:
+            turns[-1].append(talk.make_event(said(value)))
+        elif change == "remove" and turns:
+            del turns[value % len(turns)]
+        elif change == "edit" and turns:
+            turn = turns[value % len(turns)]
+            turn[1] = {**turn[1], "content": f"changed {value}"}
+            edited.add(turn[1]["id_"])
+        elif change == "rewrite":
+            talk.has_ids = True
+        elif change == "reorder keys":
+            talk.turns = [[dict(reversed(event.items())) for event in turn] for turn in turns]
+        elif change == "configure" and turns:
+            turns[value % len(turns)].insert(
+                1 + 4, talk.make_event({"type": "config_delta", "delta": {}})
+            )
+        talk.write()
+        present = talk.list_requests()
+        for placed in MarkStore(builder.workspace).list_placed_marks():
+            owner, kind = owners[placed.mark.id]
+            assert placed.mark.note == owner
+            if owner in present and not (kind == "turn" and owner in edited):
+                assert placed.place is not None
+                assert present[placed.place.turn - 1] == owner
+                assert placed.ref == f"{ID}:{placed.place.turn}" + (".1" if kind == "call" else "")
+            else:
+                assert (placed.place, placed.problem) == (None, "text")
+        assert len(store.list_marks()) == len(owners)
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    builder = Builder(tmp_path / "ws")
+    monkeypatch.chdir(builder.root)
+    builder.conversation(
+        1,
+        [
+            [asked("Which lock?"), *called("a", "fs_read_file", "text", path="a.md"), said("A file\nlock.")],
+            [asked("Go on"), said("Done.")],
+            [asked("Go on"), said("Done again.")],
+        ],
+        title="Locks",
+    )  # fmt: skip
+    return builder
+
+
+def kbtui(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    assert main(["mark", *words]) == code
+    return capsys.readouterr().out
+
+
+def test_the_command_sets_lists_replaces_and_removes(
+    built: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = kbtui(capsys, "add", f"{ID}:2", "decided", "--note", "a\x1b[31m note")
+    assert out.startswith(f"{ID}:2  decided: a")
+    assert "\x1b" not in out
+    assert kbtui(capsys, "add", f"{ID}:2", "superseded", "--by", f"{ID}:3").startswith(
+        f"{ID}:2  superseded by {ID}:3"
+    )
+    kbtui(capsys, "add", f"{ID}:1.1", "rejected")
+    out = kbtui(capsys, "add", f"{ID}:1", "decided", "--passage", "A  file lock")
+    assert "decided “A file lock”" in out
+    shape = json.loads(kbtui(capsys, "ls", "--json"))
+    assert shape["total"] == 3
+    assert [(one["ref"], one["state"], one["matches"]) for one in shape["marks"]] == [
+        (f"{ID}:1", "decided", True),
+        (f"{ID}:1.1", "rejected", True),
+        (f"{ID}:2", "superseded", True),
+    ]
+    assert kbtui(capsys, "ls", "--state", "rejected").startswith(f"{ID}:1.1  rejected")
+    kbtui(capsys, "rm", shape["marks"][1]["id"], f"{ID}:2")
+    assert len(kbtui(capsys, "ls", ID).splitlines()) == 1
+    for words in (
+        ["add", ID, "decided"],
+        ["add", f"{ID}:1", "decided", "--by", ID],
+        ["add", "topic/slug", "decided"],
+        ["import", "nowhere.json"],
+    ):
+        assert main(["mark", *words]) == 2
+    for words in (["add", f"{ID}:9", "decided"], ["rm", f"{ID}:3"], ["ls", "--unmatched"]):
+        assert main(["mark", *words]) == 1
+    assert main(["mark", "add", f"{ID}:2", "decided", "--passage", "not there"]) == 1
+
+
+def test_marks_without_their_text_are_listed_and_move_to_another_machine(
+    built: Builder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ref in (f"{ID}:1", f"{ID}:3"):
+        kbtui(capsys, "add", ref, "decided", "--note", ref)
+    exported = kbtui(capsys, "export")
+    file = tmp_path / "marks.json"
+    file.write_text(exported)
+    events = json.loads((built.root / ".jp/conversations/17800000001/events.json").read_text())
+    for ref in (f"{ID}:1", f"{ID}:3"):
+        kbtui(capsys, "rm", ref)
+    assert kbtui(capsys, "import", str(file)) == "2 marks, 2 of them new or newer\n"
+    assert kbtui(capsys, "import", str(file)) == "2 marks, 0 of them new or newer\n"
+    assert kbtui(capsys, "export") == exported
+    older = json.loads(exported)
+    for mark in older["marks"]:
+        mark["changed"] -= 1
+        mark["note"] = "older"
+    file.write_text(json.dumps(older))
+    kbtui(capsys, "import", str(file))
+    assert kbtui(capsys, "export") == exported
+    # The first turn goes, and with it the text of its mark.
+    starts = [at for at, event in enumerate(events) if event["type"] == "turn_start"]
+    write_json(built.root / ".jp/conversations/17800000001/events.json", events[starts[1] :])
+    out = kbtui(capsys, "ls")
+    assert f"{ID}:2  decided: {ID}:3" in out
+    assert "no turn has the marked text any more" in out
+    assert len(kbtui(capsys, "ls", "--unmatched").splitlines()) == 2
+    file.write_text('{"marks": [{"id": 1}]}')
+    assert main(["mark", "import", str(file)]) == 2
+
+
+def test_python_sets_and_lists_marks(built: Builder) -> None:
+    with open_workspace(built.root) as library:
+        mark = library.mark(f"{ID}:1", "rejected", note="no")
+        (placed,) = library.marks(ID)
+        assert (placed.mark, placed.ref) == (mark, f"{ID}:1")
+        with pytest.raises(UsageError, match="unknown state"):
+            library.mark(f"{ID}:1", "maybe")  # type: ignore[arg-type]
+        with pytest.raises(NothingFound):
+            library.mark(f"{ID}:8", "decided")
+        assert library.unmark(mark.id)
+        assert not library.unmark(mark.id)
+        assert library.marks() == []
+
+
+def test_equal_events_without_id_and_time_are_told_apart_or_not_at_all(built: Builder) -> None:
+    info = find_conversation(built.workspace, ID)
+    conversation = load_conversation(info)
+    for turn in conversation.turns:
+        for event in turn.events:
+            event.timestamp = None
+    from kbtui.conversations.turn_marks import find_mark_places, make_mark
+
+    mark = make_mark(conversation, parse_ref(f"{ID}:3"), "decided", now=1.0)
+    assert find_mark_places(conversation, [mark])[mark.id].turn == 3
+    del conversation.turns[0]
+    for number, turn in enumerate(conversation.turns, 1):
+        turn.number = number
+    assert find_mark_places(conversation, [mark]) == {}
+    del conversation.turns[0]
+    conversation.turns[0].number = 1
+    assert find_mark_places(conversation, [mark])[mark.id].turn == 1
+
+
+def test_random_bytes_are_no_marks(built: Builder, tmp_path: Path) -> None:
+    file = tmp_path / "hurt.json"
+    chance = random.Random(18)
+    for _ in range(20):
+        file.write_bytes(chance.randbytes(50))
+        assert main(["mark", "import", str(file)]) == 2
