@@ -147,7 +147,7 @@ def _split_paragraphs(text: str) -> list[tuple[str, int]]:
 
 
 def _find_differing_part(old: list[str], new: list[str]) -> tuple[int, int, int]:
-    """Return where two lists begin to differ, and where the rest is equal again in each of them."""
+    """Return the index at which two lists begin to differ, and the end of the differing part in each list."""
     first, end, new_end = 0, len(old), len(new)
     while first < min(end, new_end) and old[first] == new[first]:
         first += 1
@@ -178,9 +178,9 @@ def _get_line_at(paragraphs: list[tuple[str, int]], position: int) -> int:
 def _pair_similar_paragraphs(
     old: list[tuple[str, int]], new: list[tuple[str, int]], old_line: int, new_line: int
 ) -> list[ComparedParagraph]:
-    """Pair each old paragraph with the new one that is most similar to it, without changing the order.
+    """Pair each old paragraph with the most similar new paragraph. The pairs keep the order of both texts.
 
-    `old_line` and `new_line` are where both parts begin.
+    `old_line` and `new_line` are the numbers of the lines at which the two parts begin.
     """
     compared: list[ComparedParagraph] = []
     at = new_at = 0

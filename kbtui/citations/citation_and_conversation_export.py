@@ -42,11 +42,11 @@ UNKNOWN_STATE_REASONS: dict[UnknownStateReason, str] = {
     "tool": "kbtui cannot read what the tool returned",
     "unreadable": "the subject cannot be read",
 }
-"""Reason -> the words that say why it cannot be told whether a subject has changed."""
+"""Reason why kbtui cannot find out whether a subject has changed -> the text that says so."""
 
 
 def format_cited_text_state(cite: Citation) -> str:
-    """Return whether the cited subject still says what the turn was given; "" for other citations."""
+    """Return a text that says whether the cited subject has changed since; "" for other citations."""
     if cite.state == "unknown" and cite.state_reason is not None:
         return f"may have changed: {UNKNOWN_STATE_REASONS[cite.state_reason]}"
     return {"changed": "changed since", "gone": "gone", "unchanged": "unchanged"}.get(

@@ -58,9 +58,9 @@ class Citation(NamedTuple):
     - `quote` is the beginning of the cited passage, if a search returned this passage. With the quote,
       the passage can be found even if its subject is now split into other passages. Citations from the
       index have no quote.
-    - `given` is what the call returned of a subject, if known. Citations from the index do not have it.
-    - `state` says whether the subject still says what the turn was given. It is None for conversations
-      and files, and until it is looked up. `state_reason` is the reason for the state "unknown".
+    - `given` is the text of a subject that the call returned, if known. Citations from the index do not have it.
+    - `state` says whether the subject still has the text that the turn was given. It is None for
+      conversations and files, and until it is looked up. `state_reason` is the reason for the state "unknown".
     """
 
     conversation: str
@@ -336,9 +336,9 @@ def _find_learned_subjects(
 def _find_learned_texts(
     topic: Topic | None, patterns: list[str], result: str, targets: CitationTargetLookup
 ) -> Iterator[tuple[str, GivenText | None]]:
-    """Yield the slug of each subject whose text a call of `learn` has returned, and this text.
+    """Yield the slug and the text of each subject that a call of `learn` has returned.
 
-    The text is None if the result does not say where it begins.
+    The text is None if the result does not say where the text begins.
     """
     from kbtui.knowledge.learn_tool_answers import ANSWER_WITHOUT_TEXT
     from kbtui.knowledge.subject_visibility import compile_slug_pattern, is_glob_pattern

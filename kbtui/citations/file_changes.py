@@ -141,7 +141,7 @@ _MOVE_TOOLS = frozenset({"fs_move_file", "move_file"})
 _DELETE_TOOLS = frozenset({"delete_file", "fs_delete_file"})
 _PATCH_TOOLS = frozenset({"apply_patch", "patch"})
 _PROGRAM_TOOL = re.compile(r"(?:cargo|git|go|just|make|npm|pytest|uv)(?:_\w+)?")
-"""Matches tools of JP that run a program, such as `cargo_test`. Their names stand for the command."""
+"""Matches the names of JP's tools that run a program. `cargo_test` stands for the command `cargo test`."""
 _TOOL_OF_SERVER = re.compile(
     r"(?:mcp__)?\w+?__(?P<tool>edit_file|write_file|create_file|move_file|delete_file)"
 )
@@ -159,7 +159,7 @@ _NOTHING_CHANGED = re.compile(
 _CREATED = re.compile(r"\bcreated?\b", re.IGNORECASE)
 _OVERWRITTEN = re.compile(r"\b(?:updated|overwr\w+|modified)\b", re.IGNORECASE)
 _RESULT_BEGINNING = 300
-"""What a tool says about its success is searched in this many characters of its result."""
+"""How many characters of a result are searched for a remark that the file was created or overwritten."""
 
 
 class _RawAction(NamedTuple):
@@ -273,15 +273,15 @@ def get_command_of_call(call: ConversationEvent) -> str | None:
     name, arguments = call.name or "", call.arguments or {}
     if name in SHELL_TOOLS:
         words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
-        return _get_script(words)
+        return _get_command_text(words)
     if _PROGRAM_TOOL.fullmatch(name):
         values = [str(value) for value in arguments.values() if isinstance(value, str | int)]
         return " ".join([name.replace("_", " ", 1), *values])
     return None
 
 
-def _get_script(words: Any) -> str | None:
-    """Return the text of a command. For a shell with a script (`bash -lc …`), return the script."""
+def _get_command_text(words: Any) -> str | None:
+    """Return a command as text. If a shell runs a script (`bash -lc …`), return only the script."""
     if isinstance(words, str):
         return words
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -307,14 +307,17 @@ def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_RawAction]:
     if name in SHELL_TOOLS:
         yield from _iterate_actions_of_shell_call(arguments)
     elif name in _PATCH_TOOLS:
-        text = call.text or next(iter(_list_texts(arguments, _PATCH_TEXTS)), "")
+        text = call.text or next(iter(_list_text_arguments(arguments, _PATCH_TEXTS)), "")
         yield from _iterate_patched_files(parse_apply_patch(text), None)
     elif name in _MOVE_TOOLS:
-        sources, targets = _list_texts(arguments, _SOURCES), _list_texts(arguments, _TARGETS)
+        sources, targets = (
+            _list_text_arguments(arguments, _SOURCES),
+            _list_text_arguments(arguments, _TARGETS),
+        )
         if sources and targets:
             yield _RawAction("moved", targets[0], old_path=sources[0])
     elif name in _DELETE_TOOLS:
-        yield from (_RawAction("deleted", path) for path in _list_texts(arguments, _PATHS))
+        yield from (_RawAction("deleted", path) for path in _list_text_arguments(arguments, _PATHS))
     elif name == "NotebookEdit":
         yield from _iterate_notebook_edits(arguments)
     elif name in _EDIT_TOOLS or name in _WRITE_TOOLS:
@@ -324,10 +327,11 @@ def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_RawAction]:
 def _iterate_edits_of_call(name: str, arguments: dict[str, Any], said: str) -> Iterator[_RawAction]:
     """Yield the edits of a tool that replaces texts or writes whole files.
 
-    A diff in the result is preferred to the arguments: it has line numbers, and only what was applied.
+    If the result contains a diff, the edits come from the diff. Unlike the arguments, the diff has line
+    numbers, and contains only what was applied.
     """
-    path = next(iter(_list_texts(arguments, _PATHS)), None)
-    contents = _list_texts(arguments, _CONTENTS, allow_empty=True)
+    path = next(iter(_list_text_arguments(arguments, _PATHS)), None)
+    contents = _list_text_arguments(arguments, _CONTENTS, allow_empty=True)
     is_write = name in _WRITE_TOOLS or (arguments.get("command") == "create" and bool(contents))
     patches = [found.patch for found in find_unified_diffs(said)]
     if is_write and path is not None and contents:
@@ -336,12 +340,16 @@ def _iterate_edits_of_call(name: str, arguments: dict[str, Any], said: str) -> I
         if patches:
             yield from _iterate_patched_files(patches[:1], None, path)
         elif _OVERWRITTEN.search(beginning) and not _CREATED.search(beginning):
-            yield _RawAction("changed", path, edits=(edit,), hunks=_add_all(contents[0]))
+            yield _RawAction(
+                "changed", path, edits=(edit,), hunks=_make_hunks_of_added_text(contents[0])
+            )
         else:
             # JP says that a file was created even if it replaced one.
             if _CREATED.search(beginning) and name != "fs_create_file":
                 edit = edit._replace(old="")
-            yield _RawAction("created", path, edits=(edit,), hunks=_add_all(contents[0]))
+            yield _RawAction(
+                "created", path, edits=(edit,), hunks=_make_hunks_of_added_text(contents[0])
+            )
         return
     if patches:
         yield from _iterate_patched_files(patches, None, path)
@@ -359,24 +367,26 @@ def _iterate_replacements(arguments: dict[str, Any]) -> Iterator[FileEdit]:
     listed = next((arguments[key] for key in ("edits", "patterns") if key in arguments), None)
     for one in listed if isinstance(listed, list) else [arguments]:
         if isinstance(one, dict):
-            old = _list_texts(one, _OLD_TEXTS, allow_empty=True)
-            new = _list_texts(one, _NEW_TEXTS, allow_empty=True)
+            old = _list_text_arguments(one, _OLD_TEXTS, allow_empty=True)
+            new = _list_text_arguments(one, _NEW_TEXTS, allow_empty=True)
             if old and new:
                 yield FileEdit(old[0], new[0], is_whole_file=old[0] == "")
 
 
 def _iterate_notebook_edits(arguments: dict[str, Any]) -> Iterator[_RawAction]:
-    path = next(iter(_list_texts(arguments, _PATHS)), None)
-    source = _list_texts(arguments, ("new_source",), allow_empty=True)
+    path = next(iter(_list_text_arguments(arguments, _PATHS)), None)
+    source = _list_text_arguments(arguments, ("new_source",), allow_empty=True)
     if path is not None and source:
         edits = (FileEdit(None, source[0]),) if source[0] else ()
-        yield _RawAction("changed", path, edits=edits, hunks=_add_all(source[0], None))
+        yield _RawAction(
+            "changed", path, edits=edits, hunks=_make_hunks_of_added_text(source[0], None)
+        )
 
 
 def _iterate_patched_files(
     patches: Iterable[FilePatch], directory: str | None, path: str | None = None
 ) -> Iterator[_RawAction]:
-    """Yield the changes of patches. `path` is the path of a single patch, if it is known better."""
+    """Yield the changes of patches. If there is one patch, `path` replaces the path in the patch."""
     found = list(patches)
     for patch in found:
         if patch.action == "created":
@@ -393,13 +403,13 @@ def _make_edit_of_hunk(hunk: PatchHunk) -> FileEdit:
     return FileEdit(old, new, hunk.new_start)
 
 
-def _add_all(text: str, first: int | None = 1) -> tuple[PatchHunk, ...]:
+def _make_hunks_of_added_text(text: str, first: int | None = 1) -> tuple[PatchHunk, ...]:
     """Return the hunk that adds a whole text."""
     lines = tuple(f"+{line}" for line in split_lines(text))
     return (PatchHunk(lines, 0 if first else None, first),) if lines else ()
 
 
-def _list_texts(
+def _list_text_arguments(
     arguments: dict[str, Any], keys: tuple[str, ...], *, allow_empty: bool = False
 ) -> list[str]:
     values = (arguments[key] for key in keys if key in arguments)
@@ -420,16 +430,18 @@ _CHANGING_WORD = re.compile(r"\b(?:mv|rm|touch|tee|cp|sed|perl|apply_patch|apply
 
 
 def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_RawAction]:
-    script = _get_script(next((arguments[key] for key in _COMMANDS if key in arguments), None))
+    script = _get_command_text(
+        next((arguments[key] for key in _COMMANDS if key in arguments), None)
+    )
     if script is None or len(script) > _COMMAND_CHARACTERS_MAX:
         return
     if not _CHANGING_WORD.search(script):
         return
-    directory = next(iter(_list_texts(arguments, _DIRECTORIES)), None)
+    directory = next(iter(_list_text_arguments(arguments, _DIRECTORIES)), None)
     while (change := _LEADING_CD.match(script)) is not None:
         directory = posixpath.join(directory or "", change["path"].strip("'\""))
         script = script[change.end() :]
-    if patches := parse_apply_patch(_unquote_patch(script, arguments)):
+    if patches := parse_apply_patch(_find_patch_text(script, arguments)):
         yield from _iterate_patched_files(patches, directory)
         return
     bodies: list[str | None] = []
@@ -455,8 +467,8 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_RawAc
         yield from (one._replace(directory=directory) for one in _list_command_actions(words))
 
 
-def _unquote_patch(script: str, arguments: dict[str, Any]) -> str:
-    """Return the text in which an apply-patch text is searched: the word of a list, or the whole script."""
+def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
+    """Return the text that may contain a patch: the command's word with the patch, or the whole script."""
     words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
     if isinstance(words, list):
         for word in words:
@@ -472,15 +484,18 @@ def _make_redirected_write(
         return _RawAction("changed" if is_appended else "created", target, directory)
     if is_appended:
         appended = FileEdit(None, text)
-        return _RawAction("changed", target, directory, (appended,), _add_all(text, None))
+        return _RawAction(
+            "changed", target, directory, (appended,), _make_hunks_of_added_text(text, None)
+        )
     whole = FileEdit(None, text, 1, is_whole_file=True)
-    return _RawAction("created", target, directory, (whole,), _add_all(text))
+    return _RawAction("created", target, directory, (whole,), _make_hunks_of_added_text(text))
 
 
 def _iterate_commands(script: str) -> Iterator[tuple[list[str], str | None, bool, bool]]:
-    """Yield each simple command: words, target of its output, whether it appends, and whether it has a body.
+    """Yield the simple commands of a script.
 
-    Reading stops at text that cannot be parsed.
+    Each is yielded as its words, the file that its output goes to, whether the output is appended to
+    this file, and whether the command has a here-document. Reading stops at text that cannot be parsed.
     """
     lexer = shlex.shlex(script, posix=True, punctuation_chars=";<>|&\n()")
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
@@ -554,7 +569,7 @@ _SEARCH_REPLACE = re.compile(
 
 
 def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
-    """Return the files that aider says it edited. The values say whether their edits were found."""
+    """Map each file that aider says it edited to False: none of its edits has been found yet."""
     return {
         path.strip(): False
         for event in turn.events
@@ -564,7 +579,7 @@ def _find_files_that_aider_edited(turn: Turn) -> dict[str, bool]:
 
 
 def _iterate_search_replace_edits(text: str, applied: dict[str, bool]) -> Iterator[_RawAction]:
-    """Yield the SEARCH/REPLACE blocks of aider's model that were applied, and mark their files as found."""
+    """Yield the SEARCH/REPLACE blocks that aider applied, and set their files to True in `applied`."""
     path: str | None = None
     position = 0
     for block in _SEARCH_REPLACE.finditer(text):
@@ -582,7 +597,10 @@ def _iterate_search_replace_edits(text: str, applied: dict[str, bool]) -> Iterat
 def _find_path_before_block(
     before: str, applied: dict[str, bool], previous: str | None
 ) -> str | None:
-    """Return the file that the text before a block names; `previous`, that of the last block, if none."""
+    """Return the file that the text before a block names, or `previous` if it names none.
+
+    `previous` is the file of the block before. The result is None if the named file was not edited.
+    """
     for line in reversed(before.split("\n")[-4:]):
         name = line.strip().strip("*`#: ")
         for path in applied if name else ():

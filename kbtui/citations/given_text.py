@@ -1,4 +1,4 @@
-"""What a tool call gave of a subject, and whether the subject still says the same.
+"""The text of a subject that a tool call returned to a turn, and whether the subject still has this text.
 
 The text is taken from the stored result of the call, so the state does not depend on how the index
 splits subjects into passages. What `learn` and file tools add around a text (tags, code fences, line
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import ConversationEvent
 
 CitedTextState = Literal["unchanged", "changed", "gone", "unknown"]
-"""What has become of the text that a turn was given of a subject.
+"""Whether a subject still has the text that a turn was given.
 
 * "unchanged": the subject still has exactly this text.
 * "changed": the subject has another text now.
 * "gone": the subject no longer exists, or it is disabled.
-* "unknown": this cannot be told; an `UnknownStateReason` says why.
+* "unknown": kbtui cannot find out; an `UnknownStateReason` says why.
 """
 
 UnknownStateReason = Literal["cut", "masked", "part", "tool", "unreadable"]
-"""Why it cannot be told whether a subject has changed.
+"""Why kbtui cannot find out whether a subject has changed.
 
 * "cut", "masked", "part": the turn was given a shortened text, a text with masked secrets, or only a
-  part of the subject. What it was given is still there, but the rest may have changed.
+  part of the subject. The given text is still in the subject, but the rest may have changed.
 * "tool": kbtui does not know in which form the tool returns texts.
 * "unreadable": the subject cannot be read now.
 """
@@ -52,7 +52,7 @@ _CUT_NOTE = re.compile(
 Stored conversations contain old notes, so if the wording changes, keep the old wording here.
 """
 _TRUNCATED = re.compile(r"^[^\n]*[\[(<…][^\n]*\btruncated\b[^\n]*$", re.MULTILINE | re.IGNORECASE)
-"""Matches a line with which agents say that they shortened a result."""
+"""Matches a line in which an agent says that it shortened a result."""
 _MASK = re.compile(r"\[masked: [^\]\n]{1,60}\]")
 _COMPACT_MASK = re.compile(r"\[masked:[^\]]{1,60}\]")
 """Matches a mask in a text from which the white space was removed."""
@@ -71,7 +71,7 @@ DIGEST_LENGTH = 32
 class GivenText(NamedTuple):
     """The text of a subject in the result of a tool call.
 
-    `result` is the text as returned, and `text` is what of it comes from the subject.
+    `result` is the returned text. `text` is the part of it that comes from the subject.
     """
 
     result: str
@@ -79,7 +79,7 @@ class GivenText(NamedTuple):
     extent: GivenTextExtent
 
     def make_stored_form(self) -> str:
-        """Return what must be kept of the text to compare it later: a hash, and the text if it is not whole."""
+        """Return what is stored for a later comparison: a hash, and the text unless it is the whole subject."""
         digest = _hash_text(_normalize_text(self.result))
         return digest if self.extent == "whole" else digest + _compact_text(self.text_without_fence)
 
@@ -101,9 +101,9 @@ class CitedText(NamedTuple):
 class ComparableText:
     """The text of a subject in the forms in which texts are compared.
 
-    `text` can be a function that reads the text. It is called only if the text is needed. `relative`
-    is the path of the subject, on which the form in answers of `learn` depends. `digests` are the
-    values of the property, if known.
+    `text` can be a function that reads the text; the function is called only if the text is needed.
+    `relative` is the path of the subject. It determines the form in which `learn` returns the text.
+    `digests` is the value of the property with this name, if known.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class ComparableText:
     def digests(self) -> str:
         """The hashes of the text as it is and as `learn` returns it, separated by a space.
 
-        If both are equal, only one.
+        If the two hashes are equal, there is only one.
         """
         if self._digests is not None:
             return self._digests
@@ -139,7 +139,7 @@ class ComparableText:
 
     @cached_property
     def compact(self) -> str:
-        """The text without white space and escape sequences, as passages of search are compared."""
+        """The text without white space and escape sequences, for the comparison with parts of a subject."""
         return _compact_text(self.plain)
 
 
@@ -158,10 +158,10 @@ def _hash_text(text: str) -> str:
 def find_cited_text_state(
     extent: GivenTextExtent | None, stored: str | None, now: ComparableText | None
 ) -> CitedText:
-    """Return the state of a citation of a subject whose text is `now`, or which is gone (None).
+    """Return the state of a citation of a subject. `now` is the subject's text; None if it is gone.
 
-    `extent` and `stored` describe what the turn was given; both are None if this is not known. If the
-    text of `now` is read only when needed and cannot be read, the state is "unknown".
+    `extent` and `stored` describe what the turn was given; both are None if this is not known. The
+    state is "unknown" if the text in `now` must be read and cannot be read.
     """
     if now is None:
         return CitedText("gone")
@@ -174,7 +174,7 @@ def find_cited_text_state(
 
 
 def compare_given_text(extent: GivenTextExtent, stored: str, now: ComparableText) -> CitedText:
-    """Return whether a subject with the text `now` still says what a turn was given.
+    """Return whether a subject, whose text is `now`, still has the text that a turn was given.
 
     `stored` is what `GivenText.make_stored_form` returned.
     """
@@ -201,7 +201,7 @@ def _contains_given_text(text: str, given: str) -> bool:
 
 
 def make_given_text(result: str, *, is_part: bool = False) -> GivenText:
-    """Return the text of a subject in a result, without the note that says that the text was cut."""
+    """Make a `GivenText` from a result. Its text lacks the note that says that the text was cut."""
     extent: GivenTextExtent = "part" if is_part else "whole"
     if cut := _CUT_NOTE.search(result) or _TRUNCATED.search(result):
         return GivenText(result, result[: cut.start()], "cut")
@@ -237,10 +237,10 @@ def find_text_given_by_file_tool(call: ConversationEvent) -> GivenText | None:
 
 
 def find_corresponding_text(given: str, extent: GivenTextExtent, now: str) -> str:
-    """Return the text of a subject to show beside what a turn was given.
+    """Return the part of a subject's text `now` to show beside the text that a turn was given.
 
-    For a whole text, this is the whole subject. For a part, it is the part of the subject between
-    the first and the last paragraph that correspond to one of the given text.
+    If the turn was given the whole text, this is all of `now`. If it was given a part, this is the
+    text from the first to the last paragraph that correspond to a paragraph of `given`.
     """
     if extent not in ("part", "cut"):
         return now

@@ -1,9 +1,9 @@
-"""Finds out which edits put the lines of a text there.
+"""Finds out which edit wrote each line of a text.
 
-The edits are undone from the newest to the oldest, beginning with the text as it is. An edit whose new
-text is found in the text wrote the lines that differ from its old text, and the text before the edit is
-known then. If the text has changed since, only the lines that are still there as the edit wrote them are
-its lines.
+The edits are undone from the newest to the oldest, beginning with the text as it is now. If the new
+text of an edit is found, the edit wrote the lines in which its new text differs from its old text, and
+undoing the edit gives the text before it. If the new text is not found as a whole, the edit wrote only
+those of its lines that are still in the text.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import FileEdit
 
 MIN_LETTERS = 12
-"""Lines that are found without their surroundings need this many letters and digits together.
+"""Lines that are found without the rest of an edit must have this many letters and digits in total.
 
 Otherwise a line such as `return None` would belong to any edit that has such a line.
 """
 _PLACES_MAX = 200
-"""At most this many places of a text are considered."""
+"""Of all places at which a text occurs, at most this many are compared."""
 
 
-class _Place(NamedTuple):
-    """Where a text stands: whole lines `first` to `end` (exclusive), and the rest of the outer lines."""
+class _TextPlace(NamedTuple):
+    """The lines `first` to `end` (exclusive) that contain a text.
+
+    `before` and `after` are the parts of the first and the last line that do not belong to the text.
+    """
 
     first: int
     end: int
@@ -39,10 +42,11 @@ class _Place(NamedTuple):
 def attribute_lines(
     lines: Sequence[str], wanted: Iterable[int], edits: Sequence[FileEdit], *, exact: bool = False
 ) -> dict[int, int]:
-    """Return which edit wrote each line: index of the line -> index in `edits`, which are oldest first.
+    """Map the index of each line to the index of the edit that wrote the line.
 
-    Only the lines with the indices `wanted` are looked for; a line that no edit wrote is missing. With
-    `exact`, only edits count that say which text they replaced and whose whole new text is found.
+    `edits` begins with the oldest edit. Only the lines with the indices `wanted` are looked for. Lines
+    that no edit wrote are left out. With `exact`, an edit counts only if it says which text it replaced
+    and if its whole new text is found.
     """
     edits = _complete_edits(edits)
     state = list(lines)
@@ -57,7 +61,7 @@ def attribute_lines(
             continue
         new = split_lines(edit.new)
         written: list[int | None]
-        place = _find_place(state, edit, origins, missing)
+        place = _find_place_of_new_text(state, edit, origins, missing)
         if place is not None:
             part = state[place.first : place.end]
             before = _list_old_lines(edit, place)
@@ -83,7 +87,7 @@ def attribute_lines(
     return found
 
 
-def _list_old_lines(edit: FileEdit, place: _Place) -> list[str]:
+def _list_old_lines(edit: FileEdit, place: _TextPlace) -> list[str]:
     if edit.old is None:
         return []
     if edit.is_whole_file:
@@ -99,7 +103,7 @@ def _compare_lines(old: list[str], new: list[str]) -> Sequence[tuple[str, int, i
 
 
 def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
-    """Return the edits; those of whole files get the text before them, if earlier edits tell it."""
+    """Return the edits, with the old text added to edits of whole files if earlier edits determine it."""
     completed: list[FileEdit] = []
     text: str | None = None
     for edit in edits:
@@ -114,7 +118,7 @@ def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
 
 
 def _apply_edit(text: str, edit: FileEdit) -> str | None:
-    """Return a text after an edit; None if the edit does not fit."""
+    """Return the text after an edit, or None if `text` does not contain what the edit replaces."""
     if not edit.old or text.count(edit.old) == 0:
         return None
     if text.count(edit.old) == 1:
@@ -136,19 +140,19 @@ def _list_offsets(text: str, part: str) -> list[int]:
     return offsets
 
 
-def _find_place(
+def _find_place_of_new_text(
     state: list[str], edit: FileEdit, origins: list[int | None], missing: set[int]
-) -> _Place | None:
-    """Return where the new text of an edit stands; None if it does not.
+) -> _TextPlace | None:
+    """Return the place of an edit's new text, or None if the text does not contain it.
 
-    Of several places, the one nearest to the edit's line is taken, otherwise the first one with a line
-    that is looked for.
+    Of several places, the one nearest to the edit's line is chosen. If the edit has no line, it is the
+    first place with a line that is looked for.
     """
     new = edit.new.replace("\r\n", "\n")
     if not new.strip():
         return None
     if edit.is_whole_file:
-        return _Place(0, len(state), "", "") if state == split_lines(new) else None
+        return _TextPlace(0, len(state), "", "") if state == split_lines(new) else None
     text = "".join(f"{line}\n" for line in state)
     offsets = _list_offsets(text, new)
     if not offsets and new.endswith("\n") and text.endswith(new[:-1]):
@@ -163,14 +167,14 @@ def _find_place(
         start = text.rfind("\n", 0, at) + 1
         after = at + len(new)
         if new.endswith("\n"):
-            places.append(_Place(first, first + new.count("\n"), text[start:at], ""))
+            places.append(_TextPlace(first, first + new.count("\n"), text[start:at], ""))
             continue
         end = text.find("\n", after)
         end = len(text) if end < 0 else end
         rest = text[after:end]
-        places.append(_Place(first, first + new.count("\n") + 1, text[start:at], rest))
+        places.append(_TextPlace(first, first + new.count("\n") + 1, text[start:at], rest))
 
-    def rank_place(place: _Place) -> tuple[int, bool]:
+    def rank_place(place: _TextPlace) -> tuple[int, bool]:
         distance = abs(place.first + 1 - edit.line) if edit.line is not None else 0
         ids = origins[place.first : place.end]
         return distance, not any(one in missing for one in ids)
@@ -207,7 +211,10 @@ def _find_remaining_lines(
 
 
 def _extend_block(state: list[str], new: list[str], index: int, at: int) -> tuple[int, int, int]:
-    """Return the longest run of equal lines around a pair of equal lines: its starts and its length."""
+    """Return the longest run of equal lines around a pair of equal lines.
+
+    The result is the start of the run in `state`, its start in `new`, and its length.
+    """
     up = 0
     while index > up and at > up and state[index - up - 1] == new[at - up - 1]:
         up += 1

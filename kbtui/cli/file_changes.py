@@ -78,7 +78,7 @@ def run_blame_command(args: Namespace) -> int:
 
 
 def _format_file_turn(turn: FileTurn, short_ids: dict[str, str], *, shows_diff: bool) -> str:
-    """Return a turn as a line with reference, time and title, and indented what was asked and done."""
+    """Return a turn as a line with its reference, time and title. Indented lines say what was asked and done."""
     id_ = short_ids.get(turn.conversation, turn.conversation)
     time = turn.time.astimezone().strftime("%Y-%m-%d %H:%M") if turn.time else "-"
     rewound = "  rewound" if turn.rewound else ""

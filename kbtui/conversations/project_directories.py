@@ -88,7 +88,10 @@ def list_project_directories(workspace: Workspace) -> list[str]:
 
 
 def make_path_relative_to_project(path: str, directories: Iterable[str]) -> str:
-    """Return a path relative to that of `directories` that contains it most closely; otherwise normalized."""
+    """Return a path relative to the innermost of `directories` that contains it.
+
+    A path outside all of them is only normalized.
+    """
     path = os.path.normpath(path)
     around = [one.rstrip("/") for one in directories if path.startswith(f"{one.rstrip('/')}/")]
     return path[len(max(around, key=len)) + 1 :] if around else path
@@ -171,10 +174,10 @@ MAX_CLONES_FOLLOWED = 5
 
 
 class ProjectIdentity(NamedTuple):
-    """What tells projects apart: the workspaces in worktrees and clones of one repository have the same.
+    """Identifies the project of a workspace. Worktrees and clones of one repository are one project.
 
-    `key` is equal for the workspaces of one project. `name` is a name for people, which other projects
-    can have, too.
+    `key` is equal for all workspaces of a project. `name` is a name for people; several projects can
+    have the same name.
     """
 
     key: str

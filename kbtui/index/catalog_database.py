@@ -84,7 +84,7 @@ _DOCUMENT_COLUMNS = (4, 8, 9, 10, 11, 14)
 
 
 class GivenTextRow(NamedTuple):
-    """What the catalog has about the text that a turn was given of a subject.
+    """What the catalog stores about the text of a subject that a turn was given.
 
     `extent` and `given` are None if the text is not known (see `citations/given_text.py`).
     """

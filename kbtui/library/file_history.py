@@ -53,12 +53,15 @@ if TYPE_CHECKING:
 
 
 FILE_BYTES_MAX = 8 << 20
-"""The lines of a larger file are not attributed to turns."""
+"""For a file with more bytes than this, kbtui does not find out which turns wrote its lines."""
 CLOCK_SECONDS = 60
-"""An edit can have happened this many seconds after the commit that contains it, by their clocks."""
+"""By its time stamp, an edit may be up to this many seconds later than the commit that contains it."""
 SCANNED_AGENTS = frozenset({"jp", "claude-code", "codex", "gemini-cli", "aider"})
 SCANNED_SUFFIXES = frozenset({".json", ".jsonl", ".md"})
-"""A conversation of these agents, in one file with such a suffix, is read only if the file has a wanted name."""
+"""The suffixes of conversation files that are searched for the names of a file before they are read.
+
+Only files of `SCANNED_AGENTS` are searched. A file without any of the names is not read.
+"""
 
 
 class LineRange(NamedTuple):
@@ -72,9 +75,9 @@ class FileTurn(NamedTuple):
     """A turn that changed or read a file.
 
     - `request` is what the user asked in the turn; "" if the turn has no request.
-    - `actions` are the turn's actions on the file, in order. For lines, they are only those whose edits
-      wrote some of the lines, and `lines` are these lines.
-    - `time` is that of the last action; None if the agent stores no times.
+    - `actions` are the turn's actions on the file, in order. If the user asked for lines, these are only
+      the actions that wrote some of them, and `lines` are the lines that they wrote.
+    - `time` is the time of the last action; None if the agent stores no times.
     """
 
     conversation: str
@@ -110,7 +113,7 @@ class FileTurn(NamedTuple):
 
 
 class UnexplainedLines(NamedTuple):
-    """Lines that no turn wrote. `commit` is the commit that they come from; None without Git."""
+    """Lines that no turn wrote, and the commit that they come from (None without Git)."""
 
     lines: LineRange
     commit: LineOrigin | None
@@ -183,13 +186,13 @@ def blame_file(
 
     `name` is relative to `directory` or to the workspace. With `lines`, find the turns whose edits wrote
     these lines of the file as it is. Raises `NothingFound` if there is no such file and no turn knows it,
-    and `UsageError` for lines that the file does not have.
+    or if the file has none of the lines. Raises `UsageError` for an invalid path or range.
     """
     from kbtui.workspace.git_history import find_git_history
 
     shorten_path = make_path_shortener(workspace)
     root = str(workspace.root)
-    path = _find_path(root, name, directory, shorten_path)
+    path = _resolve_named_path(root, name, directory, shorten_path)
     history = find_git_history(root)
     names = _FileNames(path)
     prefix = os.path.relpath(root, history.root) if history else "."
@@ -198,7 +201,7 @@ def blame_file(
         for earlier in history.list_earlier_names(os.path.join(prefix, path)):  # noqa: PTH118
             if (known := _remove_prefix(earlier.path, prefix)) is not None:
                 names.add(known, earlier.until)
-    found = _find_turns(workspace, names, shorten_path)
+    found = _find_turns_with_actions_on_file(workspace, names, shorten_path)
     if not found and not os.path.exists(os.path.join(root, path)):  # noqa: PTH110, PTH118
         hint = "name a file that exists, or that a turn has read or changed"
         raise NothingFound("no turn knows this file", where=name, hint=hint)
@@ -206,7 +209,7 @@ def blame_file(
     if lines is None:
         return FileBlame(path, None, found, [], earlier_names)
     text_lines = _read_file_lines(os.path.join(root, path), name)  # noqa: PTH118
-    lines = _check_lines(lines, len(text_lines), name)
+    lines = _cut_lines_at_end_of_file(lines, len(text_lines), name)
     wanted = range(lines.first - 1, lines.last)
     edits = _EditsOfTurns(found)
     origins = _list_line_origins(history, os.path.join(prefix, path), text_lines)  # noqa: PTH118
@@ -221,7 +224,7 @@ def blame_file(
 
 
 class _FileNames:
-    """The names that a file has had: each with the time until which it was the file's, or None."""
+    """The paths that a file has had. Each has the time when the file was moved, or None for the current one."""
 
     def __init__(self, path: str) -> None:
         self.until: dict[str, float | None] = {path: None}
@@ -241,10 +244,13 @@ class _FileNames:
         return until is None or time is None or time.timestamp() <= until + CLOCK_SECONDS
 
 
-def _find_path(
+def _resolve_named_path(
     root: str, name: str, directory: str | None, shorten_path: Callable[[str], str]
 ) -> str:
-    """Return the path of the file that a user names, relative to the workspace if it is in it."""
+    """Return the path of the file that a user names.
+
+    The path is relative to the workspace if the file is in the workspace.
+    """
     name = name.removeprefix("file://")
     if not name.strip() or "\0" in name:
         raise UsageError("this is not the path of a file", where=name)
@@ -259,10 +265,13 @@ def _remove_prefix(path: str, prefix: str) -> str | None:
     return path[len(prefix) + 1 :] if path.startswith(f"{prefix}/") else None
 
 
-def _find_turns(
+def _find_turns_with_actions_on_file(
     workspace: Workspace, names: _FileNames, shorten_path: Callable[[str], str]
 ) -> list[FileTurn]:
-    """Return the turns with an action on the file, newest first. Names from moves are added to `names`."""
+    """Return the turns with an action on the file, newest first.
+
+    If a turn moved the file, its earlier path is added to `names`.
+    """
     from kbtui.conversations.conversation_repository import list_conversations
 
     infos = list_conversations(workspace, counts=False)
@@ -271,7 +280,7 @@ def _find_turns(
     before: set[str] = set()
     while (wanted := set(names.until)) != before:
         before = wanted
-        scan = _NameScan(wanted)
+        scan = _FileNameScanner(wanted)
         for info in infos:
             if info.id not in read and scan.may_contain_name(info):
                 conversations[info.id], read[info.id] = _read_actions(info, shorten_path)
@@ -329,11 +338,12 @@ def _group_by_turn(
         )
 
 
-class _NameScan:
-    """Says which conversations may contain a file's name, from the bytes of their files.
+class _FileNameScanner:
+    """Finds out which conversations may contain the name of a file, without parsing the conversations.
 
-    Reading a conversation takes longer than searching its file. JP stores the arguments of calls in
-    base64, where the three positions of a text in a group of three bytes make three different texts.
+    Searching the bytes of a conversation's file takes less time than parsing it. JP stores the arguments
+    of calls in base64. There, a name has three different forms, depending on its position in a group of
+    three bytes.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -356,7 +366,7 @@ class _NameScan:
         self._is_too_short = any(len(needle) < 3 for needle in self._plain_and_coded)
 
     def may_contain_name(self, info: ConversationInfo) -> bool:
-        """Return whether a conversation may contain the name; true if its file cannot tell."""
+        """Return whether a conversation may contain the name. True if its file cannot be searched."""
         from kbtui.files import iterate_regular_file_blocks
 
         path = info.events_path
@@ -402,10 +412,10 @@ class _EditsOfTurns:
         wanted: Iterable[int],
         origins: dict[int, LineOrigin],
     ) -> dict[int, int]:
-        """Return which edit wrote each line: index of the line -> index of the edit.
+        """Map the index of each line to the index of the edit that wrote the line.
 
-        A line that comes from a commit is looked for in the file as it was in that commit, among the
-        edits before it. Other lines are looked for in the file as it is.
+        If a line comes from a commit, the text of the file in that commit is compared with the edits
+        before the commit. For other lines, the current text is compared with all edits.
         """
         from kbtui.citations.line_attribution import attribute_lines
 
@@ -432,7 +442,7 @@ class _EditsOfTurns:
         return found
 
     def select_turns(self, writers: dict[int, int]) -> list[FileTurn]:
-        """Return the turns that wrote lines, newest first, with these lines and the actions that wrote them."""
+        """Return the turns that wrote lines, newest first, each with its lines and the actions that wrote them."""
         lines: dict[tuple[str, int], list[int]] = {}
         actions: dict[tuple[str, int], list[FileAction]] = {}
         for line, number in sorted(writers.items()):
@@ -485,8 +495,11 @@ def _read_file_lines(path: str, name: str) -> list[str]:
         raise NothingFound(f"cannot be read: {reason.lower()}", where=name) from error
 
 
-def _check_lines(lines: LineRange, count: int, name: str) -> LineRange:
-    """Return the lines, cut at the end of the file; raises `UsageError` if the file has none of them."""
+def _cut_lines_at_end_of_file(lines: LineRange, count: int, name: str) -> LineRange:
+    """Return a range of lines, cut at the end of the file.
+
+    Raises `UsageError` for an invalid range, and `NothingFound` if the file has none of the lines.
+    """
     if not 1 <= lines.first <= lines.last:
         raise UsageError("lines are written as 12 or 12-20", where=name)
     if lines.first > count:
@@ -498,7 +511,7 @@ def _check_lines(lines: LineRange, count: int, name: str) -> LineRange:
 def _list_line_origins(
     history: GitHistory | None, path: str, lines: list[str]
 ) -> dict[int, LineOrigin]:
-    """Return the origin of each line that is the same in the current commit, by its index."""
+    """Map the index of each line to its origin. Lines that differ from the current commit are left out."""
     from difflib import SequenceMatcher
 
     origins = history.list_line_origins(path) if history is not None else []
@@ -519,7 +532,7 @@ def _list_line_origins(
 def _list_unexplained_lines(
     indices: list[int], origins: dict[int, LineOrigin]
 ) -> list[UnexplainedLines]:
-    """Join neighbouring lines of the same commit."""
+    """Return ranges of adjacent lines that come from the same commit."""
     found: list[UnexplainedLines] = []
     for index in indices:
         origin = origins.get(index)

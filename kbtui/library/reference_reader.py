@@ -176,9 +176,8 @@ class ReferenceReader(IndexAndEngineAccess):
     def blame(self, name: str, directory: str | None = None) -> FileBlame:
         """Find the turns that changed or read a file, newest first, or that wrote lines of it.
 
-        `name` is a path, relative to `directory` or to the workspace, or the reference of a subject;
-        either may end with lines: `src/main.py:12-20`. Raises `NothingFound` if no turn knows the file and
-        it does not exist, and `UsageError` for lines that the file cannot have.
+        `name` is a path, relative to `directory` or to the workspace, or the reference of a subject. Both
+        can end with a range of lines: `src/main.py:12-20`. Raises the errors of `blame_file`.
         """
         from kbtui.library.file_history import LineRange, blame_file
 
@@ -388,7 +387,10 @@ def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
 
 
 def open_cited_subject(knowledge: KnowledgeBase, target: str) -> ComparableText | None:
-    """Return the text of a cited subject, to be read when needed; None if it is gone or disabled."""
+    """Return the text of a cited subject, which is read only when it is needed.
+
+    Returns None if the subject is gone or disabled.
+    """
     from kbtui.citations.given_text import ComparableText
     from kbtui.knowledge import read_subject_text
 

@@ -1,4 +1,4 @@
-"""Reads what a turn was given of a subject, and what the subject says now."""
+"""Reads the text of a subject that a turn was given, and the text that the subject has now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class GivenAndCurrentText(NamedTuple):
-    """What a turn was given of a subject, and the text of the subject now; None if the subject is gone.
+    """The text of a subject that a turn was given, and its text now (None if the subject is gone).
 
     Tags, code fences, line numbers and notes around the text are removed from both. If the turn was
     given only a part, `now` is only the part of the subject that corresponds to it.
@@ -32,10 +32,10 @@ class GivenAndCurrentText(NamedTuple):
 
 
 class SubjectVersionReader(ReferenceReader):
-    """Reads earlier versions of subjects."""
+    """Reads the texts of subjects that turns were given."""
 
     def read_given_and_current_text(self, cite: Citation) -> GivenAndCurrentText:
-        """Read what a citing turn was given of a subject, and what the subject says now.
+        """Read the text of a subject that a citing turn was given, and the text of the subject now.
 
         Raises `NothingFound` if the citation is not of a subject, if the turn no longer exists, or if
         it is not known what the turn was given. Raises `KbtuiError` if the subject cannot be read.
@@ -53,7 +53,7 @@ class SubjectVersionReader(ReferenceReader):
         return GivenAndCurrentText(cite, text, now)
 
     def _find_given_text(self, cite: Citation) -> GivenText | None:
-        """Extract again from its conversation what a citation of the index was given."""
+        """Return the text that belongs to a citation. It is extracted from the conversation again."""
         if cite.kind != "subject":
             return None
         key = (cite.turn, cite.call, cite.target, cite.chunk)

@@ -147,7 +147,7 @@ def _is_in_directories(root: str, directories: Iterable[str]) -> bool:
 def _make_unique_project_names(projects: dict[str, ProjectIdentity]) -> dict[str, str]:
     """Return a name for each project key. `projects` maps the root of each workspace to its project.
 
-    Projects with the same name get the last directories of the path of a workspace as their name.
+    If several projects have the same name, each gets a name made from the path of one of its workspaces.
     """
     roots: dict[str, dict[str, str]] = {}
     for root, (key, name) in sorted(projects.items()):

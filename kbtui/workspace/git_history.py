@@ -14,9 +14,9 @@ from typing import NamedTuple
 from kbtui.workspace.paths import find_git_root
 
 GIT_SECONDS = 20.0
-"""A call of `git` is ended after this many seconds."""
+"""A call of `git` that takes more than this many seconds is ended."""
 OUTPUT_BYTES_MAX = 64 << 20
-"""Longer output of `git` is not used."""
+"""If `git` prints more bytes than this, its output is not used."""
 _SAFE_SETTINGS = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
@@ -47,7 +47,7 @@ class LineOrigin(NamedTuple):
 
 
 class FileName(NamedTuple):
-    """An earlier path of a file, and the time in seconds at which a commit gave it the next one."""
+    """An earlier path of a file, and the time of the commit that gave the file its next path."""
 
     path: str
     until: int
@@ -56,8 +56,8 @@ class FileName(NamedTuple):
 class GitHistory:
     """Reads the history of one repository. All paths are relative to its root.
 
-    Every method returns nothing if `git` is missing, fails or takes too long: history only adds to what
-    conversations say.
+    If `git` is missing, fails or takes too long, every method returns an empty result: the history only
+    adds to what conversations contain.
     """
 
     def __init__(self, root: str) -> None:
@@ -133,7 +133,7 @@ def find_git_history(directory: str) -> GitHistory | None:
 
 
 def _parse_blame(output: str, path: str) -> list[LineOrigin]:
-    """Parse the output of `git blame --porcelain`. A commit's facts follow only its first line."""
+    """Parse the output of `git blame --porcelain`. The facts about a commit follow only its first line."""
     facts: dict[str, dict[str, str]] = {}
     origins: list[LineOrigin] = []
     commit, line = "", 0
