@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import NotRequired, Required, TypedDict
 
     from kbtui.conversations.conversation_grep import GrepLine
+    from kbtui.search.search_request_and_answer import OutdatedSubjectJson
 
     class ConversationInfoJson(TypedDict):
         """A conversation as JSON, with the documented keys."""
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
         turn: int
         rewound: NotRequired[bool]
+        outdated_subjects: NotRequired[list[OutdatedSubjectJson]]
         events: list[EventJson]
 
 
@@ -249,7 +251,13 @@ class ConversationReadAnswer:
         }
 
 
-_ITEM_TAGS = {"conversations": "conversation", "hits": "hit", "turns": "turn", "events": "event"}
+_ITEM_TAGS = {
+    "conversations": "conversation",
+    "hits": "hit",
+    "turns": "turn",
+    "events": "event",
+    "outdated_subjects": "outdated_subject",
+}
 """Field that is a list of objects -> the XML tag of each object."""
 
 

@@ -60,9 +60,10 @@ from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_counted_noun, format_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kbtui.assistant.conversation_tool_answers import ConversationInfoJson, EventJson, TurnJson
+    from kbtui.citations import Citation
     from kbtui.conversations.models import (
         Conversation,
         ConversationEvent,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
         Turn,
     )
     from kbtui.refs import Ref
+    from kbtui.search.search_request_and_answer import OutdatedSubjectJson
     from kbtui.workspace import Workspace
 
 MAX_READ_LENGTH = 60_000
@@ -431,8 +433,12 @@ def answer_conversation_read(
     current: str | None = None,
     max_chars: int | None = MAX_READ_LENGTH,
     masked: bool = False,
+    extract_citations: Callable[[Conversation], Iterable[Citation]] | None = None,
 ) -> ConversationReadAnswer:
     """Answer a call of `conversation_read`.
+
+    `extract_citations` returns the citations of a conversation. Each turn then names the subjects
+    that have changed since they were given to it.
 
     `id` can also name a turn or call (`jp-c17457886043:3.2`). `max_chars` limits the size of the
     answer as XML, even if another format is printed; None means no limit. A single turn that
@@ -457,7 +463,14 @@ def answer_conversation_read(
     conversation = load_conversation(find_conversation(workspace, conversation_id))
     turns = select_requested_turns(conversation, ref, turn, last)
     return _make_conversation_read_answer(
-        conversation, turns, ref.call, kinds, max_chars, is_single=turn is not None, masked=masked
+        conversation,
+        turns,
+        ref.call,
+        kinds,
+        max_chars,
+        is_single=turn is not None,
+        masked=masked,
+        citations=extract_citations(conversation) if extract_citations else (),
     )
 
 
@@ -534,7 +547,9 @@ def _make_conversation_read_answer(
     *,
     is_single: bool,
     masked: bool,
+    citations: Iterable[Citation],
 ) -> ConversationReadAnswer:
+    outdated = _map_turns_to_outdated_subjects(citations)
     total = len(conversation.turns)
     title = conversation.info.title
     turns: list[TurnJson] = []
@@ -544,10 +559,11 @@ def _make_conversation_read_answer(
             for event in turn.events
             if event.kind in kinds
         ]
-        shape: TurnJson = {"turn": turn.number, "events": events}
-        if turn.is_rewound:
-            shape = {"turn": turn.number, "rewound": True, "events": events}
-        turns.append(shape)
+        more: dict[str, Any] = {"rewound": True} if turn.is_rewound else {}
+        if subjects := outdated.get(turn.number):
+            more["outdated_subjects"] = subjects
+        # The long texts come last.
+        turns.append(cast("TurnJson", {"turn": turn.number, **more, "events": events}))
     if masked:
         title, turns = mask_secrets_in_json(title), mask_secrets_in_json(turns)
     title = cut_line_around_match(title) if title and limit is not None else title
@@ -596,6 +612,19 @@ def _make_conversation_read_answer(
         answer.turns[0], shortened = shorten_turn(turns[0], max(0, room))
         answer.notices.insert(0, shortened)
     return answer
+
+
+def _map_turns_to_outdated_subjects(
+    citations: Iterable[Citation],
+) -> dict[int, list[OutdatedSubjectJson]]:
+    """Map the numbers of turns to the subjects that are not as they were given to the turn."""
+    found: dict[int, list[OutdatedSubjectJson]] = {}
+    for cite in citations:
+        if cite.state in ("changed", "gone"):
+            subject: OutdatedSubjectJson = {"ref": cite.target, "state": cite.state}
+            if subject not in (subjects := found.setdefault(cite.turn, [])):
+                subjects.append(subject)
+    return found
 
 
 def _make_answer_too_long_error(

@@ -328,6 +328,7 @@ def _print_conversation(library: Library, args: Namespace) -> int:
             last=args.last,
             include=_split_values_at_commas(args.include),
             max_chars=args.max_chars,
+            extract_citations=library.extract_citations,
         )
     _print_conversation_answer(
         "read", answer, args.format, lambda writer: writer.format_conversation_turns(answer)
@@ -627,6 +628,10 @@ class ConversationFormatter:
             yield ""
             state = ", rewound" if turn.get("rewound") else ""
             yield self.style_text(f"── {answer.id}:{turn['turn']}{state} ──", "bold")
+            for subject in turn.get("outdated_subjects", ()):
+                words = {"changed": "changed since", "gone": "gone"}[subject["state"]]
+                line = f"given {self.put_on_one_safe_line(subject['ref'])}, {words}"
+                yield self.style_text(line, "yellow")
             for event in turn["events"]:
                 yield ""
                 yield self._format_event_heading(event)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.insights import (
         EntryCitationCount,
         Insights,
+        OutdatedTurnWithTitle,
         TokenCount,
     )
     from kbtui.userdata.query_log import LoggedQuery
@@ -105,6 +106,9 @@ def format_insights_report(found: Insights) -> str:
         "Most cited": map(_format_cited_entry, found.most_cited),
         never: map(_format_uncited_entry, found.never_cited),
         stale: map(_format_cited_entry, found.stale),
+        f"Turns that rest on what has changed since ({found.outdated_turns_total})": map(
+            _format_outdated_turn, found.outdated_turns
+        ),
         **{
             heading: map(_format_token_count, counts)
             for heading, counts in (
@@ -149,6 +153,16 @@ def _format_uncited_entry(use: EntryCitationCount) -> str:
     changed = (format_unix_time_as_iso(use.changed) or "")[:10]
     title = cut_to_width(sanitize_to_one_line(use.title), 60)
     return f"       {sanitize_to_one_line(use.ref)}  {title}  (changed {changed})"
+
+
+def _format_outdated_turn(turn: OutdatedTurnWithTitle) -> str:
+    day = (format_unix_time_as_iso(turn.time) or "no date")[:10]
+    title = cut_to_width(sanitize_to_one_line(turn.title), 60)
+    subjects = ", ".join(
+        sanitize_to_one_line(ref) + (" (gone)" if state == "gone" else "")
+        for ref, state in turn.subjects
+    )
+    return f"       {turn.short_ref}  {day}  {title}\n         given {subjects}"
 
 
 def _format_token_count(count: TokenCount) -> str:

@@ -248,7 +248,8 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool) -> str:
     role = f" · {hit['role']}" if hit.get("role") else ""
     parent = format_parent_title_suffix(hit.get("parent_title"), hit.get("parent_id"))
     rewound = " · rewound" if hit.get("rewound") else ""
-    facts = f"{dim}{parent}{role}{rewound}{off}"
+    outdated = " · knowledge changed since" if hit.get("outdated_subjects") else ""
+    facts = f"{dim}{parent}{role}{rewound}{outdated}{off}"
     head = f"{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
     start = max(0, (matches[0][0] if matches else 0) - CONTEXT_CHARACTERS)
     end = start + EXCERPT_CHARACTERS

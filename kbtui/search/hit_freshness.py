@@ -37,7 +37,7 @@ class HitFreshnessChecker:
         self._workspace = workspace
         self._is_configuration_changed = _has_configuration_changed(reader)
         self._format_current_file_state = cache(_format_current_file_state)
-        self._read_subject_file = cache(partial(_read_subject_file, str(workspace.root)))
+        self._read_subject_file = cache(partial(read_subject_file, str(workspace.root)))
         self._load_conversation = cache(partial(_load_conversation, workspace))
         self._get_turn_texts = cache(self._read_turn_texts)
 
@@ -126,7 +126,7 @@ def _stat_file(path: str) -> os.stat_result | None:
         return None
 
 
-def _read_subject_file(root: str, path: str) -> str | None:
+def read_subject_file(root: str, path: str) -> str | None:
     """Return the text of a subject. Returns None if the file is unreadable, too large or outside the workspace."""
     from kbtui.files import read_regular_file
     from kbtui.knowledge.subject_files import explain_too_large_subject

@@ -247,7 +247,22 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
             hits.append(hit)
         per_entry[entry_id] += 1
         total += 1
-    return hits, total, omitted
+    return _add_outdated_subjects(run, hits), total, omitted
+
+
+def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
+    """Return the hits; those of turns name the subjects that have changed since the turn."""
+    turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
+    if not turns:
+        return hits
+    from kbtui.search.outdated_turns import find_outdated_subjects_of_turns
+
+    found = find_outdated_subjects_of_turns(
+        run.workspace, run.reader, turns, hidden=run.request.hidden
+    )
+    return [
+        hit._replace(outdated_subjects=found.get((hit.entry_id, hit.turn or 0), ())) for hit in hits
+    ]
 
 
 def _make_search_hit(

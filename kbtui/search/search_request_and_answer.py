@@ -108,6 +108,12 @@ if TYPE_CHECKING:
         kept_out: Sequence[str]
         reasons: Sequence[NoticeJson]
 
+    class OutdatedSubjectJson(TypedDict):
+        """An `OutdatedSubject` as JSON."""
+
+        ref: str
+        state: Literal["changed", "gone"]
+
     class OptionalHitFields(TypedDict, total=False):
         """The optional fields in the JSON of a hit.
 
@@ -125,6 +131,7 @@ if TYPE_CHECKING:
         parent_id: str | None
         parent_title: str | None
         rewound: bool
+        outdated_subjects: list[OutdatedSubjectJson]
         explanation: RankExplanationJson
 
     class HitJson(OptionalHitFields):
@@ -321,6 +328,13 @@ class SemanticRanking(NamedTuple):
     pending: frozenset[int] = frozenset()
 
 
+class OutdatedSubject(NamedTuple):
+    """A subject that is not as it was given to a turn; `ref` is its reference."""
+
+    ref: str
+    state: Literal["changed", "gone"]
+
+
 class Hit(NamedTuple):
     """A chunk of a subject or of a conversation's turn that matches a request.
 
@@ -333,6 +347,7 @@ class Hit(NamedTuple):
     * `parent_id` and `parent_title` name another conversation to which this one belongs, for
       example because a subagent held this one.
     * `rewound` means that the user left the turn behind by going back to an earlier turn.
+    * `outdated_subjects` are the subjects that were given to the turn and have changed since.
     """
 
     ref: str
@@ -354,6 +369,7 @@ class Hit(NamedTuple):
     parent_id: str | None = None
     parent_title: str | None = None
     rewound: bool = False
+    outdated_subjects: Sequence[OutdatedSubject] = ()
     freshness: Freshness = "fresh"
     legs: dict[str, int | None] = {}  # noqa: RUF012  (nobody changes it)
 
@@ -377,6 +393,9 @@ class Hit(NamedTuple):
                 "parent_id": self.parent_id,
                 "parent_title": self.parent_title,
                 "rewound": self.rewound,
+                "outdated_subjects": [
+                    {"ref": ref, "state": state} for ref, state in self.outdated_subjects
+                ],
             }
         return {
             "ref": self.ref,
@@ -397,6 +416,9 @@ class Hit(NamedTuple):
         """Parse the JSON that `as_json` returns."""
         values: Any = {name: value for name, value in shape.items() if name in cls._fields}
         values["matches"] = [(first, last) for first, last in shape["matches"]]
+        values["outdated_subjects"] = [
+            OutdatedSubject(**subject) for subject in shape.get("outdated_subjects", ())
+        ]
         if lines := shape.get("lines"):
             values["lines"] = (lines[0], lines[1])
         if time := shape.get("timestamp"):

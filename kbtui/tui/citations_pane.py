@@ -18,7 +18,7 @@ from kbtui.text import sanitize_to_one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
-from kbtui.tui.framework.styled_text import Spans, wrap_spans
+from kbtui.tui.framework.styled_text import Span, Spans, wrap_spans
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.navigation_target import (
     NavigationTarget,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kbtui.citations import Citation
+    from kbtui.citations.given_text import UnknownStateReason
     from kbtui.conversations.models import Conversation
     from kbtui.library import Library
     from kbtui.tui.reader.document_view import DocumentView
@@ -46,6 +47,14 @@ LOOKUP_TOOLS = {
     "conversation_grep",
     "conversation_read",
 }
+UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
+    "cut": "given a shortened text",
+    "masked": "given with masked secrets",
+    "part": "given in part",
+    "tool": "given text unknown",
+    "unreadable": "cannot be read",
+}
+"""Reason -> the short words that say why it cannot be told whether a subject has changed."""
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
 """How many seconds the cursor must stay on a turn before the pane shows the turn's citations."""
@@ -230,8 +239,10 @@ class CitationsPane(BorderOnlyPane, Vertical):
         if cite.title and cite.title != cite.target:
             target = self._short_refs.get(cite.target, cite.target)
             below.append((f" · {sanitize_to_one_line(target)}", "dim"))
+        state = _describe_cited_text_state(cite)
+        states: list[Spans] = [[("    ", ""), state]] if state and not cite.gone else []
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
-        return ListRow(key, [(f"[{number}] ", "note"), *name], below=[below], data=place)
+        return ListRow(key, [(f"[{number}] ", "note"), *name], below=[below, *states], data=place)
 
     def _make_citing_turn_row(self, number: int, cites: list[Citation]) -> ListRow:
         """Return the row of a turn that cites the open document one or more times."""
@@ -243,8 +254,10 @@ class CitationsPane(BorderOnlyPane, Vertical):
         parts.append(", ".join(dict.fromkeys(USE_NAMES.get(one.how, one.how) for one in cites)))
         name: Spans = [(sanitize_to_one_line(cite.source_title or cite.source), "")]
         below: Spans = [("  ", ""), (" · ".join(parts), "dim")]
+        state = next((found for one in cites if (found := _describe_cited_text_state(one))), None)
+        states: list[Spans] = [[("  ", ""), state]] if state else []
         place = make_navigation_target(parse_ref(cite.source))
-        return ListRow(f"using:{number}:{cite.source}", name, below=[below], data=place)
+        return ListRow(f"using:{number}:{cite.source}", name, below=[below, *states], data=place)
 
     def action_copy_citations_as(self, form: str) -> None:
         """Copy the citations in both lists in the format `form` ("markdown" or "json")."""
@@ -268,6 +281,19 @@ class CitationsPane(BorderOnlyPane, Vertical):
         row = self.list.selected_row
         if row and isinstance(row.data, NavigationTarget):
             self.post_message(OpenTargetRequested(row.data))
+
+
+def _describe_cited_text_state(cite: Citation) -> Span | None:
+    """Return whether the cited subject still says what the turn was given; None if there is nothing to say."""
+    if cite.gone or cite.state == "gone":
+        return "gone", "warning"
+    if cite.state == "changed":
+        return "changed since", "warning"
+    if cite.state == "unchanged":
+        return "unchanged", "dim"
+    if cite.state_reason is not None:
+        return UNKNOWN_STATE_NAMES[cite.state_reason], "dim"
+    return None
 
 
 def _extract_phrase_from_quote(quote: str) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kbtui.userdata.insights import (
         EntryCitationCount,
         Insights,
+        OutdatedTurnWithTitle,
         TokenCount,
         TokenStatistics,
     )
@@ -91,6 +92,12 @@ def build_insights_document(found: Insights, create_key: str) -> ReaderDocument:
         *_make_insights_section("most", "Most cited", most),
         *_make_insights_section("never", "Never cited", never, found.never_cited_total),
         *_make_insights_section("stale", stale_heading, stale),
+        *_make_insights_section(
+            "outdated",
+            "Turns that rest on what has changed since",
+            list(map(_make_outdated_turn_block, found.outdated_turns)),
+            found.outdated_turns_total,
+        ),
         *_make_token_sections(found.tokens),
         HeadingBlock("head:chart", [("By day", "h2")], [(f"last {days}", "dim")], above=1),
         DailyActivityChartBlock("days", found),
@@ -136,6 +143,16 @@ def _make_entry_citation_blocks(section: str, uses: list[EntryCitationCount]) ->
         right: Spans = [(f"changed {format_unix_time_as_day(use.changed)}", "dim")]
         blocks.append(HeadingBlock(f"{section}:{use.ref}", left, right, link=use.ref))
     return blocks
+
+
+def _make_outdated_turn_block(turn: OutdatedTurnWithTitle) -> ReaderBlock:
+    left: Spans = [(" " * 7, ""), (sanitize_to_one_line(turn.title), "")]
+    left.append((f"  {turn.short_ref}  ", "dim"))
+    for number, (ref, state) in enumerate(turn.subjects):
+        name = f"{', ' if number else ''}{sanitize_to_one_line(ref)}"
+        left.append((name, "dim struck" if state == "gone" else "warning"))
+    right: Spans = [(format_unix_time_as_day(turn.time), "dim")] if turn.time else []
+    return HeadingBlock(f"outdated:{turn.ref}", left, right, link=turn.ref)
 
 
 def _make_token_sections(tokens: TokenStatistics) -> list[ReaderBlock]:

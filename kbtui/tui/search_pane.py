@@ -237,6 +237,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         title.append((format_parent_title_suffix(hit.parent_title, hit.parent_id), "dim"))
         if hit.rewound:
             title.append((" rewound", "warning"))
+        if hit.outdated_subjects:
+            title.append((" knowledge changed since", "warning"))
         if hit.freshness == "changed":
             title.append((" changed after indexing", "warning"))
         width = max(20, self.list.scrollable_content_region.width - 4)

@@ -15,6 +15,8 @@ from kbtui.index.entry_query import (
     map_cited_targets_to_entries,
     open_catalog_snapshot,
 )
+from kbtui.refs import make_conversation_ref
+from kbtui.search.outdated_turns import list_outdated_turns
 from kbtui.text import format_counted_noun
 from kbtui.userdata.query_log import get_local_midnight, list_last_local_dates
 from kbtui.workspace import Settings
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kbtui.index.index_reader import IndexReader
+    from kbtui.search.outdated_turns import OutdatedTurn
+    from kbtui.search.search_request_and_answer import OutdatedSubject
     from kbtui.userdata.query_log import SearchStatistics
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import Workspace
@@ -230,9 +234,37 @@ class EntryCitationCount:
         return {**facts, "changed_at": format_unix_time_as_iso(self.changed)}
 
 
+@dataclass(slots=True)
+class OutdatedTurnWithTitle:
+    """A turn that was given subjects that have changed, or are gone, since.
+
+    `ref` is the reference of the turn, and `title` the title of its conversation. `time` is the time of
+    the call that returned the first of the subjects, in Unix seconds.
+    """
+
+    ref: str
+    title: str
+    time: float | None
+    subjects: list[OutdatedSubject]
+    short_ref: str
+
+    def as_json(self) -> dict[str, object]:
+        """Return the documented JSON shape."""
+        return {
+            "ref": self.ref,
+            "title": self.title,
+            "timestamp": format_unix_time_as_iso(self.time),
+            "outdated_subjects": [subject._asdict() for subject in self.subjects],
+        }
+
+
 @dataclass
 class Insights:
-    """Statistics of the searches and citations of the last `days` days."""
+    """Statistics of the searches and citations of the last `days` days.
+
+    `outdated_turns` are of all times, newest first; `outdated_turns_total` is their number without a
+    limit.
+    """
 
     days: int
     stale_days: int
@@ -243,6 +275,8 @@ class Insights:
     never_cited: list[EntryCitationCount]
     never_cited_total: int
     stale: list[EntryCitationCount]
+    outdated_turns: list[OutdatedTurnWithTitle]
+    outdated_turns_total: int
     tokens: TokenStatistics
 
     def as_json(self) -> dict[str, object]:
@@ -259,6 +293,8 @@ class Insights:
             "never_cited": [use.as_json() for use in self.never_cited],
             "stale_days": self.stale_days,
             "stale_but_cited": [use.as_json() for use in self.stale],
+            "outdated_turns_total": self.outdated_turns_total,
+            "outdated_turns": [turn.as_json() for turn in self.outdated_turns],
             "by_day": [
                 {"date": date, "searches": count, "citations": self.citations_by_day[date]}
                 for date, count in self.searches.by_day.items()
@@ -325,6 +361,7 @@ def collect_insights(
     short_refs = reader.shorten_references(use.ref for use in most_cited)
     for use in most_cited:
         use.short_ref = short_refs.get(use.ref, use.ref)
+    outdated = list_outdated_turns(workspace, reader, hidden=hidden)
     citations_by_day = {day: recent.by_day.get(day, 0) for day in dates}
     return Insights(
         days=days,
@@ -336,8 +373,29 @@ def collect_insights(
         never_cited=never[:limit],
         never_cited_total=len(never),
         stale=stale[:limit],
+        outdated_turns=_add_titles_to_outdated_turns(reader, outdated[:limit]),
+        outdated_turns_total=len(outdated),
         tokens=tokens,
     )
+
+
+def _add_titles_to_outdated_turns(
+    reader: IndexReader, turns: list[OutdatedTurn]
+) -> list[OutdatedTurnWithTitle]:
+    entries = reader.get_entries_by_id({turn.conversation for turn in turns})
+    refs = [str(make_conversation_ref(turn.conversation, turn.turn)) for turn in turns]
+    short_refs = reader.shorten_references(refs)
+    return [
+        OutdatedTurnWithTitle(
+            ref,
+            entries[turn.conversation].title,
+            turn.timestamp or entries[turn.conversation].created,
+            turn.subjects,
+            short_refs.get(ref, ref),
+        )
+        for ref, turn in zip(refs, turns, strict=True)
+        if turn.conversation in entries
+    ]
 
 
 def draw_horizontal_bar(value: int, largest: int, width: int = BAR_CELLS) -> str:

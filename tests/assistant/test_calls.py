@@ -109,6 +109,12 @@ def test_read_escapes_what_was_said(library: Library) -> None:
   <turns>
     <turn>
       <turn>2</turn>
+      <outdated_subjects>
+        <outdated_subject>
+          <ref>guide/start</ref>
+          <state>changed</state>
+        </outdated_subject>
+      </outdated_subjects>
       <events>
         <event>
           <event_kind>chat_request</event_kind>
@@ -158,7 +164,9 @@ def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
     )
 
     only = {"query": "aardvark badger", "in": "conversations"}
-    assert "guide/" not in answer_tool_call("knowledge_search", only, library).text
+    text = answer_tool_call("knowledge_search", only, library).text
+    assert "guide/" not in re.findall(r"Sources: (.*)", text)[0]
+    assert "(changed since this turn: guide/start)" in text
     only = {"query": "aardvark badger", "topics": ["USER GUIDE"], "limit": 1}
     text = answer_tool_call("knowledge_search", only, library).text
     assert len(SEARCH_RESULT_HEADER.findall(text)) == 1

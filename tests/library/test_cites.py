@@ -192,6 +192,14 @@ def test_the_command_prints_what_has_changed_since_the_turn(built: Builder) -> N
         assert line.endswith("changed since")
         assert difference[0] == f"--- guide/limits (given to {turn})"
         assert difference[-2:] == ["-At most ten.", "+At most twelve."]
+    hits = json.loads(run(built, "search", "how many", "--json").stdout)["hits"]
+    [hit] = [hit for hit in hits if hit["ref"] == turn]
+    outdated = [{"ref": "guide/limits", "state": "changed"}]
+    assert hit["outdated_subjects"] == outdated
+    assert "knowledge changed since" in run(built, "search", "how many").stdout
+    turns = json.loads(run(built, "insights", "--json").stdout)["outdated_turns"]
+    assert [one["outdated_subjects"] for one in turns if one["ref"] == turn] == [outdated]
+    assert "given guide/limits, changed since" in run(built, "c", "read", turn).stdout
     path.unlink()
     [cite] = json.loads(run(built, "cites", turn, "--diff", "--json").stdout)["uses"]
     assert cite["state"] == "gone"

@@ -34,10 +34,10 @@ async def read(tui: Tui, screen: InsightsScreen) -> None:
 
 
 async def test_it_looks_as_it_should(asked_book: Builder) -> None:
-    async with paged(asked_book, "I", InsightsScreen, (110, 56)) as (tui, screen, _):
+    async with paged(asked_book, "I", InsightsScreen, (110, 60)) as (tui, screen, _):
         await read(tui, screen)
         assert "4 searches, 1 citation in 30 days" in tui.text
-        matches_snapshot("insights_110x56", tui.text)
+        matches_snapshot("insights_110x60", tui.text)
 
 
 async def test_tokens_have_sections_once_an_agent_used_some(

@@ -1,0 +1,98 @@
+"""Finds the turns that were given texts of subjects that have changed, or are gone, since.
+
+Most texts are compared by their hashes in the catalog. The file of a subject is read only for a turn
+that was given a part of the subject, and only once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbtui.citations.given_text import ComparableText, find_cited_text_state
+from kbtui.errors import KbtuiError
+from kbtui.index.entries_and_chunks import make_subject_id
+from kbtui.search.hit_freshness import read_subject_file
+from kbtui.search.search_request_and_answer import OutdatedSubject
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from kbtui.index.catalog_database import GivenTextRow
+    from kbtui.index.entries_and_chunks import CatalogEntry
+    from kbtui.index.index_reader import IndexReader
+    from kbtui.workspace import Workspace
+
+
+class OutdatedTurn(NamedTuple):
+    """A turn that was given subjects that have changed since.
+
+    `timestamp` is the time of the first call that returned one of them, in Unix seconds.
+    """
+
+    conversation: str
+    turn: int
+    timestamp: float | None
+    subjects: list[OutdatedSubject]
+
+
+def find_outdated_subjects_of_turns(
+    workspace: Workspace,
+    reader: IndexReader,
+    turns: Collection[tuple[str, int]],
+    *,
+    hidden: bool = False,
+) -> dict[tuple[str, int], list[OutdatedSubject]]:
+    """Map turns (conversation id, number) to the subjects that have changed since; other turns are left out.
+
+    Hidden subjects count only if `hidden` is true.
+    """
+    rows = reader.find_citations_of_subjects_by_turns(turns)
+    found = group_outdated_turns(workspace, reader, rows, hidden=hidden)
+    return {(one.conversation, one.turn): one.subjects for one in found}
+
+
+def list_outdated_turns(
+    workspace: Workspace, reader: IndexReader, *, hidden: bool = False
+) -> list[OutdatedTurn]:
+    """Return all turns that were given subjects that have changed since, newest first."""
+    rows = reader.list_citations_of_subjects()
+    return group_outdated_turns(workspace, reader, rows, hidden=hidden)
+
+
+def group_outdated_turns(
+    workspace: Workspace, reader: IndexReader, rows: Iterable[GivenTextRow], *, hidden: bool
+) -> list[OutdatedTurn]:
+    """Return the turns in `rows` with an outdated citation, in the order of the rows."""
+    rows = list(rows)
+    ids = {
+        row.target: make_subject_id(*row.target.split("/", 1)) for row in rows if "/" in row.target
+    }
+    entries = reader.get_entries_by_id(set(ids.values()))
+    root = str(workspace.root)
+    texts = {entry.id: _open_indexed_subject(root, entry) for entry in entries.values()}
+    turns: dict[tuple[str, int], OutdatedTurn] = {}
+    for row in rows:
+        entry = entries.get(ids.get(row.target, ""))
+        if entry is not None and entry.hidden and not hidden:
+            continue
+        now = texts[entry.id] if entry else None
+        state = find_cited_text_state(row.extent, row.given, now).state
+        if state in ("changed", "gone"):
+            key = row.conversation, row.turn
+            turn = turns.setdefault(key, OutdatedTurn(*key, row.timestamp, []))
+            subject = OutdatedSubject(row.target, state)
+            if subject not in turn.subjects:
+                turn.subjects.append(subject)
+    return list(turns.values())
+
+
+def _open_indexed_subject(root: str, entry: CatalogEntry) -> ComparableText:
+    """Return the text of a subject, with the hashes from the catalog. The file is read when needed."""
+
+    def read_text() -> str:
+        text = read_subject_file(root, entry.path)
+        if text is None:
+            raise KbtuiError("the subject cannot be read", where=entry.path)
+        return text
+
+    return ComparableText(read_text, entry.path, entry.digests)
