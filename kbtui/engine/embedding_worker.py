@@ -11,7 +11,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.index.catalog_database import CatalogDatabase
@@ -128,6 +128,9 @@ RETRY_SECONDS = 60.0
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 
 
+_NUMPY_IMPORT = threading.Lock()
+
+
 def import_lancedb_module() -> None:
     """Import LanceDB, which takes a second or two."""
     import kbtui.index.vector_store  # noqa: F401
@@ -151,16 +154,85 @@ def return_free_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+Shared = TypeVar("Shared")
+
+
+class SharedObjects(Generic[Shared]):
+    """Objects that several users share, one for each key. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._make_locks: dict[str, threading.Lock] = {}
+        self._objects: dict[str, tuple[Shared, set[object]]] = {}
+
+    def acquire(self, key: str, user: object, make: Callable[[], Shared]) -> Shared:
+        """Return the object of a key for one more user. If there is none, `make` makes it.
+
+        While one thread makes an object, others that want the same object wait.
+        """
+        with self._lock:
+            making = self._make_locks.setdefault(key, threading.Lock())
+        with making:
+            with self._lock:
+                if found := self._objects.get(key):
+                    found[1].add(user)
+                    return found[0]
+            made = make()
+            with self._lock:
+                self._objects[key] = (made, {user})
+            return made
+
+    def release(self, key: str, user: object) -> Shared | None:
+        """Remove a user of an object. Return the object if this was its last user, else None."""
+        with self._lock:
+            found = self._objects.get(key)
+            if found is None or user not in found[1]:
+                return None
+            found[1].remove(user)
+            if found[1]:
+                return None
+            del self._objects[key]
+            return found[0]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no object has a user."""
+        return not self._objects
+
+
+class SharedEmbeddingModels:
+    """The models that an engine has loaded, and its processes that embed many passages.
+
+    All workspaces with the same model use the same ones, so each is in memory only once. `last_used`
+    says when a query or a passage last needed one, as a value of `time.monotonic`.
+    """
+
+    def __init__(self) -> None:
+        self.embedders: SharedObjects[OnnxEmbedder | EmbeddingProcess] = SharedObjects()
+        self.bulk_processes: SharedObjects[EmbeddingProcess] = SharedObjects()
+        self.last_used = time.monotonic()
+
+    def are_unused_for(self, seconds: float) -> bool:
+        """Return whether a model is loaded, and was not needed for this many seconds."""
+        return not self.embedders.is_empty and time.monotonic() - self.last_used > seconds
+
+
 class EngineEmbeddingModel:
-    """The embedding model of an engine.
+    """The embedding model of a workspace, which it shares with the workspaces that use the same one.
 
     The engine runs the packaged model itself, with onnxruntime, and starts a process to embed many
     passages. Other models need torch, so they run in a process all the time. Only one thread may load
     the model and embed passages; any thread may call `embed_query` and `close`.
     """
 
-    def __init__(self, setting: str, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        setting: str,
+        log: Callable[[str], None],
+        shared: SharedEmbeddingModels | None = None,
+    ) -> None:
         self._setting, self._log = setting, log
+        self._shared = shared or SharedEmbeddingModels()
         self._model: EmbeddingModelSource | None = None
         self._embedder: OnnxEmbedder | EmbeddingProcess | None = None
         self._bulk_process: EmbeddingProcess | None = None
@@ -188,27 +260,42 @@ class EngineEmbeddingModel:
     def load_model(self) -> None:
         """Load the model: the packaged one in a second, other models in several seconds.
 
-        At the first start, the packaged model is exported to ONNX first, which takes longer. Raises
-        `EmbeddingModelUnavailable`.
+        At the first start, the packaged model is exported to ONNX first, which takes longer. If another
+        workspace uses the model, it is loaded already. Raises `EmbeddingModelUnavailable`.
         """
-        assert self._model is not None
+        model = self._model
+        assert model is not None
         began = time.monotonic()
         # The model and LanceDB both import numpy, which fails when two threads do so at once.
-        import numpy  # noqa: F401
+        with _NUMPY_IMPORT:
+            import numpy  # noqa: F401
 
         # Import LanceDB in parallel, so that the first query does not wait for it.
         lance = threading.Thread(target=import_lancedb_module, name="lance", daemon=True)
         lance.start()
         try:
-            embedder = self._load_onnx_export(self._model) or self._start_process(self._model)
-            self._dimension = embedder.embed_query("size").shape[1]
+            embedder = self._shared.embedders.acquire(
+                self._shared_key, self, lambda: self._load_embedder(model)
+            )
+            try:
+                self._dimension = embedder.embed_query("size").shape[1]
+            except BaseException:
+                self._release_embedder()
+                raise
             self._embedder = embedder
-        except BaseException:
-            self.end_bulk_process()
-            raise
+            if self._is_closed:
+                self._release_embedder()
         finally:
             lance.join()
         self._log(f"model loaded in {time.monotonic() - began:.1f} s")
+
+    @property
+    def _shared_key(self) -> str:
+        assert self._model is not None
+        return f"{self._model.key} {self._model.source}"
+
+    def _load_embedder(self, model: EmbeddingModelSource) -> OnnxEmbedder | EmbeddingProcess:
+        return self._load_onnx_export(model) or self._make_process(model)
 
     def _load_onnx_export(self, model: EmbeddingModelSource) -> OnnxEmbedder | None:
         """Load the ONNX export of the model, and make it if necessary; None if that is impossible."""
@@ -229,44 +316,60 @@ class EngineEmbeddingModel:
                 return OnnxEmbedder(model)
         return None
 
-    def _start_process(self, model: EmbeddingModelSource) -> EmbeddingProcess:
+    def _make_process(self, model: EmbeddingModelSource) -> EmbeddingProcess:
         from kbtui.index.embedding_process import EmbeddingProcess
 
-        process = self._bulk_process = EmbeddingProcess(model, self._log)
-        if self._is_closed:
-            process.close()
-        return process
+        return EmbeddingProcess(model, self._log)
 
     def get_passage_embedder(self, is_bulk: bool) -> OnnxEmbedder | EmbeddingProcess:
         """Return the embedder for passages; call this only in the thread with low priority.
 
-        If `is_bulk` is true, a process that uses all cores is started. From then on, this process embeds
-        all passages until `end_bulk_process` is called.
+        If `is_bulk` is true, a process that uses all cores is started, unless another workspace has
+        started it. From then on, this process embeds all passages until `end_bulk_process` is called.
         """
-        assert self._embedder is not None
-        assert self._model is not None
-        if is_bulk and self._bulk_process is None:
+        from kbtui.index.embedding_process import EmbeddingProcess
+
+        embedder, model = self._embedder, self._model
+        assert embedder is not None
+        assert model is not None
+        if isinstance(embedder, EmbeddingProcess):
+            return embedder
+        self._shared.last_used = time.monotonic()
+        process = self._bulk_process
+        if is_bulk and process is None:
             self._log("many passages have no vector; a process embeds them on all cores")
-            self._start_process(self._model)
-        if self._bulk_process is not None and not self._bulk_process.has_failed:
-            return self._bulk_process
-        return self._embedder
+            process = self._bulk_process = self._shared.bulk_processes.acquire(
+                self._shared_key, self, lambda: self._make_process(model)
+            )
+            if self._is_closed:
+                self.end_bulk_process()
+        return embedder if process is None or process.has_failed else process
 
     def end_bulk_process(self) -> None:
-        """End the process that uses all cores, unless queries need it, too. This frees its memory."""
-        if self._bulk_process is not None and self._bulk_process is not self._embedder:
-            self._bulk_process.close()
+        """End the process that embeds many passages, unless another workspace uses it. This frees its memory."""
+        if self._bulk_process is not None:
             self._bulk_process = None
+            if process := self._shared.bulk_processes.release(self._shared_key, self):
+                process.close()
+
+    def _release_embedder(self) -> None:
+        from kbtui.index.embedding_process import EmbeddingProcess
+
+        embedder = self._shared.embedders.release(self._shared_key, self)
+        if isinstance(embedder, EmbeddingProcess):
+            embedder.close()
 
     def close(self) -> None:
-        """End the process that embeds texts, if there is one, without waiting for it."""
+        """Stop using the model, without waiting. If no other workspace uses it, its processes end."""
         self._is_closed = True
-        if self._bulk_process is not None:
-            self._bulk_process.close()
+        self.end_bulk_process()
+        if self._embedder is not None:
+            self._release_embedder()
 
     def embed_query(self, text: str) -> Matrix:
         """Return the vector of a query as a matrix with one row."""
         assert self._embedder is not None
+        self._shared.last_used = time.monotonic()
         return self._embedder.embed_query(text)
 
 

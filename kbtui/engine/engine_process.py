@@ -13,10 +13,10 @@ import os
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from kbtui.engine.engine_launcher import get_engine_lock_path, get_engine_socket_path
-from kbtui.engine.file_lock import take_file_lock
+from kbtui.engine.file_lock import FileLock, take_file_lock
 from kbtui.errors import KbtuiError
 from kbtui.text import sanitize
 from kbtui.version import __version__
@@ -26,7 +26,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def run_engine() -> int:
+class InheritedState(NamedTuple):
+    """What an engine hands over when it starts itself anew: descriptors of its lock and socket, and the umask."""
+
+    lock: int
+    listener: int
+    umask: int
+
+
+def run_engine(inherited: InheritedState | None = None) -> int:
     """Run this user's engine until it is idle or stopped; return the exit code.
 
     The exit code is 0 if the engine ended normally, or if another engine holds the lock. After an
@@ -35,34 +43,51 @@ def run_engine() -> int:
     # Only this user can read the files that the index's libraries create. Sources write into the
     # workspace, so they use the user's own umask.
     umask = os.umask(0o077)
+    path = get_engine_lock_path()
     try:
-        lock = take_file_lock(get_engine_lock_path())
+        if inherited is None:
+            lock = take_file_lock(path)
+        else:
+            umask = inherited.umask
+            lock = FileLock(path, os.fdopen(inherited.lock, "a+b"))
     except (KbtuiError, OSError) as error:
         write_engine_log_record(f"cannot start: {error}")
         return 3
     if lock is None:
         return 0
-    with contextlib.suppress(OSError):
-        os.nice(5)
+    if inherited is None:
+        with contextlib.suppress(OSError):
+            os.nice(5)
     socket_path = inode = None
     try:
         socket_path = get_engine_socket_path()
-        listener = _open_engine_socket(socket_path)
+        if inherited is None:
+            listener = _open_engine_socket(socket_path)
+        else:
+            listener = socket.socket(fileno=inherited.listener)
         inode = _get_inode_number(socket_path)
         lock.write_engine_facts(socket_path)
         cache = paths.get_cache_home()
         write_engine_log_record(f"engine {__version__} for {cache} on {socket_path}")
+        # The event loop closes the listener. Until the engine has started anew, clients wait at this one.
+        waiting = os.dup(listener.fileno())
         from kbtui.engine.engine_server import EngineServer
 
         def still_holds_lock_and_socket() -> bool:
             return lock.is_held() and _get_inode_number(socket_path) == inode
 
-        asyncio.run(
-            EngineServer(
-                listener, socket_path, still_holds_lock_and_socket, umask, write_engine_log_record
-            ).serve_clients()
+        server = EngineServer(
+            listener,
+            socket_path,
+            still_holds_lock_and_socket,
+            umask,
+            write_engine_log_record,
+            has_restarted=inherited is not None,
         )
-    except KbtuiError as error:
+        asyncio.run(server.serve_clients())
+        if server.should_restart and still_holds_lock_and_socket():
+            _start_anew(InheritedState(lock.duplicate_descriptor(), waiting, umask))
+    except (KbtuiError, OSError) as error:
         write_engine_log_record(f"stopped: {error}")
         return 3
     finally:
@@ -74,6 +99,18 @@ def run_engine() -> int:
         lock.release()
         write_engine_log_record("ended")
     return 0
+
+
+def _start_anew(state: InheritedState) -> NoReturn:
+    """Replace this process's program by a new engine, which keeps the process id, the lock and the socket.
+
+    The libraries of the model and of the vectors keep hundreds of megabytes as long as their program
+    runs.
+    """
+    os.set_inheritable(state.listener, True)
+    sys.stderr.flush()
+    arguments = [paths.get_cache_home(), *map(str, state)]
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "kbtui.engine", *arguments])
 
 
 def _get_inode_number(path: Path) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import time
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,13 @@ nobody uses sleeps.
 QUIET_SECONDS = 10.0
 UNUSED_SECONDS = 3.0
 """An engine with no open workspace ends when it has had no client for this many seconds."""
+MODEL_IDLE_SECONDS = 300.0
+"""If no query and no passage has needed the model for this many seconds, its memory is freed."""
+RECONNECT_SECONDS = 60.0
+"""Clients that connect within this many seconds after the engine has started itself anew had used it before.
+
+They do not need the model at once.
+"""
 MAX_CLIENTS = 256
 MAX_UNGREETED = 64
 """If more clients than this have connected but sent no greeting, the engine disconnects the first of them."""
@@ -86,15 +94,29 @@ class EngineServer:
         holds_lock_and_socket: Callable[[], bool],
         umask: int,
         log: Callable[[str], None],
+        *,
+        has_restarted: bool = False,
     ) -> None:
         """Create the server, which listens on `listener` at `socket_path`.
+
+        `has_restarted` says that the engine has just started itself anew to free a model's memory.
 
         `holds_lock_and_socket` returns whether the lock file and the socket still belong to this
         engine. `umask` is the user's own umask, for files that sources write.
         """
         self._log = log
         self._listener, self._holds_lock_and_socket = listener, holds_lock_and_socket
-        self._table = WorkspaceTable(socket_path, umask, log)
+        began = time.monotonic()
+        self._table = WorkspaceTable(
+            socket_path,
+            umask,
+            lambda: not has_restarted or time.monotonic() - began > RECONNECT_SECONDS,
+            log,
+        )
+        self._requests = 0
+        """The number of requests that are being answered."""
+        self.should_restart = False
+        """Whether the engine must start itself anew when `serve_clients` has returned."""
         self._clients: set[ClientConnection] = set()
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = self._last_event = time.monotonic()
@@ -104,7 +126,9 @@ class EngineServer:
         """Serve clients until there is a reason to end, and close the workspaces."""
         self._loop = asyncio.get_running_loop()
         self._should_end = asyncio.Event()
-        server = await asyncio.start_unix_server(self._serve_client, sock=self._listener)
+        # The path of the socket is unlinked by the process that created it, when it ends.
+        options: dict[str, Any] = {} if sys.version_info < (3, 13) else {"cleanup_socket": False}
+        server = await asyncio.start_unix_server(self._serve_client, sock=self._listener, **options)
         for name in ("SIGTERM", "SIGINT"):
             import signal
 
@@ -127,6 +151,15 @@ class EngineServer:
             self._table.check_workspaces()
             if reason := self._find_reason_to_end_engine():
                 self._log(reason)
+                return
+            if (
+                self._clients
+                and not self._table.is_busy
+                and not self._requests
+                and self._table.models.are_unused_for(MODEL_IDLE_SECONDS)
+            ):
+                self._log("the model is unused; the engine starts anew, to free its memory")
+                self.should_restart = True
                 return
             if self._clients or not self._table.is_empty or self._table.is_busy:
                 continue
@@ -170,7 +203,11 @@ class EngineServer:
                 request = await read_protocol_frame(reader)
                 self._last_event = time.monotonic()
                 # The requests of one client run in sequence, those of several clients in parallel.
-                client.send_frame(await self._answer_request(client, slot, request))
+                self._requests += 1
+                try:
+                    client.send_frame(await self._answer_request(client, slot, request))
+                finally:
+                    self._requests -= 1
                 await client.wait_until_frames_are_sent()
                 if slot is not None and slot.has_failed:
                     return

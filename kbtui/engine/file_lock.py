@@ -44,6 +44,12 @@ class FileLock:
         self._file.write(json.dumps(facts).encode("utf-8"))
         self._file.flush()
 
+    def duplicate_descriptor(self) -> int:
+        """Return a file descriptor that holds the lock, too, and that a new program image inherits."""
+        descriptor = os.dup(self._file.fileno())
+        os.set_inheritable(descriptor, True)
+        return descriptor
+
     def release(self) -> None:
         """Empty the file and unlock it."""
         with contextlib.suppress(OSError):

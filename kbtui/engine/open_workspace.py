@@ -12,7 +12,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbtui.engine import engine_protocol
-from kbtui.engine.embedding_worker import EmbeddingWorker
+from kbtui.engine.embedding_worker import EmbeddingWorker, EngineEmbeddingModel
 from kbtui.engine.file_watcher import FileWatcher
 from kbtui.engine.index_worker import IndexWorker
 from kbtui.engine.search_service import SearchService
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from kbtui.engine.client_connection import ClientConnection
+    from kbtui.engine.embedding_worker import SharedEmbeddingModels
     from kbtui.engine.engine_protocol import (
         EngineEvent,
         EngineReadiness,
@@ -125,17 +126,22 @@ class OpenWorkspace:
         umask: int,
         end_if_obsolete: Callable[[], None],
         log: Callable[[str], None],
+        models: SharedEmbeddingModels | None = None,
+        loads_model_early: Callable[[], bool] = lambda: True,
     ) -> None:
         """Create the workers; call this in the event loop.
 
         The workers and `operations` read the environment variables in `client_environment`. Searches and
-        other slow work run in `search_pool`, which no other workspace uses.
+        other slow work run in `search_pool`, which no other workspace uses; `models` are shared by all.
         `umask` is the user's own umask, for files that sources write. Operations call
         `end_if_obsolete`, which raises `ConnectionResetError` if the client must connect again.
+        `loads_model_early` returns whether the model is loaded when a client subscribes to events,
+        and not only at its first search.
         """
         self.workspace, self.settings, self._log = workspace, settings, log
         self.client_environment = client_environment
         self._search_pool, self._end_if_obsolete = search_pool, end_if_obsolete
+        self._loads_model_early = loads_model_early
         self._loop = asyncio.get_running_loop()
         self.clients: set[ClientConnection] = set()
         self._environment: str | None = None
@@ -158,6 +164,7 @@ class OpenWorkspace:
                 self._broadcast_index_progress,
                 self._broadcast_engine_readiness,
                 log,
+                EngineEmbeddingModel(settings.model, log, models),
             )
             self._index_worker = IndexWorker(
                 workspace,
@@ -380,7 +387,8 @@ class OpenWorkspace:
         self, client: ClientConnection, request: object
     ) -> EngineReadinessEvent:
         client.is_subscribed = True
-        self._embedding_worker.request_model_loading()
+        if self._loads_model_early():
+            self._embedding_worker.request_model_loading()
         return {"event": "ready", **self._describe_engine_readiness()}
 
     async def _execute_refresh_operation(

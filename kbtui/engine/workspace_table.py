@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbtui.engine.embedding_worker import return_free_memory
+from kbtui.engine.embedding_worker import SharedEmbeddingModels, return_free_memory
 from kbtui.engine.engine_client import EngineClient
 from kbtui.engine.engine_launcher import get_index_lock_path, read_lock_file
 from kbtui.engine.file_lock import take_file_lock
@@ -95,16 +95,24 @@ def make_client_environment_fingerprint(client_environment: ClientEnvironment) -
 class WorkspaceTable:
     """The engine's open workspaces, by index directory. Only the event loop's thread may use it."""
 
-    def __init__(self, socket_path: Path, umask: int, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        socket_path: Path,
+        umask: int,
+        loads_model_early: Callable[[], bool],
+        log: Callable[[str], None],
+    ) -> None:
         """Create an empty table.
 
-        `socket_path` is the path of the engine's socket. `umask` is the user's own umask, for files
-        that sources write.
+        `socket_path` is the path of the engine's socket. The other arguments are those of
+        `OpenWorkspace`.
         """
+        self._loads_model_early = loads_model_early
         self._socket_path, self._umask, self._log = socket_path, umask, log
         self._cache_home = paths.get_cache_home()
         self._slots: dict[Path, WorkspaceSlot] = {}
         self._closings: dict[Path, asyncio.Task[None]] = {}
+        self.models = SharedEmbeddingModels()
 
     @property
     def is_empty(self) -> bool:
@@ -235,6 +243,8 @@ class WorkspaceTable:
                 self._umask,
                 lambda: self.close_obsolete_workspace(slot),
                 log,
+                self.models,
+                self._loads_model_early,
             )
             opened.clients = slot.clients
             opened.start_threads()
