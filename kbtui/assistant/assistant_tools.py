@@ -536,7 +536,7 @@ def format_search_answer(answer: SearchAnswer) -> str:
 
 
 def _format_outdated_subjects(hit: Hit) -> str:
-    """Return a remark that names the subjects that have changed since they were given to a hit's turn."""
+    """Return a remark about the subjects that have changed since they were given to the turn of a hit."""
     from kbtui.text import cut_to_width, sanitize_to_one_line
 
     if not hit.outdated_subjects:

@@ -617,7 +617,7 @@ def _make_conversation_read_answer(
 def _map_turns_to_outdated_subjects(
     citations: Iterable[Citation],
 ) -> dict[int, list[OutdatedSubjectJson]]:
-    """Map the numbers of turns to the subjects that are not as they were given to the turn."""
+    """Map turn numbers to the subjects that have changed since they were given to the turn."""
     found: dict[int, list[OutdatedSubjectJson]] = {}
     for cite in citations:
         if cite.state in ("changed", "gone"):

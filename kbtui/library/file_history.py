@@ -200,7 +200,7 @@ def blame_file(
     if history is not None and not os.path.isabs(path):  # noqa: PTH117
         for earlier in history.list_earlier_names(os.path.join(prefix, path)):  # noqa: PTH118
             if (known := _remove_prefix(earlier.path, prefix)) is not None:
-                names.add(known, earlier.until)
+                names.add_earlier_name(known, earlier.until)
     found = _find_turns_with_actions_on_file(workspace, names, shorten_path)
     if not found and not os.path.exists(os.path.join(root, path)):  # noqa: PTH110, PTH118
         hint = "name a file that exists, or that a turn has read or changed"
@@ -213,7 +213,7 @@ def blame_file(
     wanted = range(lines.first - 1, lines.last)
     edits = _EditsOfTurns(found)
     origins = _list_line_origins(history, os.path.join(prefix, path), text_lines)  # noqa: PTH118
-    writers = edits.attribute(history, text_lines, wanted, origins)
+    writers = edits.find_writing_edits(history, text_lines, wanted, origins)
     return FileBlame(
         path,
         lines,
@@ -229,14 +229,14 @@ class _FileNames:
     def __init__(self, path: str) -> None:
         self.until: dict[str, float | None] = {path: None}
 
-    def add(self, name: str, until: float | None) -> bool:
+    def add_earlier_name(self, name: str, until: float | None) -> bool:
         """Add an earlier name. Return whether it is new."""
         if name in self.until:
             return False
         self.until[name] = until
         return True
 
-    def has(self, name: str | None, time: datetime | None) -> bool:
+    def had_name_at(self, name: str | None, time: datetime | None) -> bool:
         """Return whether the file had this name at this time."""
         if name is None or name not in self.until:
             return False
@@ -289,9 +289,11 @@ def _find_turns_with_actions_on_file(
                 if (
                     action.kind == "moved"
                     and action.old_path
-                    and names.has(action.path, action.time)
+                    and names.had_name_at(action.path, action.time)
                 ):
-                    names.add(action.old_path, action.time.timestamp() if action.time else None)
+                    names.add_earlier_name(
+                        action.old_path, action.time.timestamp() if action.time else None
+                    )
     turns = [
         turn
         for id_, actions in read.items()
@@ -321,7 +323,9 @@ def _group_by_turn(
     info = conversation.info
     by_turn: dict[int, tuple[Turn, list[FileAction]]] = {}
     for turn, action in actions:
-        if names.has(action.path, action.time) or names.has(action.old_path, action.time):
+        if names.had_name_at(action.path, action.time) or names.had_name_at(
+            action.old_path, action.time
+        ):
             by_turn.setdefault(turn.number, (turn, []))[1].append(action)
     for number, (turn, found) in by_turn.items():
         requests = (event.text for event in turn.events if event.kind == "chat_request")
@@ -405,7 +409,7 @@ class _EditsOfTurns:
     def _get_time(action: FileAction) -> float:
         return action.time.timestamp() if action.time else 0.0
 
-    def attribute(
+    def find_writing_edits(
         self,
         history: GitHistory | None,
         lines: list[str],

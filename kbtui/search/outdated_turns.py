@@ -1,4 +1,4 @@
-"""Finds the turns that were given texts of subjects that have changed, or are gone, since.
+"""Finds outdated turns: a subject has changed or is gone since its text was given to the turn.
 
 Most texts are compared by their hashes in the catalog. The file of a subject is read only for a turn
 that was given a part of the subject, and only once.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class OutdatedTurn(NamedTuple):
-    """A turn that was given subjects that have changed since.
+    """A turn, and the subjects that have changed since they were given to it.
 
     `timestamp` is the time of the first call that returned one of them, in Unix seconds.
     """
@@ -42,7 +42,9 @@ def find_outdated_subjects_of_turns(
     *,
     hidden: bool = False,
 ) -> dict[tuple[str, int], list[OutdatedSubject]]:
-    """Map turns (conversation id, number) to the subjects that have changed since; other turns are left out.
+    """Map turns to the subjects that have changed since they were given to the turn.
+
+    A turn is a pair of a conversation id and a turn number. Turns without such a subject are left out.
 
     Hidden subjects count only if `hidden` is true.
     """
@@ -54,7 +56,7 @@ def find_outdated_subjects_of_turns(
 def list_outdated_turns(
     workspace: Workspace, reader: IndexReader, *, hidden: bool = False
 ) -> list[OutdatedTurn]:
-    """Return all turns that were given subjects that have changed since, newest first."""
+    """Return all outdated turns, newest first."""
     rows = reader.list_citations_of_subjects()
     return group_outdated_turns(workspace, reader, rows, hidden=hidden)
 
@@ -62,7 +64,7 @@ def list_outdated_turns(
 def group_outdated_turns(
     workspace: Workspace, reader: IndexReader, rows: Iterable[GivenTextRow], *, hidden: bool
 ) -> list[OutdatedTurn]:
-    """Return the turns in `rows` with an outdated citation, in the order of the rows."""
+    """Return the outdated turns among those in `rows`, in the order of the rows."""
     rows = list(rows)
     ids = {
         row.target: make_subject_id(*row.target.split("/", 1)) for row in rows if "/" in row.target
@@ -87,7 +89,7 @@ def group_outdated_turns(
 
 
 def _open_indexed_subject(root: str, entry: CatalogEntry) -> ComparableText:
-    """Return the text of a subject, with the hashes from the catalog. The file is read when needed."""
+    """Return the text of a subject, with its hashes from the catalog. The file is read only when needed."""
 
     def read_text() -> str:
         text = read_subject_file(root, entry.path)

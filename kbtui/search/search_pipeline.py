@@ -251,7 +251,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
 
 
 def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Return the hits; those of turns name the subjects that have changed since the turn."""
+    """Return the hits. A hit in a turn names the subjects that have changed since they were given to it."""
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
     if not turns:
         return hits

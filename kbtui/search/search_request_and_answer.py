@@ -329,7 +329,7 @@ class SemanticRanking(NamedTuple):
 
 
 class OutdatedSubject(NamedTuple):
-    """A subject that is not as it was given to a turn; `ref` is its reference."""
+    """A subject that has changed since it was given to a turn; `ref` is its reference."""
 
     ref: str
     state: Literal["changed", "gone"]

@@ -54,7 +54,7 @@ UNKNOWN_STATE_NAMES: dict[UnknownStateReason, str] = {
     "tool": "given text unknown",
     "unreadable": "cannot be read",
 }
-"""Reason -> the short words that say why it cannot be told whether a subject has changed."""
+"""Reason why kbtui cannot find out whether a subject has changed -> the short text that says so."""
 WAITING = "looking up citations …"
 TURN_DELAY_SECONDS = 0.06
 """How many seconds the cursor must stay on a turn before the pane shows the turn's citations."""
@@ -284,7 +284,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
 
 def _describe_cited_text_state(cite: Citation) -> Span | None:
-    """Return whether the cited subject still says what the turn was given; None if there is nothing to say."""
+    """Return a text that says whether the cited subject has changed, or None if the state is not known."""
     if cite.gone or cite.state == "gone":
         return "gone", "warning"
     if cite.state == "changed":

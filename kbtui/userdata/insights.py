@@ -236,7 +236,7 @@ class EntryCitationCount:
 
 @dataclass(slots=True)
 class OutdatedTurnWithTitle:
-    """A turn that was given subjects that have changed, or are gone, since.
+    """An outdated turn: a subject has changed or is gone since it was given to the turn.
 
     `ref` is the reference of the turn, and `title` the title of its conversation. `time` is the time of
     the call that returned the first of the subjects, in Unix seconds.
@@ -262,8 +262,8 @@ class OutdatedTurnWithTitle:
 class Insights:
     """Statistics of the searches and citations of the last `days` days.
 
-    `outdated_turns` are of all times, newest first; `outdated_turns_total` is their number without a
-    limit.
+    `outdated_turns` are the newest outdated turns of all times; `outdated_turns_total` counts all of
+    them.
     """
 
     days: int
