@@ -151,6 +151,20 @@ _NEW_TEXTS = ("new", "new_string", "newString", "new_str", "newText")
 _CONTENTS = ("content", "file_text", "text", "contents")
 _SOURCES, _TARGETS = ("source", "old_path", "from"), ("target", "destination", "new_path", "to")
 _PATCH_TEXTS = ("input", "patch", "patchText", "patch_text")
+CHANGE_ARGUMENTS = frozenset(
+    (
+        *_OLD_TEXTS,
+        *_NEW_TEXTS,
+        *_CONTENTS,
+        *_PATCH_TEXTS,
+        "edits",
+        "new_source",
+        "patterns",
+        "command",
+        "cmd",
+    )
+)
+"""The arguments of a call whose content is in its changes."""
 _COMMANDS = ("command", "cmd", "script")
 _DIRECTORIES = ("workdir", "working_directory", "cwd", "directory", "dir_path")
 _NOTHING_CHANGED = re.compile(
@@ -294,19 +308,40 @@ def _get_command_text(words: Any) -> str | None:
 def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_RawAction]:
     if call.result is None or call.result.is_error:
         return
+    for read in list_files_read_by_call(call):
+        if not read.may_be_directory:
+            yield _RawAction("read", read.path, read.directory)
+    if _NOTHING_CHANGED.match(call.result.text):
+        return
+    if call.name in SHELL_TOOLS:
+        yield from _iterate_actions_of_shell_call(call.arguments or {})
+    else:
+        yield from _iterate_changes_of_call(call, call.result.text)
+
+
+def list_proposed_changes(call: ConversationEvent) -> list[FileAction]:
+    """Return the changes that a tool call asked for, with paths as in the call, even if it failed.
+
+    Of shell commands, only those with an apply-patch text are read.
+    """
+    said = call.result.text if call.result is not None and not call.result.is_error else ""
+    if call.name in SHELL_TOOLS:
+        found = _iterate_patches_of_shell_call(call.arguments or {})
+    else:
+        found = _iterate_changes_of_call(call, said)
+    return [
+        FileAction(one.kind, one.path, call.call, call.index, one.edits, one.hunks, one.old_path)
+        for one in found
+    ]
+
+
+def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_RawAction]:
+    """Yield the changes of a call of a tool that is not a shell. `said` is its result, or ""."""
     arguments = call.arguments or {}
     name = call.name or ""
     if match := _TOOL_OF_SERVER.fullmatch(name):
         name = match["tool"]
-    for read in list_files_read_by_call(call):
-        if not read.may_be_directory:
-            yield _RawAction("read", read.path, read.directory)
-    said = call.result.text
-    if _NOTHING_CHANGED.match(said):
-        return
-    if name in SHELL_TOOLS:
-        yield from _iterate_actions_of_shell_call(arguments)
-    elif name in _PATCH_TOOLS:
+    if name in _PATCH_TOOLS:
         text = call.text or next(iter(_list_text_arguments(arguments, _PATCH_TEXTS)), "")
         yield from _iterate_patched_files(parse_apply_patch(text), None)
     elif name in _MOVE_TOOLS:
@@ -437,13 +472,13 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_RawAc
         return
     if not _CHANGING_WORD.search(script):
         return
+    if patched := list(_iterate_patches_of_shell_call(arguments)):
+        yield from patched
+        return
     directory = next(iter(_list_text_arguments(arguments, _DIRECTORIES)), None)
     while (change := _LEADING_CD.match(script)) is not None:
         directory = posixpath.join(directory or "", change["path"].strip("'\""))
         script = script[change.end() :]
-    if patches := parse_apply_patch(_find_patch_text(script, arguments)):
-        yield from _iterate_patched_files(patches, directory)
-        return
     bodies: list[str | None] = []
 
     def remember_body(match: re.Match[str]) -> str:
@@ -467,8 +502,22 @@ def _iterate_actions_of_shell_call(arguments: dict[str, Any]) -> Iterator[_RawAc
         yield from (one._replace(directory=directory) for one in _list_command_actions(words))
 
 
+def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_RawAction]:
+    """Yield the changes of the apply-patch text in a command, if it has one."""
+    script = _get_command_text(
+        next((arguments[key] for key in _COMMANDS if key in arguments), None)
+    )
+    if script is not None and "*** Begin Patch" in script:
+        directory = next(iter(_list_text_arguments(arguments, _DIRECTORIES)), None)
+        while (change := _LEADING_CD.match(script)) is not None:
+            directory = posixpath.join(directory or "", change["path"].strip("'\""))
+            script = script[change.end() :]
+        patches = parse_apply_patch(_find_patch_text(script, arguments))
+        yield from _iterate_patched_files(patches, directory)
+
+
 def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
-    """Return the text that may contain a patch: the command's word with the patch, or the whole script."""
+    """Return the text in which an apply-patch text is searched: the word of a list, or the whole script."""
     words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
     if isinstance(words, list):
         for word in words:

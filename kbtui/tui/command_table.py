@@ -72,7 +72,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("previous_error", "W", "previous error", "Go to the previous failed tool call.", needs="turns", action="go_to_next_request_or_error('error',-1)"),
         define_command("follow", "F", "follow", "Go to the end, and follow new text as it is written.", needs="turns", action="go_to_end_and_follow"),
         define_command("find", "f,ctrl+f", "find", "Find in this page.", 7, action="open_find_bar"),
-        define_command("tools", "t", "tool calls", "Fold or unfold all tool calls and results.", 4, needs="turns", action="toggle_folds_of_kind('tool','tool calls')"),
+        define_command("tools", "t", "tool calls", "Unfold the tool calls with diffs, then all tool calls, then none.", 4, needs="turns", action="switch_tool_folds"),
         define_command("reasoning", "r", "reasoning", "Fold or unfold all reasoning.", 3, needs="turns", action="toggle_folds_of_kind('reasoning','reasoning')"),
         define_command("compacted", "c", "what the model sees", "Switch between the whole conversation and what the model sees after compaction.", needs="turns", action="toggle_model_view"),
         define_command("facts", "a", "details", "Show the details of the conversation: model, labels, attachments, turns, location, size.", 2, needs="turns", action="toggle_facts_bar"),

@@ -59,6 +59,7 @@ _ROLES: dict[TextStyle, str] = {
     TextStyle("kb-error"): "error deleted",
     TextStyle("kb-line"): "rule",
     TextStyle(attributes="bold"): "strong",
+    TextStyle(attributes="bold underline"): "changed-word",
     TextStyle(attributes="italic"): "emph",
     TextStyle(attributes="strike"): "struck",
     TextStyle(background="kb-cursor"): "cursor",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from kbtui.citations.file_changes import CHANGE_ARGUMENTS, list_proposed_changes
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import format_event_text
+from kbtui.conversations.patches import find_unified_diffs
 from kbtui.dates import format_time_with_date
 from kbtui.refs import is_conversation_id
 from kbtui.secret_detection import describe_secrets_in_text
@@ -21,6 +22,7 @@ from kbtui.text import (
     strip_escape_sequences_before_cutting,
 )
 from kbtui.tui.framework.styled_text import truncate_text_start
+from kbtui.tui.reader.diff_blocks import make_diff_blocks, make_line_count_spans
 from kbtui.tui.reader.reader_blocks import (
     FactTableBlock,
     FoldHeadingBlock,
@@ -38,9 +40,10 @@ from kbtui.tui.reader.reader_document import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
+    from kbtui.citations.file_changes import FileAction
     from kbtui.conversations.models import (
         Conversation,
         ConversationCompaction,
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
         ConversationInfo,
         Turn,
     )
+    from kbtui.conversations.patches import PatchHunk
     from kbtui.tui.framework.styled_text import Spans
 
 
@@ -83,6 +87,13 @@ def summarize_tool_arguments(arguments: dict[str, Any] | None, directory: str | 
     if _looks_like_path(summary):
         return truncate_text_start(summary, _MAX_SUMMARY_CHARACTERS)
     return cut_to_width(summary, _MAX_SUMMARY_CHARACTERS)
+
+
+def _summarize_changed_paths(changes: Iterable[FileAction], directory: str | None) -> str:
+    """Return the paths of changed files on one line, relative to `directory` if they are below it."""
+    paths = [one.path.removeprefix(f"{directory}/") if directory else one.path for one in changes]
+    summary = sanitize_to_one_line(", ".join(dict.fromkeys(paths)))
+    return truncate_text_start(summary, _MAX_SUMMARY_CHARACTERS)
 
 
 def _looks_like_path(summary: str) -> bool:
@@ -351,7 +362,6 @@ Of one conversation, at most `MAX_SCANNED_TOTAL` characters are searched.
 
 MAX_NOTICE_CHARACTERS = 100
 """An agent's notice is folded if it has more characters than this or more than one line."""
-_PATCH_START = re.compile(r"(?m)^--- .*\n\+\+\+ .*\n@@ ")
 
 
 class _ConversationReaderDocumentBuilder:
@@ -589,10 +599,16 @@ class _ConversationReaderDocumentBuilder:
             ("  ", ""),
         ]
         directory = self.conversation.info.working_directory
-        summary = summarize_tool_arguments(event.arguments, directory) or sanitize_to_one_line(
-            event.text[:_MAX_SUMMARY_CHARACTERS]
+        changes = list_proposed_changes(event)
+        summary = (
+            _summarize_changed_paths(changes, directory)
+            or summarize_tool_arguments(event.arguments, directory)
+            or sanitize_to_one_line(event.text[:_MAX_SUMMARY_CHARACTERS])
         )
         words.append((summary, "dim"))
+        counts = make_line_count_spans(
+            sum(one.added for one in changes), sum(one.removed for one in changes)
+        )
         right: Spans = [("no result", "warning")]
         if result:
             size = format_text_length(result.text)
@@ -600,16 +616,21 @@ class _ConversationReaderDocumentBuilder:
             right = [
                 (f"{outcome}error, {size}", "error") if failed else (f"{outcome}{size}", "dim")
             ]
+        if counts:
+            right = [*right, (", ", "dim"), *counts] if failed or not result else counts
         if failed and self.turn_fold is None:
             self.errors.append(len(self.blocks))
-        self._add_fold_heading(key, "tool", words, right, ends_with_path=_looks_like_path(summary))
+        kind = "diff" if counts else "tool"
+        self._add_fold_heading(key, kind, words, right, ends_with_path=_looks_like_path(summary))
         before = self.view
-        if arguments := event.text or format_json_value_as_text(event.arguments or {}):
-            self.view = "user" if self.compacted.lacks_arguments else before
+        self.view = "user" if self.compacted.lacks_arguments else before
+        if counts:
+            self._add_blocks_of_changes(f"{key}:arguments", event, changes)
+        elif arguments := event.text or format_json_value_as_text(event.arguments or {}):
             self._add_source_text_blocks(f"{key}:arguments", arguments)
         if result is not None:
             self.view = "user" if self.compacted.lacks_results else before
-            self._add_tool_result_blocks(key, result)
+            self._add_tool_result_blocks(key, result, changes if counts else [])
             if self.compacted.lacks_results and not before:
                 self.view = "model"
                 outcome = "error" if failed else "success"
@@ -639,17 +660,63 @@ class _ConversationReaderDocumentBuilder:
                 ]
                 self._append_blocks(ParagraphBlock(f"{key}:answer:{number}", spans))
 
-    def _add_tool_result_blocks(self, key: str, result: ConversationEvent) -> None:
+    def _add_blocks_of_changes(
+        self, key: str, call: ConversationEvent, changes: list[FileAction]
+    ) -> None:
+        """Add the changes that a call asked for as diffs, and its other arguments as text."""
+        arguments = call.arguments or {}
+        others = {
+            name: value
+            for name, value in arguments.items()
+            if name not in CHANGE_ARGUMENTS
+            and value is not False
+            and value not in [one.path for one in changes]
+        }
+        if others:
+            self._add_source_text_blocks(key, format_json_value_as_text(others))
+        directory = self.conversation.info.working_directory
+        for number, one in enumerate(changes):
+            if len(changes) > 1 or one.kind != "changed":
+                name = _summarize_changed_paths([one], directory)
+                moved = f" from {sanitize_to_one_line(one.old_path)}" if one.old_path else ""
+                self._add_diff_heading(
+                    f"{key}:file:{number}", f"{one.kind} {name}{moved}", one.added, one.removed
+                )
+            self._append_blocks(*make_diff_blocks(f"{key}:diff:{number}", one.hunks))
+
+    def _add_diff_heading(self, key: str, text: str, added: int, removed: int) -> None:
+        counts = make_line_count_spans(added, removed)
+        self._append_blocks(HeadingBlock(key, [(text, "section")], counts))
+
+    def _add_text_with_diffs(
+        self, key: str, text: str, shown: Collection[tuple[PatchHunk, ...]] = ()
+    ) -> None:
+        """Add a text in which unified diffs are shown as diffs, without their fences.
+
+        Diffs whose hunks are in `shown` are left out.
+        """
+        position, number = 0, 0
+        for number, (start, end, patch) in enumerate(find_unified_diffs(text), 1):
+            if before := text[position:start].strip("\n"):
+                self._add_source_text_blocks(f"{key}:before:{number}", before)
+            position = end
+            if patch.hunks not in shown:
+                name = sanitize_to_one_line(patch.path)
+                self._add_diff_heading(f"{key}:file:{number}", name, patch.added, patch.removed)
+                self._append_blocks(*make_diff_blocks(f"{key}:diff:{number}", patch.hunks))
+        if rest := text[position:].strip("\n") if number else text:
+            self._add_source_text_blocks(key, rest)
+        elif not number:
+            self._add_source_text_blocks(key, text)
+
+    def _add_tool_result_blocks(
+        self, key: str, result: ConversationEvent, changes: Iterable[FileAction] = ()
+    ) -> None:
         word = ("error", "error") if result.is_error else ("result", "strong")
         when: Spans = [(self._format_optional_time(result.timestamp), "dim")]
         self._append_blocks(HeadingBlock(f"{key}:result", [word], when))
-        patch = _PATCH_START.search(result.text)
-        text = result.text[: patch.start()] if patch else result.text
-        if text or not patch:
-            self._add_source_text_blocks(f"{key}:text", text)
-        if patch:
-            changes = result.text[patch.start() :]
-            self._add_source_text_blocks(f"{key}:patch", changes, language="diff")
+        shown = {one.hunks for one in changes}
+        self._add_text_with_diffs(f"{key}:text", result.text, shown)
         if result.problem:
             self._add_note_paragraph(
                 f"{key}:problem", f"! {sanitize_to_one_line(result.problem)}", "error"
@@ -706,10 +773,18 @@ class _ConversationReaderDocumentBuilder:
         """Add a fold with an event's text; its heading starts with `word`, by default the event's kind."""
         text = format_event_text(event, format_json_value_as_text)
         word = word or EVENT_KINDS[event.kind].label.lower()
-        self._add_fold_heading(
-            key, "tool", [(f"{word}  ", "tool"), (sanitize_to_one_line(text[:400]), "dim")]
+        patches = [found.patch for found in find_unified_diffs(text)]
+        counts = make_line_count_spans(
+            sum(patch.added for patch in patches), sum(patch.removed for patch in patches)
         )
-        self._add_source_text_blocks(key, text)
+        words: Spans = [(f"{word}  ", "tool"), (sanitize_to_one_line(text[:400]), "dim")]
+        if patches:
+            # The question before the patch, and the files: the patch itself would fill the line.
+            said = sanitize_to_one_line(text.partition("```")[0].partition("--- ")[0][:200])
+            names = ", ".join(dict.fromkeys(sanitize_to_one_line(one.path) for one in patches))
+            words = [words[0], (f"{said}  ", "dim"), (names, "dim")]
+        self._add_fold_heading(key, "diff" if patches else "tool", words, counts)
+        self._add_text_with_diffs(key, text)
 
     def _add_fold_heading(
         self,

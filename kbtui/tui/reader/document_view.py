@@ -55,6 +55,10 @@ def _count_letters_before_lines(lines: Iterable[StyledLine]) -> list[int]:
     return list(accumulate((sum(map(str.isalnum, text)) for text in texts), initial=0))
 
 
+TOOL_FOLD_KINDS = ("tool", "diff")
+"""The kinds of folds that are tool calls: without and with a diff."""
+
+
 class DocumentViewport:
     """The visible part of a document (`width` x `height` cells), with its cursor, open folds and highlights."""
 
@@ -447,6 +451,30 @@ class DocumentViewport:
         with self._keep_cursor_row_during_new_layout():
             self._toggled_folds = {key for key in self._toggled_folds if kinds.get(key) != kind}
             self._open_fold_kinds ^= {kind}
+
+    def switch_to_next_open_tool_folds(self) -> str:
+        """Open the next of these: no tool calls, only those with diffs, all; return "none", "diffs" or "all".
+
+        Documents without diffs have no second state, and those with nothing but diffs neither.
+        """
+        kinds = self.document.fold_kinds
+        here = [kind for kind in TOOL_FOLD_KINDS if kind in kinds.values()]
+        is_open = [kind for kind in here if kind in self._open_fold_kinds]
+        if not is_open:
+            wanted = {"diff"} if "diff" in here else set(TOOL_FOLD_KINDS)
+        else:
+            wanted = set(TOOL_FOLD_KINDS) if len(is_open) < len(here) else set()
+        if here == ["diff"] and wanted:
+            wanted = set(TOOL_FOLD_KINDS)
+        inside = self.find_fold_at_cursor()
+        if inside and kinds.get(inside) in TOOL_FOLD_KINDS and kinds[inside] not in wanted:
+            self._move_cursor_to_fold_heading(inside)
+        with self._keep_cursor_row_during_new_layout():
+            self._toggled_folds = {
+                key for key in self._toggled_folds if kinds.get(key) not in TOOL_FOLD_KINDS
+            }
+            self._open_fold_kinds = {*self._open_fold_kinds.difference(TOOL_FOLD_KINDS), *wanted}
+        return "all" if len(wanted) > 1 else "diffs" if wanted else "none"
 
     def _move_cursor_to_fold_heading(self, fold: str) -> None:
         """If the cursor is in a fold that is about to close, move the cursor to the fold's heading."""

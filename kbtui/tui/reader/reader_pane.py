@@ -358,6 +358,17 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.viewport.toggle_folds_of_kind(kind)
         self.document_view.redraw_after_viewport_change()
 
+    def action_switch_tool_folds(self) -> None:
+        """Open no tool calls, only those with diffs, or all, in this order."""
+        document = self.viewport.document
+        if not {"tool", "diff"} & set(document.fold_kinds.values()) and not document.is_partial:
+            self._post_status_message("No tool calls here.", "dim")
+            return
+        shown = self.viewport.switch_to_next_open_tool_folds()
+        self.document_view.redraw_after_viewport_change()
+        if shown == "diffs":
+            self._post_status_message("Diffs are unfolded; press again for all tool calls.", "dim")
+
     def action_go_to_next_match_or_turn(self, step: int) -> None:
         """Go to the next turn, or to the next match while the user searches the document.
 
