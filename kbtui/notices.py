@@ -135,9 +135,10 @@ NOTHING_INDEXED = (
 """The message that front ends show if the index is empty."""
 
 
-def make_keywords_only_notice(cause: Cause, detail: str = "") -> Notice:
+def make_keywords_only_notice(cause: Cause, detail: str = "", hint: str | None = None) -> Notice:
     """Return the notice that says that only keyword search was possible, and why."""
-    return Notice("keywords_only", {"cause": cause, "detail": detail})
+    values: NoticeValues = {"cause": cause, "detail": detail}
+    return Notice("keywords_only", {**values, "hint": hint} if hint else values)
 
 
 def format_embedded_parts(parts: EmbeddedParts) -> str:
@@ -148,6 +149,13 @@ def format_embedded_parts(parts: EmbeddedParts) -> str:
 
 def format_keywords_only_reason(values: NoticeValues) -> str:
     """Return the reason why only keyword search is possible, or "" if the notice contains none."""
+    reason = _get_keywords_only_reason(values)
+    if values.get("cause") == "error" and values.get("hint"):
+        return f"{reason}; `kbtui doctor` says what to do"
+    return reason
+
+
+def _get_keywords_only_reason(values: NoticeValues) -> str:
     return values.get("detail") or MODEL_CAUSES.get(values.get("cause", ""), "")
 
 
@@ -158,7 +166,7 @@ def format_notice(notice: Notice) -> str:
         case "index_behind":
             return _format_index_behind(values)
         case "keywords_only":
-            reason = format_keywords_only_reason(values)
+            reason = _get_keywords_only_reason(values)  # front ends show the hint themselves
             return f"keywords only: {reason}" if reason else "keywords only"
         case "private_index":
             state = "" if values["is_complete"] else ", still being built"

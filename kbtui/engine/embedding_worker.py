@@ -123,8 +123,11 @@ def _read_power_supply_file(place: Path, name: str) -> str:
         return ""
 
 
-RETRY_SECONDS = 60.0
-"""After a failure to load the model, a query makes kbtui try again only after this many seconds."""
+RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
+"""After a failure to load the model, a query makes kbtui try again only after this many seconds.
+
+Each further failure doubles the time, up to `RETRY_SECONDS_MAX`.
+"""
 MODEL_LOADING = make_keywords_only_notice("model_loading")
 
 
@@ -132,7 +135,11 @@ _NUMPY_IMPORT = threading.Lock()
 
 
 def import_lancedb_module() -> None:
-    """Import LanceDB, which takes a second or two."""
+    """Import LanceDB. Raises `EmbeddingModelUnavailable` if it or a package that it needs is broken."""
+    from kbtui.index.embedding_model import check_package_import
+
+    for package in ("pyarrow", "lancedb"):
+        check_package_import(package)
     import kbtui.index.vector_store  # noqa: F401
 
 
@@ -266,27 +273,27 @@ class EngineEmbeddingModel:
         model = self._model
         assert model is not None
         began = time.monotonic()
+        from kbtui.index.embedding_model import check_package_import
+
         # The model and LanceDB both import numpy, which fails when two threads do so at once.
         with _NUMPY_IMPORT:
-            import numpy  # noqa: F401
-
-        # Import LanceDB in parallel, so that the first query does not wait for it.
-        lance = threading.Thread(target=import_lancedb_module, name="lance", daemon=True)
-        lance.start()
-        try:
+            check_package_import("numpy")
+        # Import LanceDB, which takes a second or two, in parallel, so that the first query does not
+        # wait for it.
+        with ThreadPoolExecutor(1, thread_name_prefix="lance") as pool:
+            lance = pool.submit(import_lancedb_module)
             embedder = self._shared.embedders.acquire(
                 self._shared_key, self, lambda: self._load_embedder(model)
             )
             try:
                 self._dimension = embedder.embed_query("size").shape[1]
+                lance.result()
             except BaseException:
                 self._release_embedder()
                 raise
             self._embedder = embedder
             if self._is_closed:
                 self._release_embedder()
-        finally:
-            lance.join()
         self._log(f"model loaded in {time.monotonic() - began:.1f} s")
 
     @property
@@ -302,10 +309,16 @@ class EngineEmbeddingModel:
         from kbtui.index.embedding_model import (
             EmbeddingModelUnavailable,
             OnnxEmbedder,
+            check_onnx_packages,
             start_onnx_export_process,
         )
 
         if not model.packaged:
+            return None
+        try:
+            check_onnx_packages()
+        except EmbeddingModelUnavailable as error:
+            self._log(f"{error}; the model runs with torch instead")
             return None
         with contextlib.suppress(EmbeddingModelUnavailable):
             return OnnxEmbedder(model)
@@ -421,6 +434,8 @@ class EmbeddingWorker:
         self._rebuilt_folder: Path | None = None
         """The directory of the index generation whose vectors have been rebuilt. They are rebuilt only once."""
         self._failed_at: float | None = None
+        self._failures = 0
+        """How often the model could not be loaded since it was last loaded."""
         self._is_wanted = threading.Event()
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -492,7 +507,8 @@ class EmbeddingWorker:
         It does so even if there is no passage to embed.
         """
         failed_at = self._failed_at
-        if failed_at is not None and time.monotonic() - failed_at > RETRY_SECONDS:
+        pause = min(RETRY_SECONDS * 2 ** max(0, self._failures - 1), RETRY_SECONDS_MAX)
+        if failed_at is not None and time.monotonic() - failed_at > pause:
             self.retry_failed_model_loading()
         if not self._is_wanted.is_set():
             self._is_wanted.set()
@@ -582,7 +598,7 @@ class EmbeddingWorker:
             try:
                 self._load_model_and_embed_chunks()
             except KbtuiError as error:
-                self._report_model_failure(error.message, str(error))
+                self._report_model_failure(error.message, str(error), error.hint)
             except Exception as error:
                 reason = f"search by meaning failed: {type(error).__name__}"
                 self._report_model_failure(reason, traceback.format_exc())
@@ -596,18 +612,20 @@ class EmbeddingWorker:
             return
         if not self._model.is_model_loaded:
             self._model.load_model()
+        self._failures = 0
         if self._folder is not None and not self._stop.is_set():
             self._update_vectors(self._folder)
 
-    def _report_model_failure(self, reason: str, details: str) -> None:
+    def _report_model_failure(self, reason: str, details: str, hint: str | None = None) -> None:
         """Record and log why semantic search is unavailable, and wake waiting callers."""
         self.keywords_only_notice = make_keywords_only_notice(
-            "model_off" if self._settings.model == "off" else "error", reason
+            "model_off" if self._settings.model == "off" else "error", reason, hint
         )
         self._log(f"no search by meaning: {details}")
         self._store = self._open_folder = self._queue = None
         self._model.end_bulk_process()
         self._failed_at = time.monotonic()
+        self._failures += 1
         self.left = 0 if self.left is None else self.left
         self.is_busy = False
         self.model_ready.set()

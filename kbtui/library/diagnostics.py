@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.errors import EngineUnavailable, KbtuiError, WorkspaceError
-from kbtui.notices import format_keywords_only_reason
+from kbtui.notices import Notice, format_notice
 from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
@@ -71,6 +71,11 @@ def _format_count_finding(values: Any, noun: str) -> str:
     return format_counted_noun(values[f"{noun}s"], noun)
 
 
+def _format_keywords_only_finding(values: Any) -> str:
+    text = format_notice(Notice("keywords_only", values)).removeprefix("keywords only: ")
+    return f"no search by meaning: {text}" + (f"; {values['hint']}" if values.get("hint") else "")
+
+
 def _format_settings_finding(values: Any) -> str:
     changed = ", ".join(values["changed"])
     state = (
@@ -112,7 +117,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "hard_links": "{ref}: the file has other hard links, perhaps outside the workspace; an editor that replaces the file on saving breaks them",
     "index_counted": "{subjects} subjects that are not disabled, {conversations} conversations, {chunks} passages, {citations} citations",
     "index_damaged": "{detail}; `kbtui index` rebuilds the index",
-    "keywords_only": lambda values: f"no search by meaning: {format_keywords_only_reason(values)}",
+    "keywords_only": _format_keywords_only_finding,
     "knowledge_counted": _format_knowledge_counts,
     "learn_tool_outdated": "{file} is out of date: the topics that it describes have changed; `kbtui tools install` updates it",
     "learn_tool_unneeded": "{file} offers `learn`, but no topic has a subject to learn; `kbtui tools install` updates it",
@@ -594,7 +599,9 @@ def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
     if state.get("polling"):
         yield "note", "engine_polling", {"detail": state["polling"]}
     if values := state.get("keywords_only"):
-        yield "note", "keywords_only", {"cause": values["cause"], "detail": values.get("detail")}
+        finding = {"cause": values["cause"], "detail": values.get("detail")}
+        hint = values.get("hint")
+        yield "note", "keywords_only", {**finding, "hint": hint} if hint else finding
 
 
 def _diagnose_model(library: Library) -> Iterator[FindingWithoutArea]:

@@ -283,7 +283,7 @@ def run_slowly(self, module):
     name = module.__name__
     if name == "numpy":
         time.sleep(1.5)
-    if name == "onnxruntime" and os.environ.get("KBTUI_TEST_FAULT"):
+    if name == "lancedb" and os.environ.get("KBTUI_TEST_FAULT"):
         del os.environ["KBTUI_TEST_FAULT"]
         raise ImportError("a fault that passes")
     run(self, module)
@@ -292,7 +292,7 @@ machinery.SourceFileLoader.exec_module = run_slowly
 from kbtui.engine.engine_process import run_engine
 run_engine()
 """
-"""An engine on a machine where importing numpy takes long and may fail once."""
+"""An engine on a machine where importing numpy takes long, and importing lancedb may fail once."""
 
 
 @pytest.fixture
