@@ -204,7 +204,8 @@ def citations_to_dict(
     """Return the object that `kbtui cites --json` prints.
 
     `uses` are the citations in `ref`. `used_by` are the citations of `ref` elsewhere. With
-    `differences`, each citation has the key "difference", which is None if the mapping lacks it.
+    `differences`, each citation has the key "difference". Its value is None if the mapping lacks the
+    citation.
     """
 
     def make_dict(cite: Citation) -> dict[str, object]:

@@ -63,12 +63,12 @@ class FileEdit(NamedTuple):
 class FileAction(NamedTuple):
     """What one event of a turn did to one file.
 
-    - `path` is relative to the directory that the caller of `list_file_actions` chose, or absolute.
-      After a move it is the new path, and `old_path` the one before.
-    - `call` is the number of the tool call in its turn, `event` the index of the event in the file.
-      `call` is None for agents whose changes are not calls.
-    - `edits` are the changes in their order. They are empty if the call does not show them.
-    - `hunks` show the same changes for readers.
+    - `path` is the path that `shorten_path` of `list_file_actions` returned. After a move, it is the new
+      path, and `old_path` is the earlier path.
+    - `call` is the number of the tool call in its turn. It is None for agents whose changes are not
+      calls. `event` is the index of the event in the file.
+    - `edits` are the changes in order; empty if the call does not contain them.
+    - `hunks` are the same changes as a diff, for display.
     - `time` is when the call ended; for agents that store no times, when the turn started.
     """
 

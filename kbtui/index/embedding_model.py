@@ -313,7 +313,7 @@ def check_onnx_packages() -> None:
 
 
 class OnnxEmbedder(Embedder):
-    """The ONNX export of the packaged model, which runs in onnxruntime, in the calling thread."""
+    """Embeds texts with the ONNX export of the packaged model, which onnxruntime runs in the calling thread."""
 
     def __init__(self, model: EmbeddingModelSource) -> None:
         """Verify and load the ONNX export of a model.

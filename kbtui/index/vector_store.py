@@ -247,7 +247,7 @@ class VectorStore:
         self._writes = 0
 
     def _build_vector_index(self, partitions: int) -> None:
-        """Build a vector index with this number of partitions, which replaces the existing index."""
+        """Build a vector index with this number of partitions. It replaces the existing index."""
         from lancedb.index import Bitmap, BTree, IvfFlat, IvfRq
 
         was_approximate = self._partitions > 1

@@ -414,7 +414,7 @@ def _read_subject_title(subject: Subject) -> str:
 
 
 def _get_target_entry_id(target: str) -> str:
-    """Return the entry id of a citation's target, which is `topic/slug` or `jp-c…`."""
+    """Return the entry id for the target of a citation, such as `topic/slug` or `jp-c…`."""
     from kbtui.index.entries_and_chunks import make_subject_id
 
     topic, slash, slug = target.partition("/")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_KEYWORDS = 25
 """To find similar passages by keywords, at most this many words of a text are searched for."""
 MAX_PROSE_CHARACTERS = 600
-"""To find similar passages by meaning, this many characters at the start of a text are the query."""
+"""To find passages similar to a text by meaning, this many characters from its start are the query."""
 
 
 def find_similar_passages(

@@ -323,7 +323,7 @@ def find_source_approval_time(
 
 
 def format_source_as_toml(source: SourceDefinition) -> str:
-    """Return the source's table as TOML, which the user sees before approving it."""
+    """Return the source's table as TOML. The user sees this text before approving the source."""
     import tomli_w
 
     return tomli_w.dumps({"source": {source.name: source.block}})

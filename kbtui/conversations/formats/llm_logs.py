@@ -408,10 +408,10 @@ class _LlmConversationReader:
     def _list_messages(
         self, tip: Any, end: Any, *, stop_at_answer: bool = False
     ) -> list[sqlite3.Row]:
-        """Return the messages after the message `end`, up to and including the message `tip`.
+        """Return the chain of messages that ends with `tip`, oldest first.
 
-        `tip` and `end` are hashes. If `stop_at_answer` is true, only the messages after the last answer
-        are returned.
+        The message `end` and the messages before it are left out. `tip` and `end` are hashes. If
+        `stop_at_answer` is true, only the messages after the last answer are returned.
         """
         messages: list[sqlite3.Row] = []
         while tip is not None and tip != end and len(messages) < MAX_CHAIN:

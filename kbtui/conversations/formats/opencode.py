@@ -379,7 +379,7 @@ def _read_change_markers(path: str, ids: list[str]) -> dict[str, tuple[Any, ...]
 
 
 def _read_database_facts(path: str, row: dict[str, Any]) -> ConversationFileFacts:
-    """Read a session's size and title. If it has no title, one is made from its first request."""
+    """Read a session's size and title. A session without a title gets one from its first request."""
     with open_database(path) as database:
         size = 0
         for table in ("message", "part", "session_message"):
@@ -872,7 +872,7 @@ def _describe_error(error: Any) -> str | None:
 
 
 def _join_result_texts(content: Any) -> str | None:
-    """Join the texts in a list, which is how opencode 2 stores the result of a tool.
+    """Join the texts in a list. opencode 2 stores the result of a tool as such a list.
 
     Return None for any other value.
     """

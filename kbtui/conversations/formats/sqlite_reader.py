@@ -26,7 +26,7 @@ DatabaseState = tuple[FileState | None, ...]
 
 
 def read_database_state(path: str) -> DatabaseState:
-    """Return the state of a database's files, which changes when the database changes."""
+    """Return the state of a database's files. If the database changes, this state changes, too."""
     return tuple(read_file_state(f"{path}{suffix}") for suffix in ("", "-wal"))
 
 

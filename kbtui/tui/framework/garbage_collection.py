@@ -102,7 +102,7 @@ _pause_lock = threading.Lock()
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Disable the garbage collector during a `with` block, which loads a large document.
+    """Disable the garbage collector during a `with` block that loads a large document.
 
     After the block, all existing objects are frozen, so the collector never frees them. To free the
     document, call `free_document_in_background`.

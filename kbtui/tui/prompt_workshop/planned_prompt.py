@@ -216,8 +216,8 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
         """Give a subject or topic the state of `mark`, or take this state away if it has it already.
 
-        If the state is taken away, the subject or topic gets the state that the files define, which
-        `knowledge` contains. If this is the state that was taken away, it gets the state "plain".
+        If the state is taken away, the subject or topic gets the state that the files define (see
+        `knowledge`). If this is the state that was taken away, it gets the state "plain".
         """
         current = self.find_marked_state(knowledge, mark.topic, mark.slug)
         written = find_subject_or_topic_state(knowledge, mark.topic, mark.slug)

@@ -262,8 +262,8 @@ def _find_best_matching_block(
 ) -> tuple[int, int] | None:
     """Return the indices of the best block in `span` and of a match in this block; None without a match.
 
-    Only blocks with a match of `pattern` are considered. The best block is one that also contains the
-    beginning of the passage. If there is none, it is the block with the most different matches.
+    Only blocks with a match of `pattern` are considered. A block that also contains the beginning
+    of the passage is best. If no block contains it, the block with the most different matches is best.
     """
     probe = _compile_passage_start_pattern(passage)
     best_score, best = 0, None

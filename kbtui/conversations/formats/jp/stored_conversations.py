@@ -74,7 +74,7 @@ class ConversationDirectoryCopy:
 
 @dataclass(slots=True)
 class JpStoredConversation:
-    """All copies of one conversation, which is live if at least one copy is live.
+    """All copies of one conversation. The conversation is live if at least one copy is live.
 
     For a live conversation, `copies` are the live copies, and `archived_copies` are the copies in the
     archive. For an archived conversation, `copies` are all copies, and `archived_copies` is empty.
