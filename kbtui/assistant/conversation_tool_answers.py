@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import NotRequired, Required, TypedDict
 
     from kbtui.conversations.conversation_grep import GrepLine
+    from kbtui.conversations.turn_marks import MarkFactsJson
     from kbtui.search.search_request_and_answer import OutdatedSubjectJson
 
     class ConversationInfoJson(TypedDict):
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         turn: int
         rewound: NotRequired[bool]
         outdated_subjects: NotRequired[list[OutdatedSubjectJson]]
+        marks: NotRequired[list[MarkFactsJson]]
         events: list[EventJson]
 
 
@@ -252,6 +254,7 @@ class ConversationReadAnswer:
 
 
 _ITEM_TAGS = {
+    "marks": "mark",
     "conversations": "conversation",
     "hits": "hit",
     "turns": "turn",

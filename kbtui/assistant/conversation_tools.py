@@ -58,9 +58,10 @@ from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_counted_noun, format_json
+from kbtui.userdata.mark_store import MarkStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kbtui.assistant.conversation_tool_answers import ConversationInfoJson, EventJson, TurnJson
     from kbtui.citations import Citation
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
         ConversationInfo,
         Turn,
     )
+    from kbtui.conversations.turn_marks import Mark
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import OutdatedSubjectJson
     from kbtui.workspace import Workspace
@@ -471,6 +473,7 @@ def answer_conversation_read(
         is_single=turn is not None,
         masked=masked,
         citations=extract_citations(conversation) if extract_citations else (),
+        marks=MarkStore(workspace).map_marks_by_turn(conversation),
     )
 
 
@@ -548,6 +551,7 @@ def _make_conversation_read_answer(
     is_single: bool,
     masked: bool,
     citations: Iterable[Citation],
+    marks: Mapping[int, Sequence[Mark]],
 ) -> ConversationReadAnswer:
     outdated = _map_turns_to_outdated_subjects(citations)
     total = len(conversation.turns)
@@ -562,6 +566,8 @@ def _make_conversation_read_answer(
         more: dict[str, Any] = {"rewound": True} if turn.is_rewound else {}
         if subjects := outdated.get(turn.number):
             more["outdated_subjects"] = subjects
+        if marked := marks.get(turn.number):
+            more["marks"] = [mark.make_facts(is_short=limit is not None) for mark in marked]
         # The long texts come last.
         turns.append(cast("TurnJson", {"turn": turn.number, **more, "events": events}))
     if masked:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.citations.given_text import UnknownStateReason
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
+    from kbtui.conversations.turn_marks import Mark
 
 
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_\[\]<>#|])")
@@ -59,12 +60,13 @@ def format_conversation_markdown(
     citations: Iterable[Citation],
     turns: Sequence[Turn],
     kinds: Collection[str],
+    marks: Mapping[int, Sequence[Mark]] | None = None,
 ) -> str:
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
     The text of messages is unchanged. Tool calls and results are in code fences that their content
-    cannot close. Each turn ends with a list of its citations. The document ends with a list of all
-    citations.
+    cannot close. Each turn begins with the user's `marks` on it, by the turn's number, and ends with a
+    list of its citations. The document ends with a list of all citations.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]
@@ -76,6 +78,8 @@ def format_conversation_markdown(
         time = format_timestamp(turn.started_at)
         state = " (rewound)" if turn.is_rewound else ""
         blocks.append(f"## Turn {turn.number}{state}{f' · {time}' if time else ''}")
+        marked = (marks or {}).get(turn.number, ())
+        blocks += [f"> **Mark:** {_format_mark_markdown(mark)}" for mark in marked]
         for event in turn.events:
             if event.kind in kinds:
                 blocks += _format_event_markdown(event)
@@ -123,6 +127,11 @@ def _format_event_markdown(event: ConversationEvent) -> Iterator[str]:
         yield format_code_fence(text, "" if isinstance(event.data, str) else kind.language)
     if values is not None:
         yield format_code_fence(format_json(values), "json")
+
+
+def _format_mark_markdown(mark: Mark) -> str:
+    call = f"call {mark.call} " if mark.call and mark.passage is None else ""
+    return f"{call}{_escape_markdown(mark.label)}"
 
 
 def _format_citation_line(citation: Citation) -> str:

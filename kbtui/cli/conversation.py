@@ -360,7 +360,8 @@ def _export_conversation(library: Library, args: Namespace) -> int:
             for cite in library.extract_citations(conversation)
             if ref.call in (None, cite.call)
         ]
-        text = format_conversation_markdown(conversation, citations, turns, kinds)
+        marks = library.map_marks_by_turn(conversation)
+        text = format_conversation_markdown(conversation, citations, turns, kinds, marks)
     if args.output is None:
         print_result(text)
     else:
@@ -632,6 +633,10 @@ class ConversationFormatter:
                 words = {"changed": "changed since", "gone": "gone"}[subject["state"]]
                 line = f"given {self.put_on_one_safe_line(subject['ref'])}, {words}"
                 yield self.style_text(line, "yellow")
+            for mark in turn.get("marks", ()):
+                call = f"call {mark['call']} " if mark["call"] and not mark["passage"] else ""
+                text = self.put_on_one_safe_line(f"mark: {call}{mark['label']}")
+                yield self.style_text(text, "yellow")
             for event in turn["events"]:
                 yield ""
                 yield self._format_event_heading(event)

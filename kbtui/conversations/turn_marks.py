@@ -21,10 +21,28 @@ if TYPE_CHECKING:
     from kbtui.conversations.models import Conversation, ConversationEvent, Turn
     from kbtui.refs import Ref
 
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class MarkFactsJson(TypedDict):
+        """A mark in the JSON of search hits and turns. `label` is the whole mark on one line."""
+
+        id: str
+        state: str
+        label: str
+        call: int | None
+        note: str
+        superseded_by: str | None
+        passage: str | None
+
+
 MarkState = Literal["decided", "rejected", "superseded"]
 MARK_STATES: tuple[MarkState, ...] = get_args(MarkState)
 MARK_SIGNS: dict[MarkState, str] = {"decided": "✓", "rejected": "✗", "superseded": "↷"}
-MAX_PASSAGE_CHARACTERS = 10_000
+MAX_PASSAGE_CHARACTERS, MAX_NOTE_CHARACTERS = 10_000, 2_000
+"""Longer passages and notes are cut to this many characters."""
+MAX_SHORT_CHARACTERS = 400
+"""In answers to assistants, texts of a mark are cut to this many characters."""
 
 
 class MarkAnchor(NamedTuple):
@@ -101,15 +119,17 @@ class Mark(NamedTuple):
         note = f": {sanitize_to_one_line(self.note)}" if self.note else ""
         return f"{self.state}{passage}{by}{note}"
 
-    @property
-    def facts(self) -> dict[str, str | None]:
-        """What search hits and turns contain of the mark in JSON."""
+    def make_facts(self, *, is_short: bool = False) -> MarkFactsJson:
+        """Return what search hits and turns contain of the mark in JSON. If `is_short`, cut its texts."""
+        longest = MAX_SHORT_CHARACTERS if is_short else None
         return {
             "id": self.id,
             "state": self.state,
-            "note": self.note,
+            "label": self.label[:longest],
+            "call": self.call,
+            "note": self.note[:longest],
             "superseded_by": self.superseded_by,
-            "passage": self.passage,
+            "passage": self.passage[:longest] if self.passage else None,
         }
 
 
@@ -165,7 +185,7 @@ def make_mark(
     call = ref.call if passage is None else event.call
     title = conversation.info.title or ""
     return Mark(
-        mark_id, conversation.info.id, turn.number, call, passage, state, note, by, title, now, now, anchor
+        mark_id, conversation.info.id, turn.number, call, passage, state, note[:MAX_NOTE_CHARACTERS], by, title, now, now, anchor
     )  # fmt: skip
 
 

@@ -428,6 +428,10 @@ class Library(SubjectVersionReader):
         """
         return self._marks.find_marks(text)
 
+    def map_marks_by_turn(self, conversation: Conversation) -> dict[int, list[Mark]]:
+        """Return the marks on each turn of a loaded conversation, by the turn's number."""
+        return self._marks.map_marks_by_turn(conversation)
+
     @cached_property
     def _marks(self) -> MarkStore:
         from kbtui.userdata.mark_store import MarkStore

@@ -154,15 +154,18 @@ class ReferenceReader(IndexAndEngineAccess):
 
     def _format_conversation_text(self, ref: Ref) -> str:
         from kbtui.conversations.models import format_event_text
+        from kbtui.userdata.mark_store import MarkStore
 
         conversation = self.load_conversation(ref.conversation or "")
         turns = (
             conversation.turns if ref.turn is None else [_get_turn_of_reference(conversation, ref)]
         )
+        marks = MarkStore(self.workspace).map_marks_by_turn(conversation)
         parts = [] if ref.turn else [f"# {conversation.info.name}"]
         for turn in turns:
             if ref.call is None:
                 parts.append(f"## Turn {turn.number}{' (rewound)' if turn.is_rewound else ''}")
+                parts += [f"Mark: {mark.label}" for mark in marks.get(turn.number, ())]
             for event in turn.events:
                 if ref.call in (None, event.call):
                     who = event.author or event.kind.replace("_", " ")

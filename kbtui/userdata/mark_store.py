@@ -182,8 +182,14 @@ class MarkStore:
         ]
 
     def map_marks_by_turn(self, conversation: Conversation) -> dict[int, list[Mark]]:
-        """Return the marks on each turn of a loaded conversation, oldest first, by the turn's number."""
-        marks = self.list_marks(conversation.info.id)
+        """Return the marks on each turn of a loaded conversation, oldest first, by the turn's number.
+
+        If the marks cannot be read, returns none, so that the conversation can be.
+        """
+        try:
+            marks = self.list_marks(conversation.info.id)
+        except KbtuiError:
+            return {}
         places = find_mark_places(conversation, marks)
         return _group_marks_by_turn(marks, places)
 
@@ -192,16 +198,21 @@ class MarkStore:
     ) -> dict[str, dict[int, list[Mark]]]:
         """Return the marks on the turns of some conversations, by conversation and turn.
 
-        Conversations without marks are left out, and so are those that cannot be read.
+        Conversations without marks are left out, and so are those that cannot be read. If the marks
+        cannot be read, returns none.
         """
         wanted, found = set(conversations), {}
         by_conversation: dict[str, list[Mark]] = {}
-        for mark in self.list_marks() if wanted else ():
+        try:
+            marks = self.list_marks() if wanted else []
+        except KbtuiError:
+            return {}
+        for mark in marks:
             if mark.conversation in wanted:
                 by_conversation.setdefault(mark.conversation, []).append(mark)
-        for name, marks in by_conversation.items():
+        for name, own in by_conversation.items():
             try:
-                found[name] = _group_marks_by_turn(marks, self._find_places(tuple(marks)))
+                found[name] = _group_marks_by_turn(own, self._find_places(tuple(own)))
             except KbtuiError:
                 continue
         return found

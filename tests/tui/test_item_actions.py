@@ -21,6 +21,7 @@ from kbtui.tui.reader.links_and_copyable_texts import (
     find_markdown_links,
     resolve_subject_link,
 )
+from kbtui.userdata.mark_store import MarkStore
 from kbtui.userdata.user_data_store import UserData
 
 TALK = "jp-c17800000001"
@@ -175,6 +176,57 @@ async def test_what_has_no_reference_is_not_marked(book: Builder) -> None:
         await tui.until("The selected or open item has no reference")
         await tui.press("apostrophe")
         await tui.until("No bookmarks yet. Press B")
+
+
+# marks
+
+
+async def test_a_turn_is_marked_shown_changed_listed_and_unmarked(book: Builder) -> None:
+    store = MarkStore(book.workspace)
+    async with running(book.root) as tui:
+        await tui.open(f"{TALK}:2")
+        await tui.press("M")
+        await tui.until(f"Mark {TALK}:2 as")
+        await tui.press("d")
+        await tui.until(f"Mark {TALK}:2 as decided")
+        await tui.type("with a lock")
+        await tui.press("ctrl+s")
+        await tui.until("✓ decided: with a lock")
+        # A second time: the state is changed, and what applies instead is a link.
+        await tui.press("M", "s")
+        await tui.until("superseded by")
+        await tui.type("nowhere")
+        await tui.press("ctrl+s")
+        await tui.until("Marked")
+        await tui.until("↷ superseded by nowhere: with a lock")
+        assert "✓ decided" not in tui.text
+        await tui.open("project/start")
+        await tui.press("quotation_mark")
+        await tui.until("↷ superseded by nowhere")
+        await tui.press("e", "r")
+        await tui.until(f"Mark {TALK}:2 as rejected")
+        await tui.press("ctrl+s")
+        await tui.until("✗ rejected: with a lock")
+        await tui.press("d")
+        await tui.until("No marks yet")
+        await tui.press("u")
+        await tui.until("✗ rejected: with a lock")
+        await tui.press("enter")
+        await tui.until("turn 2 of 3")
+        await tui.until("✗ rejected: with a lock")
+        await tui.press("M", "x")
+        await tui.until("Removed the mark")
+        await tui.until(lambda: "✗ rejected" not in tui.text)
+    assert store.list_marks() == []
+
+
+async def test_only_turns_are_marked(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await tui.open("project/start")
+        await tui.press("M")
+        await tui.until("Only a turn of a conversation can be marked")
+        await tui.press("quotation_mark")
+        await tui.until("No marks yet. Press M")
 
 
 # jumping

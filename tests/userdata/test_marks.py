@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import Builder, asked, called, encoded, said, stamp, write_json
 
+from kbtui.assistant.conversation_tools import answer_conversation_read
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 from kbtui.errors import NothingFound, UsageError
@@ -191,6 +192,41 @@ def test_the_command_sets_lists_replaces_and_removes(
     for words in (["add", f"{ID}:9", "decided"], ["rm", f"{ID}:3"], ["ls", "--unmatched"]):
         assert main(["mark", *words]) == 1
     assert main(["mark", "add", f"{ID}:2", "decided", "--passage", "not there"]) == 1
+
+
+def test_a_mark_is_shown_wherever_its_turn_is_printed(
+    built: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kbtui(capsys, "add", f"{ID}:2", "decided", "--note", "use *RRF*")
+    kbtui(
+        capsys,
+        "add",
+        f"{ID}:1.1",
+        "rejected",
+        "--note",
+        "sk-ant-api03-" + "a1B2" * 23 + "-abcdefAA",
+    )
+    commands = {
+        ("conversation", "read", ID): ["mark: decided: use *RRF*", "mark: call 1 rejected: sk-"],
+        ("show", f"{ID}:2"): ["Mark: decided: use *RRF*"],
+        ("conversation", "export", ID): ["> **Mark:** decided: use \\*RRF\\*", "call 1 rejected"],
+        ("conversation", "read", ID, "--format", "xml"): ["<mark>", "<state>decided</state>"],
+    }
+    for words, shown in commands.items():
+        assert main([*words]) == 0
+        out = capsys.readouterr().out
+        assert all(text in out for text in shown), (words, out)
+    assert main(["conversation", "read", f"{ID}:2", "--json"]) == 0
+    (turn,) = json.loads(capsys.readouterr().out)["turns"]
+    assert [(mark["state"], mark["note"]) for mark in turn["marks"]] == [("decided", "use *RRF*")]
+    given = answer_conversation_read(built.workspace, id=ID, masked=True).as_json()
+    assert "sk-ant" not in json.dumps(given)
+    assert "use *RRF*" in json.dumps(given)
+    # Damaged marks hide no conversation.
+    (built.workspace.data_dir / "marks.sqlite").write_bytes(b"no database" * 100)
+    assert main(["conversation", "read", ID]) == 0
+    assert "mark:" not in capsys.readouterr().out
+    assert main(["mark", "ls"]) == 3
 
 
 def test_marks_without_their_text_are_listed_and_move_to_another_machine(

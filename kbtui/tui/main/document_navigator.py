@@ -356,10 +356,16 @@ class DocumentNavigator:
         titles = contents.map_titles_of_related_conversations(info) if contents else {}
         if info.size < BIG_CONVERSATION_BYTES:
             found = library.load_conversation(conversation)
-            return build_conversation_document(found, clock(), titles=titles)
+            marks = library.map_marks_by_turn(found)
+            return build_conversation_document(found, clock(), titles=titles, marks=marks)
         # While the engine builds an index, it reports the conversation as changed many times.
         known = getattr(shown.record, "info", None) if shown and not shown.is_partial else None
-        if shown and known and (known.id, known.signature) == (info.id, info.signature):
+        if (
+            shown
+            and known
+            and (known.id, known.signature) == (info.id, info.signature)
+            and library.map_marks_by_turn(shown.record) == shown.marks
+        ):
             return shown
         with pause_garbage_collection():
             if show_beginning and (beginning := library.load_conversation_beginning(info)):
@@ -368,7 +374,8 @@ class DocumentNavigator:
                 )
                 show_beginning(_lay_out_first_blocks(document))
             found = library.load_conversation(conversation)
-            return build_conversation_document(found, clock(), titles=titles)
+            marks = library.map_marks_by_turn(found)
+            return build_conversation_document(found, clock(), titles=titles, marks=marks)
 
 
 def _lay_out_first_blocks(document: ReaderDocument) -> ReaderDocument:

@@ -135,6 +135,7 @@ class MainScreen(StyledScreen):
         self.action_copy = self.items.copy_selected_reference
         self.action_copy_more = self.items.choose_what_to_copy
         self.action_bookmark = self.items.bookmark_item
+        self.action_mark = self.items.mark_turn
         self.action_link = self.items.open_link_on_current_line
         self.action_edit = self.items.edit_selected_subject
         self.action_export = self.items.export_conversation
@@ -473,6 +474,18 @@ class MainScreen(StyledScreen):
         self.app.push_screen(
             screen, lambda target: self.open_target_in_reader(target) if target else None
         )
+
+    def action_show_marks(self) -> None:
+        from kbtui.tui.marks_screen import MarksScreen
+
+        def open_and_reload(target: NavigationTarget | None) -> None:
+            # Marks may have been changed or removed.
+            self.navigator.reload_shown_document()
+            if target:
+                self.open_target_in_reader(target)
+
+        screen = MarksScreen(self.library, self.navigator.contents or LibrarySnapshot())
+        self.app.push_screen(screen, open_and_reload)
 
     def action_open_prompt_workshop(self) -> None:
         from kbtui.tui.prompt_workshop.prompt_workshop_screen import PromptWorkshopScreen

@@ -29,6 +29,7 @@ from kbtui.workspace.workspace import check_export_path, write_export_file
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kbtui.conversations.turn_marks import Mark
     from kbtui.knowledge.toml_config_editor import TomlFileChange
     from kbtui.library import Library
     from kbtui.tui.framework.dialogs import FormValues
@@ -174,6 +175,35 @@ class SelectedItemActions:
         self.run_with_activity_shown(
             "reading bookmarks …", find_bookmark, ask_for_bookmark_note, holds_keys=True
         )
+
+    def mark_turn(self) -> None:
+        """Mark the turn or call of the current item, or change or remove its mark."""
+        reference = self.get_selected_reference_or_warn()
+        if reference is None:
+            return
+        main = self._main
+        ref = parse_ref(reference)
+        if ref.kind != "conversation" or ref.turn is None:
+            main.status.show_unavailable_key_message("Only a turn of a conversation can be marked.")
+            return
+        library = main.library
+
+        def find_mark() -> Mark | None:
+            marks = library.marks(ref.conversation)
+            return next(
+                (one.mark for one in marks if one.ref == reference and not one.mark.passage), None
+            )
+
+        def show_changed_marks(message: str) -> None:
+            main.status.flash_message(message)
+            main.navigator.reload_shown_document()
+
+        def ask(known: Mark | None) -> None:
+            from kbtui.tui.marks_screen import ask_for_mark
+
+            ask_for_mark(main.screen, library, reference, known, show_changed_marks)
+
+        self.run_with_activity_shown("reading marks …", find_mark, ask, holds_keys=True)
 
     def _get_title_for_reference(self, reference: str) -> str:
         panes = self._main.panes
@@ -405,7 +435,8 @@ def prepare_conversation_export(
     found = library.load_conversation(conversation)
     citations = library.extract_citations(found)
     kinds = resolve_included_event_kinds(EXPORTED_KINDS[values["what"]])
-    return path, format_conversation_markdown(found, citations, found.turns, kinds)
+    marks = library.map_marks_by_turn(found)
+    return path, format_conversation_markdown(found, citations, found.turns, kinds, marks)
 
 
 class FirstTopicProposal(NamedTuple):

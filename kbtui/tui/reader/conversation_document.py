@@ -11,6 +11,7 @@ from kbtui.citations.file_changes import CHANGE_ARGUMENTS, list_proposed_changes
 from kbtui.conversations.event_kinds import EVENT_KINDS
 from kbtui.conversations.models import format_event_text
 from kbtui.conversations.patches import find_unified_diffs
+from kbtui.conversations.turn_marks import MARK_SIGNS
 from kbtui.dates import format_time_with_date
 from kbtui.refs import is_conversation_id
 from kbtui.secret_detection import describe_secrets_in_text
@@ -40,7 +41,7 @@ from kbtui.tui.reader.reader_document import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from kbtui.citations.file_changes import FileAction
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
         Turn,
     )
     from kbtui.conversations.patches import PatchHunk
+    from kbtui.conversations.turn_marks import Mark, MarkState
     from kbtui.tui.framework.styled_text import Spans
 
 
@@ -316,14 +318,16 @@ def build_conversation_document(
     *,
     partial: bool = False,
     titles: Mapping[str, str] | None = None,
+    marks: Mapping[int, Sequence[Mark]] | None = None,
 ) -> ReaderDocument:
     """Build the document of a conversation; dates are relative to the time `present`.
 
     `partial` says whether the rest of the conversation is still loading. `titles` maps the ids of related
-    conversations to their titles, which are shown as links.
+    conversations to their titles, which are shown as links. `marks` are the user's marks on each turn.
     """
     info = conversation.info
-    builder = _ConversationReaderDocumentBuilder(conversation, present, titles or {})
+    marks = marks or {}
+    builder = _ConversationReaderDocumentBuilder(conversation, present, titles or {}, marks)
     blocks = builder.build_conversation_blocks()
     return ReaderDocument(
         key=info.ref,
@@ -332,6 +336,7 @@ def build_conversation_document(
         ref=info.ref,
         badges=make_conversation_badges(info),
         record=conversation,
+        marks=marks,
         turns_total=len(conversation.turns),
         rewound_turns=_count_rewound_turns(conversation),
         block_indices_by_kind={"request": builder.requests, "error": builder.errors},
@@ -360,6 +365,12 @@ Of one conversation, at most `MAX_SCANNED_TOTAL` characters are searched.
 """
 
 
+MARK_ROLES: dict[MarkState, str] = {
+    "decided": "success",
+    "rejected": "error",
+    "superseded": "warning",
+}
+"""State of a mark -> the style role of its line."""
 MAX_NOTICE_CHARACTERS = 100
 """An agent's notice is folded if it has more characters than this or more than one line."""
 
@@ -371,9 +382,14 @@ class _ConversationReaderDocumentBuilder:
     """
 
     def __init__(
-        self, conversation: Conversation, present: datetime, titles: Mapping[str, str]
+        self,
+        conversation: Conversation,
+        present: datetime,
+        titles: Mapping[str, str],
+        marks: Mapping[int, Sequence[Mark]],
     ) -> None:
         self.conversation = conversation
+        self.marks = marks
         self.present = present
         self.titles = titles
         self.blocks: list[ReaderBlock] = []
@@ -443,6 +459,8 @@ class _ConversationReaderDocumentBuilder:
         else:
             head: Spans = [("─ ", "rule"), (f"turn {turn.number} ", "turn")]
             self._append_blocks(HeadingBlock(f"turn:{turn.number}", head, when, rule=True, above=1))
+        for mark in self.marks.get(turn.number, ()):
+            self._add_mark(mark)
         if not turn.events:
             self._add_note_paragraph(f"empty:{turn.number}", "Empty turn", "dim")
         summary = self.compacted.summary
@@ -469,6 +487,14 @@ class _ConversationReaderDocumentBuilder:
         self.turn_fold = key
         text = "The user went back to an earlier turn, so the model no longer sees this one."
         self._add_note_paragraph(f"{key}:rewound", text, "dim")
+
+    def _add_mark(self, mark: Mark) -> None:
+        """Add a line with a mark. Its link is the reference that supersedes the turn, if there is one."""
+        call = f"call {mark.call} " if mark.call and mark.passage is None else ""
+        sign: Spans = [(f"{MARK_SIGNS[mark.state]} ", MARK_ROLES[mark.state])]
+        spans: Spans = [*sign, (f"{call}{mark.label}", MARK_ROLES[mark.state])]
+        link = mark.superseded_by
+        self._append_blocks(ParagraphBlock(f"mark:{mark.id}", spans, link=link))
 
     def _add_conversation_link(self, key: str, words: str, conversation: str) -> None:
         """Add a line with the title of another conversation, as a link if `conversation` is a valid id."""

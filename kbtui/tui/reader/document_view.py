@@ -247,8 +247,13 @@ class DocumentViewport:
         self.update_visible_lines()
 
     def show_reloaded_document(self, document: ReaderDocument) -> None:
-        """Replace the document with its new version. Keep the position, but stay at the end if the user is there."""
-        following = self.should_follow_new_text
+        """Replace the document with its new version. Keep the position, but stay at the end if the user is there.
+
+        If only marks have changed, there is no new text to follow.
+        """
+        signature = document.conversation_signature
+        is_same_file = signature and signature == self.document.conversation_signature
+        following = self.should_follow_new_text and not is_same_file
         top, cursor = self.make_scroll_anchor(self.top), self.make_scroll_anchor()
         self.document = document
         self._resize_anchors = None

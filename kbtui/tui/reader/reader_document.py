@@ -12,8 +12,9 @@ from kbtui.text import format_counted_noun
 from kbtui.tui.reader.reader_blocks import FoldHeadingBlock, TextRangeBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from kbtui.conversations.turn_marks import Mark
     from kbtui.refs import Ref
     from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.navigation_target import NavigationTarget
@@ -47,6 +48,8 @@ class ReaderDocument:
     short_size: str = ""
     """The text that a narrow header shows instead of `size`."""
     record: Any = None
+    marks: Mapping[int, Sequence[Mark]] = field(default_factory=dict)
+    """The marks on the turns of a conversation, by the turn's number."""
     turns_total: int = 0
     rewound_turns: int = 0
     """The number of turns that the user left behind by going back to an earlier turn."""
@@ -69,6 +72,11 @@ class ReaderDocument:
     """Key of a fold -> the key of the fold around it, or None if there is no fold around it."""
     is_compacted: bool = field(init=False)
     """Whether, because of a compaction, model and user see different blocks (`ReaderBlock.view`)."""
+
+    @property
+    def conversation_signature(self) -> str | None:
+        """The signature of the conversation's files; None for other documents."""
+        return getattr(getattr(self.record, "info", None), "signature", None)
 
     def __post_init__(self) -> None:
         # Build the index here, because this runs in a thread; building it later would delay keys.
