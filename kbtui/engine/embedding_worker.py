@@ -123,6 +123,8 @@ def _read_power_supply_file(place: Path, name: str) -> str:
         return ""
 
 
+PREFERRED_HITS = 20
+"""If a search finds this many passages by keywords, their entries are embedded before all others."""
 RETRY_SECONDS, RETRY_SECONDS_MAX = 60.0, 3600.0
 """After a failure to load the model, a query makes kbtui try again only after this many seconds.
 
@@ -428,6 +430,7 @@ class EmbeddingWorker:
         """The directory of the index generation whose vectors are open."""
         self._store: VectorStore | None = None
         self._queue: EmbeddingQueue | None = None
+        self._entry_to_embed_first = ""
         self._has_catalog_changed = False
         """Whether the catalog has changed since the vectors were last compared with it."""
         self._is_damaged = False
@@ -475,6 +478,12 @@ class EmbeddingWorker:
         self._has_catalog_changed = True
         self.caught_up.clear()
         self._wake.set()
+
+    def embed_entry_first(self, entry_id: str) -> None:
+        """Embed the chunks of this entry before all others, because the user is reading it."""
+        self._entry_to_embed_first = entry_id
+        if (queue := self._queue) is not None:
+            queue.prefer_entries([entry_id])
 
     def pause_embedding(self, is_paused: bool) -> None:
         """Pause the embedding of passages, or continue it. Raises `OSError` if this cannot be recorded.
@@ -578,6 +587,7 @@ class EmbeddingWorker:
         left, total = queue.count_missing_vectors(hidden=question.hidden) if queue else (0, 0)
         if queue is None or not left:
             return SemanticRanking(ranked)
+        queue.prefer_entries_of_chunks(question.worded[:PREFERRED_HITS])
         return SemanticRanking(
             ranked,
             Notice("passages_pending", {"total": left}),
@@ -701,11 +711,13 @@ class EmbeddingWorker:
                     folder / "vectors", self._model_key, self._model.vector_dimension
                 )
                 self._store, self._open_folder = store, folder
-                self._queue = EmbeddingQueue(
+                queue = EmbeddingQueue(
                     catalog, store, cache,
                     on_progress=self._report_embedding_progress, stop=self._stop,
                     get_embedding_pause_reason=self._find_pause_reason,
                 )  # fmt: skip
+                queue.prefer_entries([self._entry_to_embed_first])
+                self._queue = queue
             else:
                 self._queue.replace_catalog_and_cache(catalog, cache)
             self.keywords_only_notice = None

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         EngineStatus,
         HelloMessage,
         PauseRequest,
+        PreferRequest,
         RefreshOutcome,
         RefreshRequest,
         WaitTimeLimit,
@@ -150,6 +151,10 @@ class EngineClient:
         ) -> EngineReadiness: ...
         @overload
         def send_request(self, op: Literal["subscribe"]) -> EngineReadinessEvent: ...
+        @overload
+        def send_request(
+            self, op: Literal["prefer"], **arguments: Unpack[PreferRequest]
+        ) -> object: ...
         @overload
         def send_request(self, op: Literal["stop"]) -> object: ...
 

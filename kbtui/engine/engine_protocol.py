@@ -175,6 +175,11 @@ if TYPE_CHECKING:
 
         paused: bool
 
+    class PreferRequest(TypedDict):
+        """The argument of `prefer`: the id of the entry to embed before all others."""
+
+        entry: str
+
     class RefreshOptions(TypedDict, total=False):
         """The options of `refresh`.
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         EngineSearchRequest,
         IndexProgressEvent,
         PauseRequest,
+        PreferRequest,
         RefreshOutcome,
         RefreshProgress,
         RefreshRequest,
@@ -191,6 +192,7 @@ class OpenWorkspace:
             "refreshed": self._execute_refreshed_operation,
             "settle": self._execute_settle_operation,
             "pause": self._execute_pause_operation,
+            "prefer": self._execute_prefer_operation,
             "status": self._execute_status_operation,
             "subscribe": self._execute_subscribe_operation,
         }
@@ -449,6 +451,13 @@ class OpenWorkspace:
             self._embedding_worker.caught_up, engine_protocol.get_wait_seconds(request)
         )
         return {"done": finished, "mended": None, **self._describe_engine_readiness()}
+
+    async def _execute_prefer_operation(
+        self, client: ClientConnection, request: PreferRequest
+    ) -> dict[str, bool]:
+        """Embed an entry before all others."""
+        self._embedding_worker.embed_entry_first(str(request["entry"]))
+        return {"preferred": True}
 
     async def _execute_pause_operation(
         self, client: ClientConnection, request: PauseRequest

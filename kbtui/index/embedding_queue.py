@@ -171,6 +171,8 @@ class EmbeddingQueue:
         self._get_pause_reason = get_embedding_pause_reason or (lambda: None)
         self._missing = ChunksWithoutVector()
         self._total = self._hidden_total = self._conversations_total = 0
+        self._preferred_entries: list[str] = []
+        self._preferred_chunks: Sequence[int] = ()
         self._rows: list[tuple[VectorRow, Matrix]] = []
 
     def replace_catalog_and_cache(self, catalog: CatalogDatabase, cache: EmbeddingCache) -> None:
@@ -194,6 +196,14 @@ class EmbeddingQueue:
                 total - self._hidden_total,
             )
         return max(0, left), total
+
+    def prefer_entries(self, entry_ids: Sequence[str]) -> None:
+        """Embed these entries next, in this order. Any thread may call this."""
+        self._preferred_entries = list(entry_ids)
+
+    def prefer_entries_of_chunks(self, numbers: Sequence[int]) -> None:
+        """Embed the entries of these chunks next, in this order. Any thread may call this."""
+        self._preferred_chunks = numbers
 
     def embed_missing_chunks(
         self,
@@ -288,24 +298,66 @@ class EmbeddingQueue:
         """Read the chunks without a vector, until `stop` is set or the queue must start again."""
         parts: list[EntryChunksToEmbed] = []
         free = slice_chunks = BULK_SLICE_CHUNKS if self._is_backlog_large else SLICE_CHUNKS
-        for entry_id in list(self._missing.entries):
-            with self._catalog.open_read_transaction():
-                entry = self._catalog.get_entry(entry_id)
-                chunks = self._catalog.list_entry_chunks(entry_id)
-            if entry is None:
+        waiting, begun = dict(self._missing.entries), list[EntryChunksToEmbed]()
+        in_order = list(reversed(waiting))
+        while begun or in_order:
+            if (entry_id := self._take_preferred_entry(waiting)) is not None:
+                part = self._read_missing_chunks_of_entry(entry_id)
+            elif begun:
+                part = begun.pop()
+            elif (entry_id := in_order.pop()) in waiting:
+                del waiting[entry_id]
+                part = self._read_missing_chunks_of_entry(entry_id)
+            else:
                 continue
-            missing = self._missing.entries[entry_id]
-            positions = [at for at, one in enumerate(chunks) if one.number in missing]
-            while positions:
-                parts.append(EntryChunksToEmbed(entry, chunks, positions[:free]))
-                positions, free = positions[free:], free - len(parts[-1].positions)
-                if not free:
-                    if self._stop.is_set() or self._should_restart():
-                        return
-                    yield parts
-                    parts, free = [], slice_chunks
+            if part is None:
+                continue
+            if rest := part.positions[free:]:
+                begun.append(part._replace(positions=rest))
+            parts.append(part._replace(positions=part.positions[:free]))
+            free -= len(parts[-1].positions)
+            if not free:
+                if self._stop.is_set() or self._should_restart():
+                    return
+                yield parts
+                parts, free = [], slice_chunks
         if parts and not self._stop.is_set() and not self._should_restart():
             yield parts
+
+    def _read_missing_chunks_of_entry(self, entry_id: str) -> EntryChunksToEmbed | None:
+        """Read an entry with the positions of its chunks without a vector; None if it has none."""
+        with self._catalog.open_read_transaction():
+            entry = self._catalog.get_entry(entry_id)
+            chunks = self._catalog.list_entry_chunks(entry_id)
+        missing = self._missing.entries[entry_id]
+        positions = [at for at, one in enumerate(chunks) if one.number in missing]
+        return (
+            EntryChunksToEmbed(entry, chunks, positions)
+            if entry is not None and positions
+            else None
+        )
+
+    def _take_preferred_entry(self, waiting: dict[str, set[int]]) -> str | None:
+        """Remove the entry that is preferred most from `waiting`, and return it; None if there is none."""
+        # Another thread may set these at any time, so each is read only once.
+        numbers, self._preferred_chunks = self._preferred_chunks, ()
+        if numbers:
+            ranks = {number: rank for rank, number in enumerate(numbers)}
+            found = {
+                name: min(ranks[number] for number in of_entry & ranks.keys())
+                for name, of_entry in waiting.items()
+                if not of_entry.isdisjoint(ranks)
+            }
+            self._preferred_entries = [
+                *sorted(found, key=found.__getitem__),
+                *self._preferred_entries,
+            ]
+        preferred = self._preferred_entries
+        while preferred:
+            entry_id = preferred.pop(0)
+            if waiting.pop(entry_id, None) is not None:
+                return entry_id
+        return None
 
     @property
     def _is_backlog_large(self) -> bool:

@@ -168,6 +168,13 @@ class Library(SubjectVersionReader):
         """Have the engine try again to read failed files and to embed failed passages."""
         self.request_engine_refresh(wait, retry=True)
 
+    def embed_entry_first(self, ref: Ref) -> None:
+        """Have the engine embed the subject or conversation that `ref` names before all others."""
+        from kbtui.index.entries_and_chunks import make_subject_id
+
+        entry_id = ref.conversation or make_subject_id(ref.topic or "", ref.slug or "")
+        self.call_engine(lambda client: client.send_request("prefer", entry=entry_id))
+
     def pause_embedding(self, is_paused: bool) -> None:
         """Have the engine pause the embedding of passages, or continue it. The engine remembers this."""
         self.call_engine(lambda client: client.send_request("pause", paused=is_paused))

@@ -112,6 +112,37 @@ def test_subjects_are_embedded_before_conversations(bed: Bed) -> None:
     assert list(missing.entries)[-1] == "jp-c17800000001"
 
 
+def test_what_the_user_reads_or_searched_for_is_embedded_next_and_nothing_twice(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbtui.index.embedding_queue.SLICE_CHUNKS", 2)
+    long = "\n\n".join(f"# Part {part}\n\n" + f"Said {part} " * 90 for part in range(20))
+    bed.builder.subject("guide/long.md", long)
+    bed.index.refresh_index()
+    numbers = {name: number for number, name, _ in bed.catalog.iterate_chunks_to_embed()}
+    subjects = {bed.catalog.get_entry(name).slug: name for name in numbers}  # type: ignore[union-attr]
+    backlog = bed.backlog()
+    encoder = Counting()
+
+    class Reader(Counting):
+        def embed_texts(self, texts: Sequence[str]) -> Any:
+            if len(encoder.texts) < 6:  # `long`, which is the newest, has begun
+                backlog.prefer_entries([subjects["s3"], "gone"])
+                backlog.prefer_entries_of_chunks([numbers[subjects["s7"]], 10**9])
+            return encoder.embed_texts(texts)
+
+    backlog.prefer_entries(["jp-c17800000001"])
+    assert backlog.embed_missing_chunks(lambda is_bulk: Reader()) == 0
+    order = [at for at, text in enumerate(encoder.texts) if text.startswith("Where is the badger")]
+    assert order
+    assert order[0] < 6
+    for name in ("S7", "S3"):
+        assert encoder.texts.index(name) < 20, "it comes before the rest of `long`"
+    assert encoder.texts.index("S1") > 30
+    assert held(bed).keys() == wanted(bed).keys()
+    assert bed.store.count_vector_rows() == len(wanted(bed))
+
+
 def test_many_chunks_are_embedded_in_bulk_over_entries_and_few_are_not(
     bed: Bed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -320,6 +320,7 @@ class MainScreen(StyledScreen):
         self.citations_pane.show_citations_of_document(document, target)
         self._update_key_hints()
         self.session.save_session_soon()
+        self.change_listener.embed_shown_entry_first()
         if not is_reload and target.ref and target == self.navigator.history.current_target:
             self.library_pane.select_row_of_target(target)
 

@@ -72,6 +72,12 @@ class StatusBar(StyledWidget):
         return bool(event and (event.get("keywords_only") or {}).get("cause") == "model_off")
 
     @property
+    def may_passages_lack_vectors(self) -> bool:
+        """Whether an engine with a model is connected, and it has or may have passages without a vector."""
+        event = self._last_ready_event
+        return event is not None and not self.is_model_off and event.get("left") != 0
+
+    @property
     def is_embedding_paused(self) -> bool:
         """Whether the user has paused the embedding of passages."""
         return bool(self._last_ready_event and self._last_ready_event.get("paused"))

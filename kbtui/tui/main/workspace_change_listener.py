@@ -45,6 +45,9 @@ class WorkspaceChangeListener:
         self._listen_worker = LatestOnlyWorker(main.screen)
         self._check_worker = LatestOnlyWorker(main.screen)
         self._pause_worker = LatestOnlyWorker(main.screen)
+        self._prefer_worker = LatestOnlyWorker(main.screen)
+        self._preferred_ref: Ref | None = None
+        """The shown document, if the engine was told to embed it first."""
         self._is_workspace_gone = False
         self._stop_listening: Callable[[], None] | None = None
 
@@ -113,12 +116,26 @@ class WorkspaceChangeListener:
             self._update_key_hints()
         self._search.show_search_wait_reason()
         answer = self._main.panes.results.answer
+        if event["event"] == "ready":
+            self.embed_shown_entry_first()
+        elif event["event"] == "gone":
+            self._preferred_ref = None
         if event["event"] == "changed":
             self.read_library_lists()
             self._handle_files_changed(event)
         elif event["event"] == "ready" and event.get("semantic") and answer and answer.degraded:
             # The semantic search has become available, so add its hits to those of the keyword search.
             self._search.repeat_search()
+
+    def embed_shown_entry_first(self) -> None:
+        """Have the engine embed the shown document first, if it may have no vectors yet."""
+        target = self._main.navigator.shown
+        ref = target.ref if target else None
+        is_new = ref is not None and ref != self._preferred_ref
+        if ref is None or not is_new or not self._main.status.may_passages_lack_vectors:
+            return
+        self._preferred_ref = ref
+        self._prefer_worker.submit_call(lambda: self._main.library.embed_entry_first(ref))
 
     def pause_or_continue_embedding(self) -> None:
         """Have the engine pause the embedding of passages, or continue it if it is paused."""
