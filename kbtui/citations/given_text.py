@@ -91,7 +91,7 @@ class GivenText(NamedTuple):
         return fenced[2] if fenced and fenced[1] == fenced[3] else plain
 
 
-class CitedText(NamedTuple):
+class CitedTextStateAndReason(NamedTuple):
     """The state of a citation of a subject; `reason` is set if the state is "unknown"."""
 
     state: CitedTextState
@@ -157,23 +157,25 @@ def _hash_text(text: str) -> str:
 
 def find_cited_text_state(
     extent: GivenTextExtent | None, stored: str | None, now: ComparableText | None
-) -> CitedText:
+) -> CitedTextStateAndReason:
     """Return the state of a citation of a subject. `now` is the subject's text; None if it is gone.
 
     `extent` and `stored` describe what the turn was given; both are None if this is not known. The
     state is "unknown" if the text in `now` must be read and cannot be read.
     """
     if now is None:
-        return CitedText("gone")
+        return CitedTextStateAndReason("gone")
     if extent is None or stored is None:
-        return CitedText("unknown", "tool")
+        return CitedTextStateAndReason("unknown", "tool")
     try:
         return compare_given_text(extent, stored, now)
     except KbtuiError:
-        return CitedText("unknown", "unreadable")
+        return CitedTextStateAndReason("unknown", "unreadable")
 
 
-def compare_given_text(extent: GivenTextExtent, stored: str, now: ComparableText) -> CitedText:
+def compare_given_text(
+    extent: GivenTextExtent, stored: str, now: ComparableText
+) -> CitedTextStateAndReason:
     """Return whether a subject, whose text is `now`, still has the text that a turn was given.
 
     `stored` is what `GivenText.make_stored_form` returned.
@@ -181,10 +183,10 @@ def compare_given_text(extent: GivenTextExtent, stored: str, now: ComparableText
     digest, given = stored[:DIGEST_LENGTH], stored[DIGEST_LENGTH:]
     # A note in the result may be a part of the subject after all, and a passage may be all of it.
     if digest in now.digests or (extent == "part" and given == now.compact):
-        return CitedText("unchanged")
+        return CitedTextStateAndReason("unchanged")
     if extent != "whole" and _contains_given_text(now.compact, given):
-        return CitedText("unknown", extent)
-    return CitedText("changed")
+        return CitedTextStateAndReason("unknown", extent)
+    return CitedTextStateAndReason("changed")
 
 
 def _contains_given_text(text: str, given: str) -> bool:
