@@ -118,7 +118,7 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     for command in (ls, grep):
         text = "only conversations with this agent: jp, claude-code, … or a prefix"
         _add_repeatable_option(command, "--agent", dest="agents", metavar="AGENT", what=text)
-        text = "only conversations with this label (repeatable: with all of them)"
+        text = "only conversations with this label (repeatable; all labels must match)"
         command.add_argument(
             "--label", dest="labels", action="append", metavar="KEY[=VALUE]", help=text
         )

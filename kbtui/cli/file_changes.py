@@ -34,7 +34,9 @@ _DIFF_COLORS = {"+": 32, "-": 31, "@": 36}
 def declare_blame_command_arguments(parser: ArgumentParser) -> None:
     text = "a file, or lines of it: src/main.py, src/main.py:12 or src/main.py:12-20"
     parser.add_argument("file", metavar="FILE[:LINES]", help=text)
-    parser.add_argument("--changes", action="store_true", help="leave out turns that only read it")
+    parser.add_argument(
+        "--changes", action="store_true", help="leave out turns that only read the file"
+    )
     parser.add_argument("--diff", action="store_true", help="print what each turn changed")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -133,7 +135,7 @@ def _describe_unexplained_lines(unexplained: list[UnexplainedLines]) -> Iterator
             continue
         date = datetime.fromtimestamp(commit.time, UTC).strftime("%Y-%m-%d")
         summary = sanitize_to_one_line(commit.summary)
-        yield f"no turn wrote {lines}, from commit {commit.commit[:8]} of {date}: {summary}"
+        yield f"no turn wrote {lines}, which come from commit {commit.commit[:8]} of {date}: {summary}"
     if (more := len(by_commit) - _UNEXPLAINED_MAX) > 0:
         yield f"no turn wrote the lines of {format_counted_noun(more, 'more commit')}"
 

@@ -153,7 +153,9 @@ def _import_marks(library: Library, args: Namespace) -> int:
         marks = [Mark.from_json(one) for one in shape["marks"]]
     except (ValueError, RecursionError) as error:
         hint = "give a file that `kbtui mark export` wrote"
-        raise UsageError(f"not exported marks: {error}", where=args.file, hint=hint) from error
+        raise UsageError(
+            f"the file does not contain exported marks: {error}", where=args.file, hint=hint
+        ) from error
     store = MarkStore(library.workspace)
     saved = store.import_marks(marks)
     ids = {mark.id for mark in marks}

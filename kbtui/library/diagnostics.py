@@ -93,7 +93,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "conversation_damaged": "{ref}: {detail}",
     "conversation_with_unknown_events": "{ref}: the conversation contains {detail}",
     "conversations_checked_when_indexed": lambda values: (
-        f"not checked now, because checked when indexed: {_format_count_finding(values, 'conversation')}"
+        f"checked when they were indexed, so not checked now: {_format_count_finding(values, 'conversation')}"
     ),
     "conversations_counted": _format_conversation_counts,
     "conversations_trashed": lambda values: (

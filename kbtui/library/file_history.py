@@ -204,7 +204,7 @@ def blame_file(
     found = _find_turns_with_actions_on_file(workspace, names, shorten_path)
     if not found and not os.path.exists(os.path.join(root, path)):  # noqa: PTH110, PTH118
         hint = "name a file that exists, or that a turn has read or changed"
-        raise NothingFound("no turn knows this file", where=name, hint=hint)
+        raise NothingFound("no turn has read or changed this file", where=name, hint=hint)
     earlier_names = [one for one in names.until if one != path]
     if lines is None:
         return FileBlame(path, None, found, [], earlier_names)
@@ -492,7 +492,7 @@ def _read_file_lines(path: str, name: str) -> list[str]:
     try:
         return _split_file_lines(read_regular_file(path, FILE_BYTES_MAX).decode("utf-8", "replace"))
     except FileNotFoundError as error:
-        hint = "without lines, the turns that knew the file are listed"
+        hint = "leave out the lines to list the turns that read or changed the file"
         raise NothingFound("there is no such file", where=name, hint=hint) from error
     except OSError as error:
         reason = error.strerror or str(error)

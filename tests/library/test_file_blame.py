@@ -201,7 +201,7 @@ def test_blame_of_lines_names_their_writers_and_the_lines_without_one(
     assert main([*where, "lib/é.py:7"]) == 1
     assert "the file has 6 lines" in capfd.readouterr().err
     assert main([*where, "missing.py"]) == 1
-    assert "no turn knows this file" in capfd.readouterr().err
+    assert "no turn has read or changed this file" in capfd.readouterr().err
     assert main([*where, "src/b.py", "--diff"]) == 0
 
 
