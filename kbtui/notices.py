@@ -13,7 +13,7 @@ NoticeCode = Literal[
     "configuration_invalid", "filter_without_value", "index_behind", "index_mended",
     "keywords_only", "meaning_only", "newest_first", "other_directories", "nothing_to_look_for",
     "passages_pending", "private_index", "query_cut", "query_mistake", "search_not_logged",
-    "unknown_filter",
+    "unknown_filter", "workspace_left_out", "workspaces_unwatched",
 ]  # fmt: skip
 RankReasonCode = Literal[
     "archived", "below_best_passages", "below_depth", "below_limit", "current_conversation",
@@ -61,6 +61,8 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
     "query_mistake": "{detail}",
     "search_not_logged": "the search is not logged: {detail}",
     "unknown_filter": "unknown filter {word}:; did you mean {suggestion}:?",
+    "workspace_left_out": "{workspace} was not searched: {detail}",
+    "workspaces_unwatched": "the index of {workspaces} may be out of date, because no engine updates it now",
     "archived": "the conversation is archived; --archived searches archived conversations, too",
     "below_best_passages": "{limit} better passages of the same entry are shown, which is the limit for one entry",
     "below_depth": "by {leg} its rank is {rank}, and only the best {limit} count",
@@ -99,7 +101,10 @@ NOTICE_TEXTS: dict[NoticeCode | RankReasonCode, str] = {
 
 
 class NoticeValues(TypedDict, total=False):
-    """The values of a notice. `detail`, `where` and `hint` come from the error that caused it."""
+    """The values of a notice. `detail`, `where` and `hint` come from the error that caused it.
+
+    `workspace` is the path of a workspace, and `workspaces` are names of projects.
+    """
 
     cause: Cause
     detail: str
@@ -120,6 +125,8 @@ class NoticeValues(TypedDict, total=False):
     wanted: list[str]
     topic: str
     slug: str
+    workspace: str
+    workspaces: list[str]
 
 
 class Notice(NamedTuple):
@@ -175,6 +182,8 @@ def format_notice(notice: Notice) -> str:
             return f"a temporary index{state}"
         case "other_directories":
             values = {"variables": " and ".join(values["variables"])}
+        case "workspaces_unwatched":
+            values = {"workspaces": ", ".join(values["workspaces"])}
         case "field_differs":
             wanted = " or ".join(values["wanted"])
             values = {**values, "value": values["value"] or "none", "wanted": wanted}

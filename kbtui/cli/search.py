@@ -49,6 +49,8 @@ def declare_search_command_arguments(parser: CommandParser) -> None:
     add_filter_options(parser, "search")
     add("--archived", action="store_true", help="include archived conversations")
     add("--hidden", action="store_true", help="include hidden subjects")
+    text = "search all workspaces that you have opened (`kbtui workspaces` lists them)"
+    add("--all", action="store_true", help=text)
     add("--limit", type=int, metavar="N", help="number of hits, 1 to 100 (default: 20)")
     add("--wait", type=float, metavar="S", help="seconds to wait for the model (default: 10)")
     add("--explain", action="store_true", help="explain the rank of each hit")
@@ -161,6 +163,8 @@ def _check_search_arguments(args: Namespace) -> None:
         raise UsageError("the following arguments are required: QUERY", hint="say what to look for")
     if args.like and (args.query or args.explain or args.why):
         raise UsageError("cannot be combined with a query, --explain or --why", where="--like")
+    if args.all and (args.like or args.explain or args.why):
+        raise UsageError("cannot be combined with --explain, --why or --like", where="--all")
     if args.limit is not None and not 1 <= args.limit <= 100:
         raise UsageError(f"must be from 1 to 100, not {args.limit}", where="--limit")
     if args.wait is not None:
@@ -180,6 +184,8 @@ def _serialize_search_request(args: Namespace) -> SearchRequestJson:
         "why": args.why,
         "like": args.like,
     }
+    if args.all:
+        request["all_projects"] = True
     if args.mode:
         request["mode"] = args.mode
     if args.limit:
@@ -250,7 +256,8 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool) -> str:
     rewound = " · rewound" if hit.get("rewound") else ""
     outdated = " · knowledge changed since" if hit.get("outdated_subjects") else ""
     facts = f"{dim}{parent}{role}{rewound}{outdated}{off}"
-    head = f"{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
+    project = f"{dim}[{sanitize_to_one_line(hit['project'])}]{off} " if "project" in hit else ""
+    head = f"{project}{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
     start = max(0, (matches[0][0] if matches else 0) - CONTEXT_CHARACTERS)
     end = start + EXCERPT_CHARACTERS
     parts, at = [], start

@@ -560,12 +560,8 @@ class EmbeddingWorker:
         ranked: list[tuple[int, float]] = []
         try:
             if store is not None and self._model.is_model_loaded:
-                # If the pool has not started on this query, this thread embeds it. Waiting for the
-                # pool's other queries would take longer.
-                has_begun = pending is not None and not pending.cancel()
-                rows = pending.result() if pending and has_begun else self._model.embed_query(text)
                 towards = store.get_first_chunk_vector(question.worded[:LEAN_CANDIDATES])
-                vector = move_vector_towards(rows[0].tolist(), towards)
+                vector = move_vector_towards(self.finish_query_embedding(text, pending), towards)
                 ranked = store.search_nearest_chunks(
                     vector,
                     make_vector_filter_of_request(question),
@@ -594,6 +590,29 @@ class EmbeddingWorker:
             max(1, total - left) / max(1, total),
             frozenset(queue.filter_chunks_without_vector(question.worded)),
         )
+
+    def finish_query_embedding(self, text: str, pending: Future[Matrix] | None) -> list[float]:
+        """Return the vector of a query. `pending` is the result of `start_query_embedding` for `text`."""
+        # If the pool has not started on this query, this thread embeds it. Waiting for the pool's
+        # other queries would take longer.
+        has_begun = pending is not None and not pending.cancel()
+        rows = pending.result() if pending and has_begun else self._model.embed_query(text)
+        vector: list[float] = rows[0].tolist()
+        return vector
+
+    def open_vectors(self, folder: Path) -> VectorStore | None:
+        """Return the vectors of the index generation at `folder`, which can be another workspace's.
+
+        Returns None if the generation has no vectors of this model. Call this only while
+        `keywords_only_notice` is None. Raises `IndexUnavailable`.
+        """
+        from kbtui.index.vector_store import VectorStore, has_vectors_of_model
+
+        if folder == self._open_folder and self._store is not None:
+            return self._store
+        if not has_vectors_of_model(folder / "vectors", self._model_key):
+            return None
+        return VectorStore(folder / "vectors", self._model_key, self._model.vector_dimension)
 
     # the thread
 

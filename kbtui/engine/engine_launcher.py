@@ -79,6 +79,22 @@ def read_lock_file(path: Path) -> EngineLock | None:
     return cast("EngineLock", found)
 
 
+def is_workspace_open_in_engine(workspace: Workspace) -> bool:
+    """Return whether an engine has a workspace open, and therefore keeps its index up to date."""
+    found = read_lock_file(get_index_lock_path(workspace))
+    if found is None or "pid" not in found:
+        return False
+    if found.get("host") != os.uname().nodename:
+        return True
+    try:
+        os.kill(found["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 MOUNT_TABLE = Path("/proc/self/mountinfo")
 _NETWORK_FILE_SYSTEMS = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2",

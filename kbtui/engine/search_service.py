@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from kbtui.dates import parse_time_zone
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
+    from kbtui.engine.all_projects import AllProjects
     from kbtui.engine.embedding_worker import EmbeddingWorker
     from kbtui.engine.engine_protocol import (
         EngineSearchReply,
@@ -117,6 +118,12 @@ class SearchService:
         self._active = 0
         self._last_used = 0.0
 
+    @cached_property
+    def _projects(self) -> AllProjects:
+        from kbtui.engine.all_projects import AllProjects
+
+        return AllProjects(self._workspace, self._settings)
+
     def answer_client_search(
         self, request: EngineSearchRequest, state: RefreshOutcome
     ) -> EngineSearchReply:
@@ -142,7 +149,12 @@ class SearchService:
                 uses_model = request.get("uses_model", True)
                 missing = make_empty_semantic_leg(make_keywords_only_notice("model_off"))
                 semantic = partial(self._start_semantic_ranking, wait) if uses_model else missing
-                answered = self._search_or_report_damage(reader, question, semantic)
+                search = partial(answer_search_request, self._workspace, reader, question, semantic)
+                if question.all_projects:
+                    search = partial(
+                        self._search_all_projects, reader, question, wait if uses_model else None
+                    )
+                answered = self._search_or_report_damage(reader, search)
         except _DamagedIndex as damaged:
             return {"declined": "damaged", "detail": str(damaged)}
         except IndexUnavailable as error:
@@ -169,14 +181,26 @@ class SearchService:
                 answered = answered._replace(notices=[*answered.notices, damage])
         return {"answer": answered.as_engine_message(), "suspect": is_suspect}
 
-    def _search_or_report_damage(
-        self, reader: IndexReader, question: SearchRequest, semantic: SemanticLeg | None
+    def _search_all_projects(
+        self, reader: IndexReader, question: SearchRequest, wait: float | None
     ) -> SearchAnswer:
-        """Answer a search request. Raises `_DamagedIndex` for an error caused by damaged files."""
+        """Search all projects. Waits at most `wait` seconds for the model; None means keywords only."""
+        if wait is not None and question.mode != "lexical":
+            vectors = self._projects.use_model(self._embedding_worker, wait)
+            return self._projects.search_all_projects(reader, question, vectors)
+        answered = self._projects.search_all_projects(reader, question)
+        if question.mode == "lexical":
+            return answered
+        return answered.add_notices(make_keywords_only_notice("model_off"))
+
+    def _search_or_report_damage(
+        self, reader: IndexReader, search: Callable[[], SearchAnswer]
+    ) -> SearchAnswer:
+        """Call `search`. Raises `_DamagedIndex` for an error caused by damaged files in the index of `reader`."""
         from kbtui.index.index_generations import find_index_damage_behind_error
 
         try:
-            return answer_search_request(self._workspace, reader, question, semantic)
+            return search()
         except BaseException as error:
             if found := find_index_damage_behind_error(error, reader.folder):
                 raise _DamagedIndex(found) from error
@@ -215,6 +239,8 @@ class SearchService:
             if self._reader is not None and is_idle:
                 self._reader.close()
                 self._reader = None
+                if "_projects" in vars(self):
+                    self._projects.close()
 
     @contextmanager
     def _open_index_reader(self) -> Iterator[IndexReader]:

@@ -615,6 +615,14 @@ class CatalogDatabase:
         """Yield the number, entry id and vector hash of every chunk that needs a vector."""
         yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
 
+    def count_chunks_to_embed(self, *, hidden: bool) -> int:
+        """Count the chunks that get a vector; those of hidden entries count only if `hidden` is true."""
+        query = (
+            "SELECT count(*) FROM chunks JOIN entries ON entries.id = entry_id "
+            "WHERE embed AND hidden <= ?"
+        )
+        return int(self._query_single_value(query, int(hidden)))
+
     def has_embeddable_chunks_since(self, seq: int) -> bool:
         """Whether any chunk that needs a vector was written after transaction `seq`."""
         query = "SELECT 1 FROM chunks WHERE seq > ? AND embed = 1 LIMIT 1"

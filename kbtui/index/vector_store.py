@@ -120,7 +120,7 @@ class VectorStore:
             )
             self._db = lancedb.connect(convert_path_to_utf8(folder.absolute()), session=session)
             self.table = self._db.create_table(
-                f"chunks_{VECTORS_VERSION}_{model}", schema=self._schema, exist_ok=True
+                _make_table_name(model), schema=self._schema, exist_ok=True
             )
             self._partitions = self._read_partition_count()
         except BaseException as error:  # LanceDB raises many types, even outside of `Exception`
@@ -224,6 +224,20 @@ class VectorStore:
         held = {row["number"]: row["vector"] for row in rows}
         return next((list(held[number]) for number in numbers if number in held), None)
 
+    def filter_chunks_without_vector(self, numbers: Sequence[int]) -> list[int]:
+        """Return the chunk numbers in `numbers` whose chunks have no vector."""
+        if not numbers:
+            return []
+        query: Any = self.table.search().where(f"number IN ({', '.join(map(str, numbers))})")
+        rows = query.select(["number"]).limit(len(numbers)).to_list()
+        found = {row["number"] for row in rows}
+        return [number for number in numbers if number not in found]
+
+    def reload(self) -> None:
+        """See what other processes have written since the table was opened or last reloaded."""
+        table: Any = self.table
+        table.checkout_latest()
+
     def compact_vector_table(self, *, force: bool = False) -> None:
         """Join fragments, delete old versions and, if the table is large, build its index.
 
@@ -280,6 +294,15 @@ class VectorStore:
             if name.startswith(_INDEX_PREFIX)
         ]
         return max(counts, default=0)
+
+
+def has_vectors_of_model(folder: Path, model: str) -> bool:
+    """Return whether there is a table of a model's vectors, so that `VectorStore` opens it and writes nothing."""
+    return (folder / f"{_make_table_name(model)}.lance").is_dir()
+
+
+def _make_table_name(model: str) -> str:
+    return f"chunks_{VECTORS_VERSION}_{model}"
 
 
 def remove_vector_directory(folder: Path) -> None:

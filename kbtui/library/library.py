@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ConversationToolsAndModels,
     )
     from kbtui.conversations.turn_marks import Mark, MarkState
+    from kbtui.engine.all_projects import AllProjects
     from kbtui.engine.engine_protocol import EngineEvent, EngineSearchReply
     from kbtui.index.index_reader import IndexReader
     from kbtui.knowledge.models import Topic
@@ -78,6 +79,18 @@ class Library(SubjectVersionReader):
         super().__init__(workspace, settings)
         self._repair_notice: Notice | None = None
         """The notice that the index was repaired. The next answer will contain this notice."""
+
+    @cached_property
+    def _all_projects(self) -> AllProjects:
+        from kbtui.engine.all_projects import AllProjects
+
+        return AllProjects(self.workspace, self.settings)
+
+    def close(self) -> None:
+        """Close the indexes and the connections to the engine. A later call opens them again."""
+        super().close()
+        if "_all_projects" in vars(self):
+            self._all_projects.close()
 
     def __enter__(self) -> Self:
         return self
@@ -336,7 +349,11 @@ class Library(SubjectVersionReader):
 
         def answer_from_index(reader: IndexReader) -> SearchAnswer:
             # Open the index before calling `explain`, which must know whether the index is private.
-            leg = make_empty_semantic_leg(explain())
+            notice = explain()
+            if request.all_projects:
+                answered = self._all_projects.search_all_projects(reader, request)
+                return answered.add_notices(*([notice] if notice else []))
+            leg = make_empty_semantic_leg(notice)
             return answer_search_request(self.workspace, reader, request, leg)
 
         answered = self._query_index_with_repair(answer_from_index)

@@ -26,9 +26,10 @@ from kbtui.search.query_words import (
     analyze_and_correct_query_words,
     list_terms_with_prefix,
 )
+from kbtui.search.term_statistics import TermStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kbtui.index.index_reader import IndexReader
     from kbtui.search.query_parser import ArgumentAndExclusionFilters, ParsedQuery
@@ -117,8 +118,17 @@ PAIR_WEIGHT = 0.1
 class QueryTermBuilder:
     """Builds the terms of a query for one index."""
 
-    def __init__(self, schema: Any, searcher: Any, language: StemmingAnalyzer) -> None:
-        self._schema, self._searcher, self._language = schema, searcher, language
+    def __init__(
+        self,
+        schema: Any,
+        searcher: Any,
+        language: StemmingAnalyzer,
+        statistics: TermStatistics | None = None,
+    ) -> None:
+        self._schema, self._language = schema, language
+        self._own_statistics = TermStatistics([searcher], schema) if statistics else None
+        self._summed_statistics = statistics
+        self._searcher = statistics or searcher
 
     def build_word_terms(self, word: QueryWord) -> Iterable[QueryTerm]:
         """Yield a word's search terms: stems, spellings in source code, corrections and completions."""
@@ -156,7 +166,7 @@ class QueryTermBuilder:
         tokens = [token for word in words for token in word.tokens]
         for first, second in pairwise(tokens):
             if max(first.weight, second.weight) == 1.0:
-                query = Query.phrase_query(self._schema, "body", [first.stem, second.stem])
+                query = self._make_phrase_query("body", [first.stem, second.stem])
                 query = Query.boost_query(query, PAIR_WEIGHT)
                 said, term = f"{first.plain} {second.plain}", f"{first.stem} {second.stem}"
                 yield QueryTerm(said, "body", term, PAIR_WEIGHT, query)
@@ -186,7 +196,24 @@ class QueryTermBuilder:
         return Query.boolean_query([(Occur.Must, part) for part in needed])
 
     def _make_term_query(self, field: str, term: str) -> Any:
-        return Query.term_query(self._schema, field, term, "freq")
+        query = Query.term_query(self._schema, field, term, "freq")
+        return self._scale_to_summed_statistics(query, (field, term))
+
+    def _make_phrase_query(self, field: str, stems: list[str]) -> Any:
+        query = Query.phrase_query(self._schema, field, list(stems))
+        return self._scale_to_summed_statistics(query, *((field, stem) for stem in stems))
+
+    def _scale_to_summed_statistics(self, query: Any, *field_terms: tuple[str, str]) -> Any:
+        """Let a query score as in one index of everything, if there are summed statistics.
+
+        tantivy multiplies a score by the rarity of its terms in this index. The boost replaces it by
+        their rarity in all indexes.
+        """
+        if self._summed_statistics is None or self._own_statistics is None:
+            return query
+        own = self._own_statistics.compute_rarity(*field_terms)
+        summed = self._summed_statistics.compute_rarity(*field_terms)
+        return Query.boost_query(query, summed / own) if own and own != summed else query
 
     def _build_query_term(
         self, word: str, weight: float, *field_terms: tuple[str, str]
@@ -205,8 +232,7 @@ class QueryTermBuilder:
             if len(stems) == 1:
                 found.append((Occur.Should, self._make_term_query(field, stems[0])))
             else:
-                phrase = Query.phrase_query(self._schema, field, list(stems))
-                found.append((Occur.Should, phrase))
+                found.append((Occur.Should, self._make_phrase_query(field, stems)))
         return Query.boolean_query(found)
 
 
@@ -237,12 +263,23 @@ class KeywordSearch:
         query: ParsedQuery,
         request: SearchRequest,
         narrowing: ArgumentAndExclusionFilters,
+        statistics: Mapping[bool, TermStatistics] | None = None,
     ) -> None:
+        """Prepare the search of the keyword indexes of `reader`.
+
+        `statistics` are those of the indexes that are searched together: of hidden subjects (True),
+        and of visible entries (False). None means that only the indexes of `reader` are searched.
+        """
         self._request = request
         self.language = StemmingAnalyzer(reader.language)
         self.sides = [
             _KeywordIndexQuery(
-                reader.open_keyword_index(hidden=hidden), query, request, narrowing, self.language
+                reader.open_keyword_index(hidden=hidden),
+                query,
+                request,
+                narrowing,
+                self.language,
+                statistics[hidden] if statistics else None,
             )
             for hidden in ((False, True) if request.hidden else (False,))
         ]
@@ -283,11 +320,20 @@ class KeywordSearch:
         others. None means the value in the search request. If the query has only filters, the newest
         chunks come first.
         """
+        return [(row.number, row.score) for row in self.rank_chunks(limit, per_entry)]
+
+    def rank_chunks(self, limit: int, per_entry: int | None = None) -> list[RankedChunk]:
+        """Return the same chunks as `rank_chunks_by_keywords`, with their owners and ids."""
         per_entry = per_entry or self._request.per_entry
         found, *more = (side.rank_chunks_of_index(limit, per_entry) for side in self.sides)
         for rows in more:
-            found = sort_ranked_chunks([*found, *rows], tolerance=self.sides[0].tolerance)
-        return [(row.number, row.score) for row in found[:limit]]
+            found = sort_ranked_chunks([*found, *rows], tolerance=self.tolerance)
+        return found[:limit]
+
+    @property
+    def tolerance(self) -> float:
+        """The relative difference up to which two scores count as equal."""
+        return self.sides[0].tolerance
 
 
 class _KeywordIndexQuery:
@@ -300,16 +346,18 @@ class _KeywordIndexQuery:
         request: SearchRequest,
         narrowing: ArgumentAndExclusionFilters,
         language: StemmingAnalyzer,
+        statistics: TermStatistics | None,
     ) -> None:
         self.searcher = index.searcher()
         self._schema = index.schema
+        counted = statistics or self.searcher
         self.words = analyze_and_correct_query_words(
-            query.words, self.searcher, language, completes_last=request.partial and query.open
+            query.words, counted, language, completes_last=request.partial and query.open
         )
-        builder = QueryTermBuilder(self._schema, self.searcher, language)
+        builder = QueryTermBuilder(self._schema, self.searcher, language, statistics)
         words = [part for word in self.words for part in builder.build_word_terms(word)]
         self.parts = select_query_terms(
-            [*words, *builder.build_word_pair_terms(self.words)], self.searcher
+            [*words, *builder.build_word_pair_terms(self.words)], counted
         )
         self._word_pairs = [part for part in self.parts if part.is_adjacent_word_pair]
         self.ranks_by_score = bool(self.parts or query.phrases)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kbtui.search.keyword_search import ChunkRanking, KeywordSearch
     from kbtui.search.query_parser import ParsedQuery
     from kbtui.search.query_words import QueryToken, QueryWord
+    from kbtui.search.term_statistics import TermStatistics
     from kbtui.workspace import Workspace
 
 
@@ -114,13 +115,15 @@ class SearchRun:
         self.scores: dict[int, float] = {}
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
+        self.statistics: Mapping[bool, TermStatistics] | None = None
+        """The statistics of the indexes that are searched together; see `KeywordSearch`."""
 
     @cached_property
     def keyword_search(self) -> KeywordSearch:
         """The keyword leg. It also finds the words that are highlighted in hits."""
         from kbtui.search.keyword_search import KeywordSearch
 
-        return KeywordSearch(self.reader, self.query, self.request, self.narrowing)
+        return KeywordSearch(self.reader, self.query, self.request, self.narrowing, self.statistics)
 
     @cached_property
     def visible_chunks(self) -> dict[int, tuple[str, str]]:
@@ -173,11 +176,15 @@ class SearchRun:
             pending=self.pending,
         )
 
+    @property
+    def asks_for_tool_calls(self) -> bool:
+        """Whether a filter selects tool calls. These and their results have no vectors."""
+        return bool(self.request.tools or self.narrowing.args)
+
     def _start_semantic_leg(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
         if self.request.mode == "lexical" or semantic is None or not self.query.spoken:
             return None
-        if self.request.tools or self.narrowing.args:
-            # Tool calls and their results have no vectors.
+        if self.asks_for_tool_calls:
             return lambda request, generation: SemanticRanking([])
         return semantic(self.query.spoken)
 
@@ -189,11 +196,12 @@ class SearchRun:
             self.notices.insert(0, found.notice)
         if ranked is not None:
             self.coverage, self.pending = found.coverage, found.pending
-            # Phrases and exclusions also apply to the semantic leg.
-            demands = self.query.phrases or self.query.excluded or self.narrowing.without
-            self.legs["semantic"] = self._filter_semantic_ranking(ranked) if demands else ranked
+            self.legs["semantic"] = self.filter_semantic_ranking(ranked)
 
-    def _filter_semantic_ranking(self, ranked: ChunkRanking) -> ChunkRanking:
+    def filter_semantic_ranking(self, ranked: ChunkRanking) -> ChunkRanking:
+        """Return the chunks of a ranking by meaning that fulfil the query's phrases and exclusions."""
+        if not (self.query.phrases or self.query.excluded or self.narrowing.without):
+            return ranked
         chunks = self.reader.get_chunks_by_number([number for number, _ in ranked])
         entries = self.reader.get_entries_by_id({entry_id for _, entry_id in chunks.values()})
         kept = []
@@ -239,7 +247,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
                 omitted += 1
                 continue
             entry, chunk = loaded
-            hit = _make_search_hit(entry, chunk, state, run.entries_by_id)._replace(
+            hit = make_search_hit(entry, chunk, state, run.entries_by_id)._replace(
                 score=round(run.scores[number], 6),
                 matches=finder.find_matches(chunk.text),
                 legs={name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")},
@@ -247,10 +255,10 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
             hits.append(hit)
         per_entry[entry_id] += 1
         total += 1
-    return _add_outdated_subjects(run, hits), total, omitted
+    return add_outdated_subjects(run, hits), total, omitted
 
 
-def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
+def add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     """Return the hits. A hit in a turn names the subjects that have changed since they were given to it."""
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
     if not turns:
@@ -265,12 +273,16 @@ def _add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     ]
 
 
-def _make_search_hit(
+def make_search_hit(
     entry: CatalogEntry,
     chunk: Chunk,
     state: HitFreshnessAndLines,
     entries_by_id: Mapping[str, CatalogEntry],
 ) -> Hit:
+    """Return the hit of a chunk, without score, matches and ranks.
+
+    `entries_by_id` has the conversation to which the entry belongs, if there is one.
+    """
     freshness, lines = state
     parent = entries_by_id.get(entry.parent or "")
     return Hit(

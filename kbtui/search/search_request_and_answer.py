@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         why: str | None
         explain: bool
         zone: str | None
+        all_projects: bool
 
     class NoticeJson(TypedDict):
         """A `Notice` as JSON."""
@@ -117,7 +118,8 @@ if TYPE_CHECKING:
     class OptionalHitFields(TypedDict, total=False):
         """The optional fields in the JSON of a hit.
 
-        `explanation` depends on the search request, the other fields on the kind of the hit.
+        `explanation` depends on the search request. `project`, `workspace` and `also_in` are there if
+        all projects were searched. The other fields depend on the kind of the hit.
         """
 
         topic: str | None
@@ -132,6 +134,9 @@ if TYPE_CHECKING:
         parent_title: str | None
         rewound: bool
         outdated_subjects: list[OutdatedSubjectJson]
+        project: str
+        workspace: str
+        also_in: list[str]
         explanation: RankExplanationJson
 
     class HitJson(OptionalHitFields):
@@ -192,6 +197,7 @@ class SearchRequest(NamedTuple):
     * `zone`: the time zone of dates in the query; None means the time zone of this process.
     * `worded`: the chunk numbers of the keyword hits, best first. The semantic leg takes the first
       of these chunks that has a vector, and moves the vector of the query towards it.
+    * `all_projects`: whether all workspaces are searched that the user has opened.
 
     Filters in `query` can narrow these options, but never widen them.
     """
@@ -219,6 +225,7 @@ class SearchRequest(NamedTuple):
     why: str | None = None
     explain: bool = False
     zone: str | None = None
+    all_projects: bool = False
 
     def as_json(self) -> "SearchRequestJson":
         """Return a JSON object for `parse_search_request`, with the fields that differ from their defaults."""
@@ -348,6 +355,8 @@ class Hit(NamedTuple):
       example because a subagent held this one.
     * `rewound` means that the user left the turn behind by going back to an earlier turn.
     * `outdated_subjects` are the subjects that were given to the turn and have changed since.
+    * `project`, `workspace` and `also_in` are set in a search of all projects: the project's name, the
+      root of the hit's workspace, and the roots of the other workspaces that contain the passage.
     """
 
     ref: str
@@ -372,6 +381,9 @@ class Hit(NamedTuple):
     outdated_subjects: Sequence[OutdatedSubject] = ()
     freshness: Freshness = "fresh"
     legs: dict[str, int | None] = {}  # noqa: RUF012  (nobody changes it)
+    project: str | None = None
+    workspace: str | None = None
+    also_in: Sequence[str] = ()
 
     @property
     def target(self) -> Ref:
@@ -396,6 +408,12 @@ class Hit(NamedTuple):
                 "outdated_subjects": [
                     {"ref": ref, "state": state} for ref, state in self.outdated_subjects
                 ],
+            }
+        if self.project is not None and self.workspace is not None:
+            own |= {
+                "project": self.project,
+                "workspace": self.workspace,
+                "also_in": list(self.also_in),
             }
         return {
             "ref": self.ref,

@@ -1,0 +1,231 @@
+"""Searches the indexes of all workspaces that the user has opened. Runs in the engine, or in a client.
+
+Nothing is written into other workspaces or their indexes. Their engines, if they run, keep them up to date.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kbtui.engine.engine_launcher import is_workspace_open_in_engine
+from kbtui.errors import IndexUnavailable, KbtuiError, UsageError
+from kbtui.index.index_generations import is_rust_panic
+from kbtui.index.index_reader import IndexReader
+from kbtui.notices import Notice, make_keywords_only_notice
+from kbtui.search.combined_search import (
+    IndexSearchFailed,
+    QueryVector,
+    SearchedIndex,
+    search_indexes,
+)
+from kbtui.userdata.workspace_registry import list_registered_workspaces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from kbtui.engine.embedding_worker import EmbeddingWorker
+    from kbtui.index.vector_store import VectorStore
+    from kbtui.search.keyword_search import ChunkRanking
+    from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
+    from kbtui.userdata.workspace_registry import RegisteredWorkspace
+    from kbtui.workspace import Settings, Workspace
+
+
+class AllProjects:
+    """The indexes of all projects, seen from one workspace. They stay open until `close`."""
+
+    def __init__(self, workspace: Workspace, settings: Settings) -> None:
+        self._workspace, self._settings = workspace, settings
+        self._lock = threading.Lock()
+        self._readers: dict[Path, IndexReader] = {}
+        self._stores: dict[Path, VectorStore | None] = {}
+        """The vectors of each index generation; None if it has no vectors of the model."""
+
+    def close(self) -> None:
+        """Close the indexes. A later search opens them again."""
+        with self._lock:
+            readers, self._readers = self._readers, {}
+            self._stores = {}
+        for reader in readers.values():
+            reader.close()
+
+    def use_model(self, worker: EmbeddingWorker, wait: float) -> ModelVectorSearch:
+        """Return the search by meaning for one request, which waits at most `wait` seconds for the model."""
+        return ModelVectorSearch(self, worker, wait)
+
+    def open_vectors(self, index: SearchedIndex, worker: EmbeddingWorker) -> VectorStore | None:
+        """Return the vectors of an index in their current state, or None if there are none."""
+        folder = index.reader.folder
+        with self._lock:
+            store = self._stores.get(folder)
+        if store is None:
+            store = worker.open_vectors(folder)
+            with self._lock:
+                self._stores[folder] = store
+        elif index.workspace.root != self._workspace.root:
+            store.reload()
+        return store
+
+    def search_all_projects(
+        self, here: IndexReader, request: SearchRequest, vectors: ModelVectorSearch | None = None
+    ) -> SearchAnswer:
+        """Search the index `here` of this workspace and the indexes of all others.
+
+        Without `vectors`, the answer has only keyword hits.
+
+        A workspace that cannot be searched is named in a notice. Raises the error if the index of this
+        workspace cannot be searched. Raises `UsageError` if the request asks for explanations or for
+        similar passages.
+        """
+        if request.like is not None or request.why is not None or request.explain:
+            hint = "leave out --all, or name the workspace with -w"
+            message = "explanations and similar passages are limited to one workspace"
+            raise UsageError(message, where="--all", hint=hint)
+        notices: list[Notice] = []
+        indexes: list[SearchedIndex] = []
+        registered = list_registered_workspaces(self._settings, self._workspace)
+        for one in registered:
+            try:
+                reader = self._open_index(one, here)
+            except (KbtuiError, OSError) as error:
+                notices.append(_make_left_out_notice(one.workspace, error))
+                continue
+            indexes.append(SearchedIndex(one.workspace, reader, one.project, one.project_key))
+        if not any(one.workspace.root == self._workspace.root for one in registered):
+            excluded = KbtuiError("the setting [workspaces] exclude leaves it out")
+            notices.append(_make_left_out_notice(self._workspace, excluded))
+        answered = None
+        while answered is None and indexes:
+            try:
+                answered = search_indexes(indexes, request, vectors)
+            except IndexSearchFailed as failed:
+                cause, index = failed.__cause__, indexes.pop(failed.position)
+                if cause is not None and index.workspace.root == self._workspace.root:
+                    raise cause from None
+                self._close_index(index.workspace.root)
+                notices.append(_make_left_out_notice(index.workspace, cause))
+        if answered is None:
+            raise IndexUnavailable(
+                "no workspace can be searched", hint="`kbtui workspaces` lists them"
+            )
+        unwatched = [
+            index.project
+            for index in indexes
+            if index.workspace.root != self._workspace.root
+            and not is_workspace_open_in_engine(index.workspace)
+        ]
+        if unwatched:
+            names = sorted(set(unwatched))
+            notices.append(Notice("workspaces_unwatched", {"workspaces": names}))
+        return answered._replace(notices=[*answered.notices, *notices])
+
+    def _open_index(self, one: RegisteredWorkspace, here: IndexReader) -> IndexReader:
+        """Return a reader of a workspace's index. Raises `IndexUnavailable` or `OSError`."""
+        root = one.workspace.root
+        if root == self._workspace.root:
+            return here
+        if one.is_missing:
+            hint = "`kbtui workspaces forget --missing` forgets such workspaces"
+            raise IndexUnavailable("the directory does not exist", hint=hint)
+        with self._lock:
+            reader = self._readers.get(root)
+            if reader is None or reader.is_generation_replaced():
+                reader = IndexReader(one.workspace.cache_dir)
+                self._readers[root] = reader
+        return reader
+
+    def _close_index(self, root: Path) -> None:
+        with self._lock:
+            reader = self._readers.pop(root, None)
+        if reader is not None:
+            with suppress(KbtuiError):
+                reader.close()
+
+
+class ModelVectorSearch:
+    """The search by meaning for one search of all projects: a `VectorSearch` with the engine's model.
+
+    If the vectors of a workspace cannot be opened or searched, its passages count as not embedded yet.
+    """
+
+    def __init__(self, projects: AllProjects, worker: EmbeddingWorker, wait: float) -> None:
+        self._projects, self._worker, self._wait = projects, worker, wait
+        self._stores: dict[Path, VectorStore | None] = {}
+
+    def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
+        """Start to embed a query, and return a function that waits for the result."""
+        pending = self._worker.start_query_embedding(text)
+
+        def finish() -> QueryVector:
+            if self._worker.keywords_only_notice is not None and self._wait:
+                self._worker.model_ready.wait(self._wait)
+            if self._worker.keywords_only_notice is not None:
+                return QueryVector(None, self._worker.keywords_only_notice)
+            try:
+                return QueryVector(self._worker.finish_query_embedding(text, pending))
+            except Exception as error:
+                return QueryVector(None, make_keywords_only_notice("error", str(error)))
+
+        return finish
+
+    def get_first_chunk_vector(
+        self, index: SearchedIndex, numbers: Sequence[int]
+    ) -> list[float] | None:
+        """Return the vector of the first chunk in `numbers` that has a vector, or None."""
+        store = self._open_vectors(index)
+        return store.get_first_chunk_vector(numbers) if store else None
+
+    def search_nearest_chunks(
+        self, index: SearchedIndex, vector: list[float], request: SearchRequest
+    ) -> ChunkRanking:
+        """Return the numbers of the nearest chunks of an index with their similarity, best first."""
+        store = self._open_vectors(index)
+        if store is None:
+            return []
+        from kbtui.engine.embedding_worker import make_vector_filter_of_request
+
+        where = make_vector_filter_of_request(request)
+        try:
+            return store.search_nearest_chunks(vector, where, request.depth, request.per_entry)
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_rust_panic(error):
+                raise
+            self._stores[index.reader.folder] = None
+            return []
+
+    def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
+        """Return how many chunks have no vector yet, and how many get a vector in total."""
+        store = self._open_vectors(index)
+        total = index.reader.count_chunks_to_embed(hidden=hidden)
+        found = store.count_vector_rows(None if hidden else "hidden = false") if store else 0
+        return max(0, total - found), total
+
+    def filter_chunks_without_vector(
+        self, index: SearchedIndex, numbers: Sequence[int]
+    ) -> list[int]:
+        """Return the chunk numbers in `numbers` whose chunks have no vector."""
+        store = self._open_vectors(index)
+        return store.filter_chunks_without_vector(numbers) if store else list(numbers)
+
+    def _open_vectors(self, index: SearchedIndex) -> VectorStore | None:
+        folder = index.reader.folder
+        if folder not in self._stores:
+            try:
+                self._stores[folder] = self._projects.open_vectors(index, self._worker)
+            except BaseException as error:
+                if not isinstance(error, Exception) and not is_rust_panic(error):
+                    raise
+                self._stores[folder] = None
+        return self._stores[folder]
+
+
+def _make_left_out_notice(workspace: Workspace, error: BaseException | None) -> Notice:
+    detail = error.message if isinstance(error, KbtuiError) else ""
+    if not detail:
+        detail = f"its index is damaged ({type(error).__name__})"
+    hint = error.hint if isinstance(error, KbtuiError) else None
+    values = {"workspace": str(workspace.root), "detail": detail, "hint": hint}
+    return Notice("workspace_left_out", values)  # type: ignore[arg-type]

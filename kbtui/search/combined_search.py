@@ -1,0 +1,408 @@
+"""Searches several indexes as if they were one: all projects of the user.
+
+Every index keeps its own rules: a subject that its workspace hides or disables is not found there. The
+two rankings of all indexes are merged before they are fused, so that a hit gets the rank that it would
+have in one index. Chunk ids say which passages are the same in several workspaces. Such a passage is one
+hit, of the first of these workspaces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RankedChunk, sort_ranked_chunks
+from kbtui.notices import Notice
+from kbtui.search.hit_freshness import HitFreshnessChecker
+from kbtui.search.query_words import QueryMatchFinder
+from kbtui.search.search_pipeline import (
+    SearchRun,
+    add_outdated_subjects,
+    format_filters_in_effect,
+    fuse_rankings,
+    make_search_hit,
+)
+from kbtui.search.search_request_and_answer import MAX_HITS, Hit, SearchAnswer
+from kbtui.search.term_statistics import TermStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kbtui.index.index_reader import IndexReader
+    from kbtui.search.keyword_search import ChunkRanking
+    from kbtui.search.search_request_and_answer import SearchRequest
+    from kbtui.workspace import Workspace
+
+
+class SearchedIndex(NamedTuple):
+    """An index to search, with its workspace.
+
+    `project` is the project's name for people; `project_key` is equal for the workspaces of a project.
+    """
+
+    workspace: Workspace
+    reader: IndexReader
+    project: str
+    project_key: str
+
+
+class QueryVector(NamedTuple):
+    """The vector of a query; None if there is none, and `notice` says why."""
+
+    vector: list[float] | None
+    notice: Notice | None = None
+
+
+class VectorSearch(Protocol):
+    """Searches the vectors of several indexes with one model. An index may have no vectors yet."""
+
+    def start_query_embedding(self, text: str) -> Callable[[], QueryVector]:
+        """Start to embed a query, and return a function that waits for the result."""
+
+    def get_first_chunk_vector(
+        self, index: SearchedIndex, numbers: Sequence[int]
+    ) -> list[float] | None:
+        """Return the vector of the first chunk in `numbers` that has a vector, or None."""
+
+    def search_nearest_chunks(
+        self, index: SearchedIndex, vector: list[float], request: SearchRequest
+    ) -> ChunkRanking:
+        """Return the numbers of the nearest chunks of an index with their similarity, best first."""
+
+    def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
+        """Return how many chunks have no vector yet, and how many get a vector in total."""
+
+    def filter_chunks_without_vector(
+        self, index: SearchedIndex, numbers: Sequence[int]
+    ) -> list[int]:
+        """Return the chunk numbers in `numbers` whose chunks have no vector."""
+
+
+class IndexSearchFailed(Exception):
+    """The index at `position` cannot be searched. The cause is the exception's `__cause__`."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+def search_indexes(
+    indexes: Sequence[SearchedIndex], request: SearchRequest, vectors: VectorSearch | None = None
+) -> SearchAnswer:
+    """Search several indexes, and return an answer like that of one index of everything.
+
+    If several workspaces contain the same passage, the hit is from the first of them. A filter that has
+    no meaning in a workspace, such as the name of a topic that it lacks, excludes the workspace. If it
+    excludes all, the answer has the mistakes of the first. Without `vectors`, the answer has only keyword
+    hits. Raises `IndexSearchFailed`.
+    """
+    return _CombinedSearch(indexes, request).answer(vectors)
+
+
+class _Place(NamedTuple):
+    """Where a passage is: the position of its index, and its chunk number and entry id there."""
+
+    position: int
+    number: int
+    entry_id: str
+
+
+class _CombinedSearch:
+    """One search of several indexes. Passages are named by their chunk ids, as numbers."""
+
+    def __init__(self, indexes: Sequence[SearchedIndex], request: SearchRequest) -> None:
+        self._indexes, self._request = indexes, request
+        self._runs: dict[int, SearchRun] = {}
+        """The searches of the indexes that can have hits, by the position of the index."""
+        self._places: dict[int, dict[int, _Place]] = {}
+        """The places of each ranked passage, by the position of the index."""
+        self._legs: dict[str, ChunkRanking] = {}
+        self._checkers: dict[int, HitFreshnessChecker] = {}
+        self._finders: dict[int, QueryMatchFinder] = {}
+
+    def answer(self, vectors: VectorSearch | None) -> SearchAnswer:
+        """Search, and return the answer."""
+        request = self._request
+        runs = []
+        for position, index in enumerate(self._indexes):
+            with self._name_failing_index(position):
+                run = SearchRun(index.workspace, index.reader, request)
+            runs.append(run)
+            if not run.mistakes:
+                self._runs[position] = run
+        first = next(iter(self._runs.values()), runs[0])
+        notices = first.notices
+        answer = SearchAnswer(
+            first.query.text, request.mode, [], notices=notices, partial=request.partial
+        )
+        if not self._runs:
+            return answer._replace(mistakes=tuple(first.mistakes))
+        self._share_statistics()
+        # The query is embedded while the keyword leg runs.
+        text = first.query.spoken if request.mode != "lexical" else ""
+        embedding = vectors.start_query_embedding(text) if vectors and text else None
+        by_keywords = self._rank_by_keywords()
+        coverage, pending = 1.0, frozenset[int]()
+        if vectors is not None and embedding is not None:
+            query_vector = embedding()
+            if query_vector.notice:
+                notices.insert(0, query_vector.notice)
+            if query_vector.vector is not None:
+                words = [] if request.mode == "semantic" else by_keywords
+                self._legs["semantic"] = self._rank_by_meaning(vectors, query_vector.vector, words)
+                coverage, pending = self._find_pending_chunks(vectors, words, notices)
+        if request.mode != "semantic" or not self._legs:
+            self._legs["lexical"] = by_keywords
+        if "lexical" in self._legs and not first.query.words and not first.query.phrases:
+            has_query = first.keyword_search.sides[0].query is not None
+            notices.append(Notice("newest_first" if has_query else "nothing_to_look_for"))
+        scores = fuse_rankings(
+            {name: [chunk for chunk, _ in ranked] for name, ranked in self._legs.items()},
+            depth=request.depth,
+            coverage=coverage,
+            pending=pending,
+        )
+        hits, total, omitted = self._make_hits(scores)
+        if request.mode == "hybrid" and hits and not self._legs["lexical"]:
+            notices.insert(0, Notice("meaning_only"))
+        return answer._replace(
+            hits=hits,
+            total=total,
+            omitted=omitted,
+            empty=not scores
+            and all(run.reader.has_no_entries(hidden=request.hidden) for run in runs),
+            filters=format_filters_in_effect(request, first.query),
+            is_gap=not hits,
+            short_refs=self._shorten_references(hits),
+        )
+
+    def _share_statistics(self) -> None:
+        """Let every index score its chunks with the statistics of all indexes."""
+        statistics = {}
+        for hidden in (False, True) if self._request.hidden else (False,):
+            searchers, schema = [], None
+            for position, run in self._runs.items():
+                with self._name_failing_index(position):
+                    index = run.reader.open_keyword_index(hidden=hidden)
+                    searchers.append(index.searcher())
+                    schema = index.schema
+            statistics[hidden] = TermStatistics(searchers, schema)
+        for run in self._runs.values():
+            run.statistics = statistics
+
+    def _rank_by_keywords(self) -> ChunkRanking:
+        rows: list[RankedChunk] = []
+        tolerance = SCORE_TOLERANCE
+        for position, run in self._runs.items():
+            with self._name_failing_index(position):
+                found = run.keyword_search.rank_chunks(self._request.depth)
+                tolerance = run.keyword_search.tolerance
+                ranking = [(row.number, row.score) for row in found]
+                rows += self._identify_chunks(position, run, ranking)
+        return self._merge_rows(rows, tolerance=tolerance)
+
+    def _rank_by_meaning(
+        self, vectors: VectorSearch, vector: list[float], words: ChunkRanking
+    ) -> ChunkRanking:
+        """Rank the chunks of all indexes. `words` is the ranking by keywords that shifts the vector."""
+        from kbtui.index.vector_store import LEAN_CANDIDATES, move_vector_towards
+
+        goal = None
+        for chunk, _ in words[:LEAN_CANDIDATES]:
+            for place in self._list_places(chunk):
+                with self._name_failing_index(place.position):
+                    goal = goal or vectors.get_first_chunk_vector(
+                        self._indexes[place.position], [place.number]
+                    )
+            if goal is not None:
+                break
+        vector = move_vector_towards(vector, goal)
+        rows: list[RankedChunk] = []
+        for position, run in self._runs.items():
+            if run.asks_for_tool_calls:
+                continue
+            with self._name_failing_index(position):
+                found = vectors.search_nearest_chunks(self._indexes[position], vector, run.request)
+                rows += self._identify_chunks(position, run, run.filter_semantic_ranking(found))
+        return self._merge_rows(rows, tolerance=SCORE_TOLERANCE, least=1.0)
+
+    def _find_pending_chunks(
+        self, vectors: VectorSearch, words: ChunkRanking, notices: list[Notice]
+    ) -> tuple[float, frozenset[int]]:
+        """Return the share of chunks with a vector, and the keyword hits that have none yet."""
+        left = total = 0
+        incomplete = set()
+        for position in self._runs:
+            with self._name_failing_index(position):
+                missing, count = vectors.count_missing_vectors(
+                    self._indexes[position], hidden=self._request.hidden
+                )
+            left, total = left + missing, total + count
+            if missing:
+                incomplete.add(position)
+        if not left:
+            return 1.0, frozenset()
+        notices.insert(0, Notice("passages_pending", {"total": left}))
+        pending = set()
+        for position in incomplete:
+            numbers = {
+                place.number: chunk
+                for chunk, _ in words
+                for place in self._list_places(chunk)
+                if place.position == position
+            }
+            with self._name_failing_index(position):
+                chunks = self._runs[position].reader.get_chunks_by_number(list(numbers))
+                wanted = [number for number, (chunk, _) in chunks.items() if chunk.embed]
+                pending |= {
+                    numbers[number]
+                    for number in vectors.filter_chunks_without_vector(
+                        self._indexes[position], wanted
+                    )
+                }
+        return max(1, total - left) / max(1, total), frozenset(pending)
+
+    def _identify_chunks(
+        self, position: int, run: SearchRun, ranking: ChunkRanking
+    ) -> list[RankedChunk]:
+        """Return the visible chunks of a ranking with their ids instead of their numbers."""
+        visible = run.reader.get_visible_chunk_ids(
+            [number for number, _ in ranking],
+            hidden=run.request.hidden,
+            archived=run.request.archived,
+        )
+        rows = []
+        for number, score in ranking:
+            if number not in visible:
+                continue
+            chunk_id, entry_id = visible[number]
+            chunk = int(chunk_id, 16)
+            self._places.setdefault(chunk, {})[position] = _Place(position, number, entry_id)
+            rows.append(RankedChunk(chunk, score, entry_id, chunk))
+        return rows
+
+    def _merge_rows(
+        self, rows: list[RankedChunk], *, tolerance: float, least: float = 0.0
+    ) -> ChunkRanking:
+        """Return the best rows of all indexes, each passage once, and few of each entry."""
+        merged: dict[int, float] = {}
+        per_entry: Counter[tuple[str, str]] = Counter()
+        for row in sort_ranked_chunks(rows, tolerance=tolerance, least=least):
+            owner = self._identify_entry(row.number)
+            if row.number not in merged and per_entry[owner] < self._request.per_entry:
+                per_entry[owner] += 1
+                merged[row.number] = row.score
+        return list(merged.items())[: self._request.depth]
+
+    def _identify_entry(self, chunk: int) -> tuple[str, str]:
+        """Return what is equal for the chunks of one entry, in any workspace of its project."""
+        place = self._list_places(chunk)[0]
+        return self._indexes[place.position].project_key, place.entry_id
+
+    def _list_places(self, chunk: int) -> list[_Place]:
+        return [place for _, place in sorted(self._places[chunk].items())]
+
+    def _make_hits(self, scores: dict[int, float]) -> tuple[list[Hit], int, int]:
+        """Return the best hits up to the limit, the number without the limit, and the number left out."""
+        request = self._request
+        limit = max(1, min(MAX_HITS, request.limit))
+        ranks = {
+            name: {chunk: at for at, (chunk, _) in enumerate(ranked, 1)}
+            for name, ranked in self._legs.items()
+        }
+        for position, run in self._runs.items():
+            run.scores = {
+                self._places[chunk][position].number: score
+                for chunk, score in scores.items()
+                if position in self._places[chunk]
+            }
+        hits: list[Hit] = []
+        total = omitted = 0
+        per_entry: Counter[tuple[str, str]] = Counter()
+        for chunk in sorted(scores, key=lambda chunk: (-scores[chunk], chunk)):
+            owner = self._identify_entry(chunk)
+            if per_entry[owner] >= request.per_entry:
+                continue
+            if len(hits) < limit:
+                hit = self._make_hit(chunk)
+                if hit is None:
+                    omitted += 1
+                    continue
+                legs = {name: ranks.get(name, {}).get(chunk) for name in ("lexical", "semantic")}
+                hits.append(hit._replace(score=round(scores[chunk], 6), legs=legs))
+            per_entry[owner] += 1
+            total += 1
+        return self._add_outdated_subjects(hits), total, omitted
+
+    def _add_outdated_subjects(self, hits: list[Hit]) -> list[Hit]:
+        """Return the hits with the subjects that have changed since they were given to the hits' turns."""
+        found: dict[str, Hit] = {}
+        for position, run in self._runs.items():
+            root = str(self._indexes[position].workspace.root)
+            own = [hit for hit in hits if hit.workspace == root]
+            with self._name_failing_index(position):
+                found |= {hit.chunk_id: hit for hit in add_outdated_subjects(run, own)}
+        return [found[hit.chunk_id] for hit in hits]
+
+    def _make_hit(self, chunk: int) -> Hit | None:
+        """Return the hit from the first workspace whose file still contains the passage."""
+        places = self._list_places(chunk)
+        for at, place in enumerate(places):
+            index, run = self._indexes[place.position], self._runs[place.position]
+            with self._name_failing_index(place.position):
+                loaded = run.load_entry_and_chunk(place.number)
+                checker = self._get_freshness_checker(place.position)
+                state = checker.get_hit_freshness_and_lines(*loaded) if loaded else None
+                if loaded is None or state is None:
+                    continue
+                hit = make_search_hit(*loaded, state, run.entries_by_id)
+                finder = self._get_match_finder(place.position)
+                also_in = [self._indexes[other.position].workspace for other in places[at + 1 :]]
+                return hit._replace(
+                    matches=finder.find_matches(hit.text),
+                    project=index.project,
+                    workspace=str(index.workspace.root),
+                    also_in=tuple(str(workspace.root) for workspace in also_in),
+                )
+        return None
+
+    def _get_freshness_checker(self, position: int) -> HitFreshnessChecker:
+        if position not in self._checkers:
+            run = self._runs[position]
+            self._checkers[position] = HitFreshnessChecker(run.workspace, run.reader)
+        return self._checkers[position]
+
+    def _get_match_finder(self, position: int) -> QueryMatchFinder:
+        if position not in self._finders:
+            keywords = self._runs[position].keyword_search
+            self._finders[position] = QueryMatchFinder(
+                keywords.analyzed_words, self._runs[position].query.phrases, keywords.language
+            )
+        return self._finders[position]
+
+    def _shorten_references(self, hits: list[Hit]) -> dict[str, str]:
+        """Return the short forms of the references of hits, each from the workspace of the hit."""
+        found: dict[str, str] = {}
+        positions = {str(index.workspace.root): at for at, index in enumerate(self._indexes)}
+        for position in sorted({positions[hit.workspace or ""] for hit in hits}):
+            root = str(self._indexes[position].workspace.root)
+            with self._name_failing_index(position):
+                refs = (hit.ref for hit in hits if hit.workspace == root)
+                found = self._runs[position].reader.shorten_references(refs) | found
+        return found
+
+    @contextmanager
+    def _name_failing_index(self, position: int) -> Iterator[None]:
+        """Turn an error into one that says which index caused it."""
+        from kbtui.errors import Cancelled
+        from kbtui.index.index_generations import is_rust_panic
+
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, Cancelled) or not (
+                isinstance(error, Exception) or is_rust_panic(error)
+            ):
+                raise
+            raise IndexSearchFailed(position) from error

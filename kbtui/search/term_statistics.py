@@ -1,0 +1,86 @@
+"""How common a term is in several keyword indexes together, so that their scores can be compared.
+
+tantivy scores each index with its own statistics: a word that is rare in one workspace and common in
+another would make the hits of the first rank too high. With the sums of all statistics, an index scores
+its chunks as one index of everything would.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tantivy import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class TermStatistics:
+    """The sums of the statistics of keyword indexes.
+
+    `num_docs`, `doc_freq` and `terms_with_prefix` return what a tantivy searcher of one index of
+    everything would return. Do not change the indexes while this object is in use.
+    """
+
+    def __init__(self, searchers: Sequence[Any], schema: Any) -> None:
+        """Sum the statistics of `searchers`, whose indexes have the same `schema`."""
+        self._searchers, self._schema = searchers, schema
+        self.doc_freq = lru_cache(maxsize=None)(self._sum_document_frequencies)
+
+    @cached_property
+    def num_docs(self) -> int:
+        """The number of documents."""
+        return sum(searcher.num_docs for searcher in self._searchers)
+
+    def _sum_document_frequencies(self, field: str, term: str) -> int:
+        """Return how many documents contain a term in a field."""
+        return sum(searcher.doc_freq(field, term) for searcher in self._searchers)
+
+    def terms_with_prefix(
+        self, field: str, prefix: str, *, limit: int | None = None
+    ) -> list[tuple[str, int]]:
+        """Return the `limit` most common terms that begin with `prefix`, each with its frequency."""
+        counts: Counter[str] = Counter()
+        for searcher in self._searchers:
+            counts.update(dict(searcher.terms_with_prefix(field, prefix)))
+        return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]
+
+    @cached_property
+    def _scored_documents(self) -> int:
+        """The number of documents in tantivy's scores, which include replaced documents."""
+        return sum(_count_scored_documents(one, self._schema) for one in self._searchers)
+
+    def compute_rarity(self, *field_terms: tuple[str, str]) -> float:
+        """Return the inverse document frequency of BM25, summed over terms: pairs of field and term."""
+        rarities = []
+        for field, term in field_terms:
+            count = self.doc_freq(field, term)
+            others = max(0.0, self._scored_documents - count + 0.5)
+            rarities.append(math.log1p(others / (count + 0.5)))
+        return sum(rarities)
+
+
+def _count_scored_documents(searcher: Any, schema: Any) -> int:
+    """Return tantivy's number N of documents of an index, read from the explanation of a score."""
+    # `num_docs` does not count replaced documents, but `doc_freq` and scores do.
+    for value in ("no", "yes"):
+        query = Query.term_query(schema, "archived", value, "basic")
+        hits = searcher.search(query, limit=1, count=False).hits
+        if hits:
+            found = _find_explained_value(
+                json.loads(query.explain(searcher, hits[0][1]).to_json()), "N, "
+            )
+            return int(found or searcher.num_docs)
+    return int(searcher.num_docs)
+
+
+def _find_explained_value(explained: dict[str, Any], description: str) -> float | None:
+    """Return the value of the first part of an explanation whose description begins so."""
+    if explained["description"].startswith(description):
+        return float(explained["value"])
+    parts = (_find_explained_value(part, description) for part in explained.get("details") or ())
+    return next((value for value in parts if value is not None), None)

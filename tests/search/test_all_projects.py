@@ -1,0 +1,173 @@
+"""A search of all projects answers as one index of everything would, and no workspace can spoil it."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import on_pipe
+from support import Builder, asked, kill_engine, said
+
+from kbtui.library import open_workspace
+from kbtui.search.combined_search import SearchedIndex, search_indexes
+from kbtui.search.search_request_and_answer import SearchRequest
+from kbtui.userdata.workspace_registry import register_workspace
+from kbtui.workspace import Settings
+
+
+def make_workspace(root: Path, **subjects: str) -> Builder:
+    built = Builder(root)
+    built.topics(notes={})
+    for slug, text in subjects.items():
+        built.subject(f"notes/{slug}.md", text)
+    return built
+
+
+def index_here(built: Builder) -> None:
+    """Build the index without an engine, and register the workspace as an engine does."""
+    from kbtui.index.indexer import WorkspaceIndexWriter
+
+    writer = WorkspaceIndexWriter(built.workspace, Settings())
+    writer.refresh_index()
+    writer.close()
+    register_workspace(built.workspace, Settings())
+
+
+@pytest.fixture
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Builder]]:
+    """Three indexed workspaces; the engine of the first one answers."""
+    monkeypatch.setenv("KBTUI_MODEL", "off")
+    built = {
+        "alps": make_workspace(tmp_path / "alps", goat="# Goat\n\nThe ibex climbs.\n"),
+        "coast": make_workspace(tmp_path / "coast", bird="# Bird\n\nThe heron and the ibex.\n"),
+        "woods": make_workspace(tmp_path / "woods", cat="# Cat\n\nThe lynx sleeps.\n"),
+    }
+    for one in built.values():
+        index_here(one)
+    yield built
+    kill_engine(built["alps"])
+
+
+def search_all(at: Builder, *words: str) -> dict[str, Any]:
+    out, err, code = on_pipe(["search", "--all", "--json", *words], cwd=at.root)
+    assert code in (0, 1), err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def test_hits_of_all_projects_are_labelled_and_the_default_stays_here(
+    three: dict[str, Builder],
+) -> None:
+    found = search_all(three["alps"], "ibex")
+    assert {(hit["project"], hit["ref"]) for hit in found["hits"]} == {
+        ("alps", "notes/goat:1-3"),
+        ("coast", "notes/bird:1-3"),
+    }
+    assert {hit["workspace"] for hit in found["hits"]} == {
+        str(three[name].root) for name in ("alps", "coast")
+    }
+    assert "coast, woods may be out of date" in found["degraded"]
+    out, _, _ = on_pipe(["search", "--all", "ibex"], cwd=three["alps"].root)
+    assert "[coast] notes/bird:1-3" in out.decode()
+    here = json.loads(on_pipe(["search", "--json", "ibex"], cwd=three["alps"].root)[0])
+    assert [hit["ref"] for hit in here["hits"]] == ["notes/goat:1-3"]
+    assert "project" not in here["hits"][0]
+
+
+def test_a_workspace_that_cannot_be_searched_is_named_and_the_others_answer(
+    three: dict[str, Builder],
+) -> None:
+    shutil.rmtree(three["woods"].root)
+    catalog = next(three["coast"].workspace.cache_dir.glob("gen-*/catalog.sqlite"))
+    catalog.write_bytes(b"no database" * 100)
+    found = search_all(three["alps"], "ibex")
+    assert [hit["project"] for hit in found["hits"]] == ["alps"]
+    for name in ("woods", "coast"):
+        assert f"{three[name].root} was not searched: " in found["degraded"]
+
+
+def test_hidden_disabled_and_excluded_subjects_stay_out(
+    three: dict[str, Builder], home: Path
+) -> None:
+    three["coast"].subject("notes/.nest.md", "# Nest\n\nWhere the ibex sleeps.\n")
+    three["woods"].subject("notes/den.md", "# Den\n\nThe den of the ibex.\n")
+    three["woods"].topics(notes={"disabled": ["den"]})
+    for name in ("coast", "woods"):
+        index_here(three[name])
+    assert {hit["ref"] for hit in search_all(three["alps"], "ibex")["hits"]} == {
+        "notes/goat:1-3",
+        "notes/bird:1-3",
+    }
+    found = search_all(three["alps"], "ibex", "--hidden")
+    assert "notes/nest:1-3" in {hit["ref"] for hit in found["hits"]}
+    assert "notes/den:1-3" not in {hit["ref"] for hit in found["hits"]}
+    folder = home / "config" / "kbtui"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(f'[workspaces]\nexclude = ["{three["coast"].root}"]\n')
+    found = search_all(three["alps"], "ibex", "--hidden")
+    assert [hit["project"] for hit in found["hits"]] == ["alps"]
+
+
+def test_a_passage_of_several_workspaces_is_one_hit(three: dict[str, Builder]) -> None:
+    three["coast"].subject("notes/goat.md", "# Goat\n\nThe ibex climbs.\n")
+    index_here(three["coast"])
+    hits = search_all(three["alps"], "climbs")["hits"]
+    assert [(hit["project"], hit["also_in"]) for hit in hits] == [
+        ("alps", [str(three["coast"].root)])
+    ]
+    (three["alps"].root / "docs" / "notes" / "goat.md").write_text("# Goat\n\nIt sleeps now.\n")
+    hits = search_all(three["alps"], "climbs")["hits"]
+    assert [hit["project"] for hit in hits] == ["coast"], "its file still has the passage"
+
+
+def test_a_filter_that_only_one_workspace_knows_selects_it(three: dict[str, Builder]) -> None:
+    three["woods"].topics(notes={}, rare={})
+    three["woods"].subject("rare/ibex.md", "# Rare\n\nAn ibex in the woods.\n")
+    index_here(three["woods"])
+    found = search_all(three["alps"], "ibex", "topic:rare")
+    assert [hit["project"] for hit in found["hits"]] == ["woods"]
+    _, err, code = on_pipe(["search", "--all", "ibex", "topic:nowhere"], cwd=three["alps"].root)
+    assert code == 2
+    assert b"nowhere" in err
+    _, err, code = on_pipe(["search", "--all", "ibex", "--explain"], cwd=three["alps"].root)
+    assert code == 2
+    assert b"--all" in err
+
+
+def test_without_an_engine_the_client_answers(
+    three: dict[str, Builder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three["coast"].conversation(1, [[asked("Where is the ibex?"), said("On the coast.")]])
+    index_here(three["coast"])
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/nowhere")
+    with open_workspace(three["alps"].root) as library:
+        found = library.search_by_keywords(SearchRequest("ibex", all_projects=True))
+    assert {(hit.project, hit.kind) for hit in found.hits} == {
+        ("alps", "subject"),
+        ("coast", "subject"),
+        ("coast", "conversation"),
+    }
+
+
+def test_a_word_is_as_rare_as_in_all_projects_together(tmp_path: Path) -> None:
+    """In its own workspace, `ibex` is the rarer word; in all together, `lynx` is."""
+    from kbtui.index.index_reader import IndexReader
+
+    zoo = {f"z{at}": f"# Z{at}\n\nThe ibex in enclosure {at}.\n" for at in range(12)}
+    field = {f"f{at}": f"# F{at}\n\nThe lynx in field {at}.\n" for at in range(4)}
+    groups = {"zoo": zoo, "field": {**field, "f9": "# F9\n\nThe ibex in field 9.\n"}}
+    indexes = []
+    for name, group in groups.items():
+        built = make_workspace(tmp_path / name, **group)
+        index_here(built)
+        reader = IndexReader(built.workspace.cache_dir)
+        indexes.append(SearchedIndex(built.workspace, reader, name, name))
+    request = SearchRequest("ibex lynx", mode="lexical")
+    alone = [hit.slug for hit in search_indexes(indexes[1:], request).hits]
+    together = [hit.slug for hit in search_indexes(indexes, request).hits]
+    for index in indexes:
+        index.reader.close()
+    assert alone[0] == "f9"
+    assert set(together[:4]) == set(field)
