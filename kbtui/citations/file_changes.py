@@ -129,6 +129,14 @@ class TurnActivity(NamedTuple):
         """Return the files with an action of one kind, each once."""
         return list(dict.fromkeys(one.path for one in self.files if one.kind == kind))
 
+    def group_changes_by_path(self) -> dict[str, list[FileAction]]:
+        """Return the actions other than reading, by the path of the file."""
+        by_path: dict[str, list[FileAction]] = {}
+        for one in self.files:
+            if one.kind != "read":
+                by_path.setdefault(one.path, []).append(one)
+        return by_path
+
 
 _EDIT_TOOLS = frozenset(
     {

@@ -202,6 +202,11 @@ def edit_subject_in_editor(subject: Subject, line: int = 0) -> bool:
         raise KbtuiError(f"the file cannot be read: {reason}", where=str(path)) from error
 
 
+def open_file_in_editor(path: Path, line: int) -> None:
+    """Open any file at a line in the user's editor, or in one that is installed. Raises `KbtuiError`."""
+    _run_editor(build_editor_command(find_editor_command(or_installed=True), path, line))
+
+
 def build_editor_command(editor: list[str], path: Path, line: int) -> list[str]:
     """Return the command that opens `path` at `line` (1-based). An unknown editor opens the file at the top."""
     name = Path(editor[0]).name.partition(".")[0]
@@ -236,12 +241,15 @@ def _ignore_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def find_editor_command() -> list[str]:
+_USUAL_EDITORS = ("sensible-editor", "nano", "micro", "vim", "vi")
+
+
+def find_editor_command(*, or_installed: bool = False) -> list[str]:
     """Return the command that starts the user's editor.
 
     Raises `UsageError` if no editor is set, or if the editor needs a terminal and there is none.
-    There is no default editor, because users may not know how to quit an editor that they did not
-    choose.
+    By default, there is no default editor, because users may not know how to quit an editor that they
+    did not choose. With `or_installed`, a usual editor that is installed is used.
     """
     import shlex
     import shutil
@@ -259,6 +267,10 @@ def find_editor_command() -> list[str]:
                 hint = "`kbtui entry new --text` works without an editor"
                 raise UsageError(f"the editor {words[0]} needs a terminal", hint=hint)
             return words
+    if or_installed and all(map(os.isatty, (0, 1))):
+        installed = (name for name in _USUAL_EDITORS if shutil.which(name))
+        if (name := next(installed, None)) is not None:
+            return [name]
     raise UsageError("no editor is set", hint="set $VISUAL or $EDITOR, for example EDITOR=nano")
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from kbtui.citations.file_changes import FileAction, FileActionJson, FileEdit, TurnActivity
     from kbtui.conversations.models import Conversation, ConversationInfo, Turn
+    from kbtui.refs import Ref
     from kbtui.workspace import Workspace
     from kbtui.workspace.git_history import GitHistory, LineOrigin
 
@@ -69,6 +70,17 @@ class LineRange(NamedTuple):
 
     first: int
     last: int
+
+
+class FileAtCall(NamedTuple):
+    """A file that a call read or changed: its path, its name for the user, and the line to show in it.
+
+    `line` is counted from 1; 0 if it is unknown.
+    """
+
+    path: str
+    name: str
+    line: int
 
 
 class FileTurn(NamedTuple):
@@ -166,6 +178,46 @@ def summarize_turns(workspace: Workspace, conversation: Conversation) -> dict[in
         )
         for turn in conversation.turns
     }
+
+
+def list_files_at_call(
+    workspace: Workspace, conversation: Conversation, ref: Ref, line: int = 0
+) -> list[FileAtCall]:
+    """Return the files that a call or a whole turn read or changed, and that still exist.
+
+    Changed files are first. `line` is a line of the file after the change, such as that of a shown diff;
+    without it, the first changed line is used. Where its text stands elsewhere in the file now, the
+    nearest such line is returned.
+    """
+    activity = summarize_turns(workspace, conversation).get(ref.turn or 0)
+    actions = [one for one in activity.files if ref.call in (None, one.call)] if activity else []
+    found: dict[str, FileAtCall] = {}
+    for action in sorted(actions, key=lambda one: one.kind == "read"):
+        path = os.path.join(str(workspace.root), action.path)  # noqa: PTH118
+        if path not in found and os.path.isfile(path):  # noqa: PTH113
+            found[path] = FileAtCall(path, action.path, _find_line_now(path, action, line))
+    return list(found.values())
+
+
+def _find_line_now(path: str, action: FileAction, line: int) -> int:
+    """Return where a changed line stands in a file now; `line`, or the first changed one, if it is gone."""
+    text, number = "", 0
+    for hunk in action.hunks:
+        at = hunk.new_start or 0
+        for marked in hunk.lines:
+            is_wanted = at == line if line else marked[0] == "+" and bool(marked[1:].strip())
+            if is_wanted and marked[0] != "-":
+                text, number = marked[1:], at
+                break
+            at += marked[0] != "-"
+        if text:
+            break
+    try:
+        lines = _read_file_lines(path, action.path)
+    except NothingFound:
+        return number or line
+    places = [n for n, one in enumerate(lines, 1) if one == text] if text.strip() else []
+    return min(places, key=lambda n: abs(n - number), default=number or line)
 
 
 def make_path_shortener(workspace: Workspace) -> Callable[[str], str]:

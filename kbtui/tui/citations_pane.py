@@ -14,11 +14,17 @@ from textual.message import Message
 from kbtui.dates import Clock, format_time_or_date
 from kbtui.errors import IndexUnavailable, UsageError
 from kbtui.refs import Ref, make_conversation_ref, make_subject_ref, parse_ref
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import format_counted_noun, sanitize_to_one_line
 from kbtui.tui.command_table import make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.row_list import ListRow, RowList, make_heading_row
-from kbtui.tui.framework.styled_text import Span, Spans, wrap_spans
+from kbtui.tui.framework.styled_text import (
+    Span,
+    Spans,
+    measure_cell_width,
+    truncate_text_start,
+    wrap_spans,
+)
 from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.navigation_target import (
     NavigationTarget,
@@ -27,11 +33,14 @@ from kbtui.tui.navigation_target import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.timer import Timer
 
     from kbtui.citations import Citation
+    from kbtui.citations.file_changes import TurnActivity
     from kbtui.citations.given_text import UnknownStateReason
     from kbtui.conversations.models import Conversation
     from kbtui.library import Library
@@ -93,6 +102,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._using: list[Citation] = []
         """The citations that name the open document, from all conversations."""
         self._why_not_used = ""
+        self._activities: dict[int, TurnActivity] = {}
+        """Turn number -> what the turn did; empty until the citations are loaded."""
         self._turn: int | None = None
         """The number of the turn that was at the cursor when the rows were made."""
         self._turn_timer: Timer | None = None
@@ -122,11 +133,12 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self._used_worker.discard_pending_results()
             self._using_worker.discard_pending_results()
             self._used, self._using, self._why_not_used = None, [], WAITING
+            self._activities = {}
         if self._conversation is not None and self._conversation is not known:
             self._used_worker.submit_call(
                 lambda: self._extract_citations(record),
                 self._store_used_citations,
-                lambda error: self._store_used_citations(([], {})),
+                lambda error: self._store_used_citations(([], {}, {})),
             )
         self.load_citing_turns()
         self._update_citation_rows()
@@ -157,17 +169,25 @@ class CitationsPane(BorderOnlyPane, Vertical):
 
     def _extract_citations(
         self, conversation: Conversation
-    ) -> tuple[list[Citation], dict[str, str]]:
-        """Return citations and the short forms of their targets; called in a background thread."""
+    ) -> tuple[list[Citation], dict[str, str], dict[int, TurnActivity]]:
+        """Return citations, the short forms of their targets, and what each turn did.
+
+        Called in a background thread.
+        """
+        from kbtui.library.file_history import summarize_turns
+
+        activities = summarize_turns(self._library.workspace, conversation)
         found = self._library.extract_citations(conversation)
         try:
             reader = self._library.open_index_reader()
-            return found, reader.shorten_references(cite.target for cite in found)
+            return found, reader.shorten_references(cite.target for cite in found), activities
         except IndexUnavailable:
-            return found, {}
+            return found, {}, activities
 
-    def _store_used_citations(self, found: tuple[list[Citation], dict[str, str]]) -> None:
-        citations, self._short_refs = found
+    def _store_used_citations(
+        self, found: tuple[list[Citation], dict[str, str], dict[int, TurnActivity]]
+    ) -> None:
+        citations, self._short_refs, self._activities = found
         self._used = {}
         for cite in citations:
             self._used.setdefault(cite.turn, []).append(cite)
@@ -199,6 +219,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
                 why = _explain_missing_citations(self._conversation, turn)
                 rows += self._make_explanation_rows("used", WAITING if self._used is None else why)
             rows.append(ListRow("blank", [], selectable=False))
+            if activity := self._activities.get(turn):
+                rows += self._make_activity_rows(self._conversation.info.id, turn, activity)
             self._number_cited_tool_calls(turn, used)
         if self._target is not None:
             turns: dict[str, list[Citation]] = {}
@@ -224,6 +246,49 @@ class CitationsPane(BorderOnlyPane, Vertical):
         width = max(12, self.list.scrollable_content_region.width - 2)
         lines = enumerate(wrap_spans([(text, "dim")], width))
         return [ListRow(f"note:{key}:{n}", line.spans, selectable=False) for n, line in lines]
+
+    def _make_activity_rows(
+        self, conversation: str, turn: int, activity: TurnActivity
+    ) -> Iterator[ListRow]:
+        """Yield the rows of what a turn did: counts, changed files, commands, other failed calls.
+
+        Files that were only read are among the citations above, so they are only counted here.
+        """
+        from kbtui.tui.reader.diff_blocks import make_line_count_spans
+
+        summary = ", ".join(_describe_activity(activity))
+        if not summary:
+            return
+
+        def find_place(call: int | None) -> NavigationTarget:
+            return make_navigation_target(make_conversation_ref(conversation, turn, call))
+
+        yield make_heading_row("done", f"DONE IN TURN {turn}")
+        yield from self._make_explanation_rows("done", summary)
+        width = max(12, self.list.scrollable_content_region.width)
+        for path, actions in activity.group_changes_by_path().items():
+            counts = make_line_count_spans(
+                sum(one.added for one in actions), sum(one.removed for one in actions)
+            )
+            room = width - measure_cell_width(counts) - 4
+            name = truncate_text_start(sanitize_to_one_line(path), max(8, room))
+            kinds = ", ".join(dict.fromkeys(one.kind for one in actions))
+            below: Spans = [("  ", ""), (kinds, "dim")]
+            if len(actions) > 1:
+                below.append((f" · {len(actions)} times", "dim"))
+            place = find_place(actions[0].call)
+            yield ListRow(f"done:file:{path}", [(name, "")], counts, [below], data=place)
+        commands = {one.call for one in activity.commands}
+        for number, run in enumerate(activity.commands):
+            role = "error" if run.has_failed else "dim"
+            text = sanitize_to_one_line(run.text[:300])
+            spans: Spans = [("✗ " if run.has_failed else "$ ", role), (text, role)]
+            yield ListRow(f"done:command:{number}", spans, data=find_place(run.call))
+        for number, event in enumerate(activity.failures):
+            if event.call not in commands:
+                spans = [("✗ ", "error"), (sanitize_to_one_line(event.name or "a tool"), "error")]
+                yield ListRow(f"done:failure:{number}", spans, data=find_place(event.call))
+        yield ListRow("blank:done", [], selectable=False)
 
     def _make_cited_passage_row(self, number: int, cite: Citation) -> ListRow:
         place = _find_citation_target(cite)
@@ -281,6 +346,17 @@ class CitationsPane(BorderOnlyPane, Vertical):
         row = self.list.selected_row
         if row and isinstance(row.data, NavigationTarget):
             self.post_message(OpenTargetRequested(row.data))
+
+
+def _describe_activity(activity: TurnActivity) -> Iterator[str]:
+    """Yield phrases such as "2 files changed", "3 commands" and "1 failure"."""
+    for kind in ("changed", "created", "moved", "deleted", "read"):
+        if paths := activity.list_paths(kind):
+            yield f"{format_counted_noun(len(paths), 'file')} {kind}"
+    if activity.commands:
+        yield format_counted_noun(len(activity.commands), "command")
+    if activity.failures:
+        yield format_counted_noun(len(activity.failures), "failure")
 
 
 def _describe_cited_text_state(cite: Citation) -> Span | None:

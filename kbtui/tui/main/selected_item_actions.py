@@ -300,12 +300,17 @@ class SelectedItemActions:
         app.push_screen(OptionsDialog(address, options), open_or_copy_link)
 
     def edit_selected_subject(self) -> None:
-        """Open the subject in the user's editor at the current line."""
+        """Open the subject, or a file that the call or turn touched, in the user's editor at the current line."""
         reference = self.get_selected_reference_or_warn()
         if reference is None:
             return
         main = self._main
         ref = parse_ref(reference)
+        if ref.kind == "conversation" and ref.turn is not None:
+            from kbtui.tui.main.touched_file_actions import TouchedFileActions
+
+            TouchedFileActions(main, self).edit_file_of_call(ref)
+            return
         if ref.kind != "subject":
             key = find_key_label_of_command("copy_more", main.screen.configured_keys)
             hint = f" Press {key} to copy the text." if key else ""
@@ -325,6 +330,12 @@ class SelectedItemActions:
             actions.edit_subject_and_report,
             holds_keys=True,
         )
+
+    def list_turns_of_file(self) -> None:
+        """List the turns that changed or read the file of the current item."""
+        from kbtui.tui.main.touched_file_actions import TouchedFileActions
+
+        TouchedFileActions(self._main, self).list_turns_of_file()
 
     def export_conversation(self) -> None:
         """Ask for a file, and write the open conversation to it as Markdown."""

@@ -56,7 +56,10 @@ class DiffBlock(ReaderBlock):
     def lay_out_lines(
         self, width: int, found: HighlightPattern | None, opened: bool
     ) -> StyledLines:
-        """Return the lines, wrapped, with numbers, colours and marked words."""
+        """Return the lines, wrapped, with numbers, colours and marked words.
+
+        The source line of each is its number in the new file.
+        """
         texts = [sanitize(line[1:]).expandtabs(TAB_WIDTH) for line in self.lines]
         marks = [line[0] for line in self.lines]
         ranges = _find_changed_words_of_lines(marks, texts)
@@ -69,7 +72,7 @@ class DiffBlock(ReaderBlock):
             spans: Spans = [(mark, role), *_mark_ranges(text, ranges.get(index, []), role)]
             numbers = (old if mark != "+" else None, new if mark != "-" else None)
             shown = highlight_matches(spans, found)
-            for part, line in enumerate(wrap_code_line(shown, room, 0, self.code_offset)):
+            for part, line in enumerate(wrap_code_line(shown, room, new, self.code_offset)):
                 if columns:
                     label = _format_numbers(numbers, self.digits, columns, is_first=part == 0)
                     line.spans.insert(0, (label, "dim"))

@@ -1,0 +1,143 @@
+"""Commands on a file that a call touched or that a subject is: open it in the editor, list its turns."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.app import SuspendNotSupported
+
+from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
+from kbtui.refs import parse_ref
+from kbtui.text import sanitize_to_one_line
+from kbtui.tui.navigation_target import make_navigation_target
+
+if TYPE_CHECKING:
+    from kbtui.library.file_history import FileAtCall, FileBlame
+    from kbtui.refs import Ref
+    from kbtui.tui.main.document_navigator import MainScreenContext
+    from kbtui.tui.main.selected_item_actions import SelectedItemActions
+
+
+class TouchedFileActions:
+    """Runs commands on the file of the current item: the files of a call or a turn, or that of a subject."""
+
+    def __init__(self, main: MainScreenContext, items: SelectedItemActions) -> None:
+        self._main = main
+        self._items = items
+
+    def edit_file_of_call(self, ref: Ref) -> None:
+        """Open a file that a call or a turn touched in the editor. If there are several, ask which."""
+        self._items.run_with_activity_shown(
+            "looking for the file …",
+            partial(self._find_files, ref, self._get_line_at_cursor()),
+            self._choose_file_to_edit,
+            holds_keys=True,
+        )
+
+    def _get_line_at_cursor(self) -> int:
+        panes = self._main.panes
+        line = panes.reader.document_view.viewport.current_styled_line
+        return line.source_line if line and panes.focused_pane_id == "reader" else 0
+
+    def _find_files(self, ref: Ref, line: int) -> list[FileAtCall]:
+        from kbtui.library.file_history import list_files_at_call
+
+        conversation = self._main.library.load_conversation(ref.conversation or "")
+        found = list_files_at_call(self._main.library.workspace, conversation, ref, line)
+        if not found:
+            what = "call" if ref.call else "turn"
+            raise NothingFound(f"this {what} read or changed no file that still exists")
+        return found
+
+    def _choose_file_to_edit(self, files: list[FileAtCall]) -> None:
+        if len(files) == 1:
+            self._edit_file(files[0])
+            return
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
+        from kbtui.tui.main.jump_labels import LETTERS
+
+        options = [
+            DialogOption(letter, sanitize_to_one_line(file.name), "", file)
+            for letter, file in zip(LETTERS, files, strict=False)
+        ]
+        self._main.screen.app.push_screen(OptionsDialog("Edit", options), self._edit_file)
+
+    def _edit_file(self, file: FileAtCall | None) -> None:
+        if file is None:
+            return
+        from kbtui.knowledge.subject_authoring import open_file_in_editor
+
+        show = self._main.status.flash_message
+        try:
+            with self._main.screen.app.suspend():
+                open_file_in_editor(Path(file.path), file.line)
+        except SuspendNotSupported:
+            show("An editor cannot be started in this terminal.", "error")
+        except (KbtuiError, OSError, ValueError) as error:
+            show(format_error_on_one_line(error, self._main.library.workspace.root), "error")
+        else:
+            show(f"closed {sanitize_to_one_line(file.name)}", "dim")
+
+    def list_turns_of_file(self) -> None:
+        """List the turns that changed or read the file of the current item, and open the chosen one."""
+        reference = self._items.get_selected_reference_or_warn()
+        if reference is None:
+            return
+        ref = parse_ref(reference)
+        if ref.kind not in ("subject", "conversation") or (ref.kind, ref.turn) == (
+            "conversation",
+            None,
+        ):
+            self._main.status.show_unavailable_key_message(
+                "Go to a tool call or a subject: its file has turns."
+            )
+            return
+        self._items.run_with_activity_shown(
+            "reading conversations …",
+            partial(self._find_turns, ref),
+            self._choose_turn,
+            holds_keys=True,
+        )
+
+    def _find_turns(self, ref: Ref) -> FileBlame:
+        library = self._main.library
+        if ref.kind == "subject":
+            return library.blame(library.find_subject(ref).file)
+        from kbtui.library.file_history import blame_file, summarize_turns
+
+        conversation = library.load_conversation(ref.conversation or "")
+        activity = summarize_turns(library.workspace, conversation).get(ref.turn or 0)
+        touched = (
+            [one for one in activity.files if ref.call in (None, one.call)] if activity else []
+        )
+        touched.sort(key=lambda one: one.kind == "read")
+        if not touched:
+            raise NothingFound(f"this {'call' if ref.call else 'turn'} read or changed no file")
+        return blame_file(library.workspace, touched[0].path)
+
+    def _choose_turn(self, found: FileBlame) -> None:
+        from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
+        from kbtui.tui.main.jump_labels import LETTERS
+
+        if not found.turns:
+            self._main.status.flash_message(f"no turn changed or read {found.path}", "dim")
+            return
+        options = []
+        for letter, turn in zip(LETTERS, found.turns, strict=False):
+            done = ", ".join(dict.fromkeys(one.kind for one in turn.actions))
+            date = f"{turn.time.astimezone():%Y-%m-%d}" if turn.time else "-"
+            name = f"{date}  {done}  {sanitize_to_one_line(turn.title)}:{turn.turn}"
+            options.append(
+                DialogOption(letter, name, sanitize_to_one_line(turn.request[:200]), turn.ref)
+            )
+
+        def open_turn(chosen: str | None) -> None:
+            if chosen is not None:
+                self._main.open_target_in_reader(make_navigation_target(parse_ref(chosen)))
+
+        left_out = len(found.turns) - len(options)
+        more = f", {left_out} older left out" if left_out > 0 else ""
+        title = f"Turns of {sanitize_to_one_line(found.path)}, newest first{more}"
+        self._main.screen.app.push_screen(OptionsDialog(title, options), open_turn)

@@ -1,0 +1,81 @@
+"""What a turn did, below its citations, and the commands on a file that a call changed."""
+
+from pathlib import Path
+
+import pytest
+from support import Builder, asked, called, said
+from tui_support import running
+
+from kbtui.library import open_workspace
+from kbtui.library.file_history import list_files_at_call
+from kbtui.refs import parse_ref
+
+DIFF = "File modified successfully:\n\n```diff\n--- src/a.py\n+++ src/a.py\n@@ -9,2 +9,2 @@\n kept\n-old = 1\n+new = 2\n```"
+
+
+@pytest.fixture
+def changed(workspace_root: Path) -> Builder:
+    builder = Builder(workspace_root)
+    builder.conversation(
+        1,
+        [
+            [
+                asked("Change it"),
+                *called("a", "fs_read_file", "old = 1", path="src/a.py"),
+                *called("b", "fs_modify_file", DIFF, path="src/a.py"),
+                *called("c", "cargo_test", "2 failed", True, package="core"),
+                *called("d", "fs_create_file", "exists", True, path="src/b.py", content="1"),
+            ],
+            [asked("Thanks"), said("You are welcome.")],
+        ],
+        title="Change",
+    )
+    (workspace_root / "src").mkdir()
+    (workspace_root / "src/a.py").write_text("# a line\n" * 20 + "new = 2\n")
+    return builder
+
+
+async def test_the_pane_lists_what_the_turn_did_and_opens_the_call(changed: Builder) -> None:
+    async with running(changed.root, size=(160, 45)) as tui:
+        await tui.open("jp-c17800000001")
+        await tui.until(lambda: "DONE IN TURN 1" in tui.text)
+        assert "1 file changed, 1 file read, 1" in tui.text
+        assert "src/a.py" in tui.text
+        assert "+1 −1" in tui.text
+        assert "✗ cargo test core" in tui.text
+        assert "✗ fs_create_file" in tui.text
+        await tui.press("3", "j")
+        await tui.press("enter")
+        await tui.until(lambda: "jp-c17800000001:1.2" in tui.text)
+        assert "+new = 2" in tui.text
+        await tui.press("2", "n")
+        await tui.until(lambda: "CITED IN TURN 2" in tui.text)
+        assert "DONE IN TURN" not in tui.text
+
+
+async def test_the_turns_of_a_calls_file_can_be_chosen(changed: Builder) -> None:
+    changed.conversation(900, [[asked("Read"), *called("a", "fs_read_file", "x", path="src/a.py")]])
+    async with running(changed.root, size=(160, 45)) as tui:
+        await tui.open("jp-c17800000001:1.2")
+        await tui.press("2", "A")
+        await tui.until(lambda: "Turns of src/a.py, newest first" in tui.text)
+        assert "read, changed  Change:1" in tui.text
+        await tui.press("a")
+        await tui.until(lambda: "jp-c17800000900:1" in tui.text)
+        await tui.press("n", "g", "A")
+        assert "Go to a tool call or a subject" in tui.text
+
+
+def test_a_changed_line_is_opened_where_it_stands_now(changed: Builder) -> None:
+    with open_workspace(changed.root) as library:
+        conversation = library.load_conversation("jp-c17800000001")
+
+        def list_lines(ref: str, line: int = 0) -> list[tuple[str, int]]:
+            target = parse_ref(f"jp-c17800000001:{ref}")
+            found = list_files_at_call(library.workspace, conversation, target, line)
+            return [(file.name, file.line) for file in found]
+
+        assert list_lines("1.2") == [("src/a.py", 21)]
+        assert list_lines("1.2", 9) == [("src/a.py", 9)]
+        assert list_lines("1") == [("src/a.py", 21)]
+        assert list_lines("1.4") == []
