@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbtui.errors import EngineUnavailable, KbtuiError, WorkspaceError
-from kbtui.notices import Notice, format_notice
+from kbtui.notices import Notice, format_embedded_parts, format_notice
 from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ FindingCode = Literal[
     "conversation_damaged", "conversation_with_unknown_events", "conversations_checked_when_indexed",
     "conversations_counted", "conversations_trashed", "conversations_unchecked",
     "directory_not_writable", "directory_skipped", "directory_unreadable", "disk_full",
+    "embedding_paused", "embedding_unfinished",
     "engine_cannot_start", "engine_not_running", "engine_polling", "engine_running", "engine_silent",
     "engine_without_workspace",
     "environment_directory_missing", "format_unusable", "hard_links", "index_counted",
@@ -106,6 +107,13 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "directory_skipped": "{directory}: skipped: {detail}",
     "directory_unreadable": "{directory}: unreadable: {detail}",
     "disk_full": "only {megabytes} MB free for the index in {directory}",
+    "embedding_paused": lambda values: (
+        f"embedding is paused, with {_format_count_finding(values, 'passage')} left; `kbtui engine continue` continues it"
+    ),
+    "embedding_unfinished": lambda values: (
+        f"{_format_count_finding(values, 'passage')} not embedded yet"
+        + (f" ({values['detail']} done)" if values["detail"] else "")
+    ),
     "engine_cannot_start": "the engine cannot start: {detail}",
     "engine_not_running": "not running; a search or the TUI starts it",
     "engine_polling": "the engine polls the files every second: {detail}",
@@ -598,6 +606,13 @@ def _diagnose_engine(library: Library) -> Iterator[FindingWithoutArea]:
         yield "wrong", "refresh_failed", {"detail": state["error"]}
     if state.get("polling"):
         yield "note", "engine_polling", {"detail": state["polling"]}
+    left, progress = state.get("left") or 0, state.get("progress")
+    if state.get("paused"):
+        yield "note", "embedding_paused", {"passages": left}
+    elif left:
+        parts = format_embedded_parts(progress["parts"]) if progress else ""
+        counts: FindingValues = {"passages": left, "detail": parts}
+        yield "note", "embedding_unfinished", counts
     if values := state.get("keywords_only"):
         finding = {"cause": values["cause"], "detail": values.get("detail")}
         hint = values.get("hint")

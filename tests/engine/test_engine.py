@@ -510,6 +510,8 @@ def test_a_pause_of_embedding_is_remembered_by_the_next_engine(
     kill_engine(built)
     command("index")
     assert json.loads(command("engine", "status", "--json"))["workspaces"][0]["paused"] is True
+    main(["doctor", "-w", str(built.root)])
+    assert "embedding is paused, with 0 passages left" in capsys.readouterr().out
     assert command("engine", "continue") == "embedding continues\n"
     assert json.loads(command("engine", "--json"))["workspaces"][0]["paused"] is False
 
