@@ -7,10 +7,10 @@ pagers, external diffs, text conversions, signatures and fetching are switched o
 
 from __future__ import annotations
 
-import os
 import subprocess
 from typing import NamedTuple
 
+from kbtui.workspace.client_environment import make_child_environment
 from kbtui.workspace.paths import find_git_root
 
 GIT_SECONDS = 20.0
@@ -100,7 +100,7 @@ class GitHistory:
         command = ["git", "--no-pager", "--literal-pathspecs", *settings, "-C", self.root]
         environment = {
             name: value
-            for name, value in os.environ.items()
+            for name, value in make_child_environment().items()
             if not name.startswith("GIT_") or name in _KEPT_VARIABLES
         }
         environment |= {
