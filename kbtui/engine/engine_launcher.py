@@ -132,9 +132,10 @@ SILENT_SECONDS = 5.0
 """A client gives up after this many seconds if an engine listens but does not answer."""
 
 # An engine inherits only these environment variables from the client that starts it. It works for each
-# client in the environment that this client names.
+# client in the environment that this client names. Its own time zone is that of the system, because a
+# client without TZ expects that zone.
 _KEPT_VARIABLES = (
-    *("PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "TZ", "SSL_CERT_FILE"),
+    *("PATH", "LANG", "USER", "LOGNAME", "TMPDIR", "SSL_CERT_FILE"),
     *paths.AGENT_DIRECTORY_VARIABLES,
 )
 _KEPT_PREFIXES = ("LC_", "XDG_", "JP_", "KBTUI_", "OMP_", "MKL_")

@@ -138,7 +138,7 @@ class WorkspaceTable:
         if not root.startswith("/") or "\0" in root:
             raise ValueError(f"not an absolute path: {root!r}")
         # All clients of an engine have the same cache directory, but its path may lead through links.
-        cache = {"XDG_CACHE_HOME": str(Path(self._cache_home).parent)}
+        cache = {"XDG_CACHE_HOME": self._cache_home.removesuffix("/kbtui")}
         client_environment = ClientEnvironment({**variables, **cache})
         workspace = Workspace(Path(root))
         with client_environment.use():
@@ -279,12 +279,16 @@ class WorkspaceTable:
     async def _stop_workspace(self, slot: WorkspaceSlot) -> None:
         """Stop the threads of a workspace and unlock its index when nothing writes it any more."""
         try:
-            with contextlib.suppress(Exception):
-                opened = await slot.opening
+            opened = await slot.opening
+            try:
                 await opened.stop_threads()
-                while opened.is_writing:
-                    await asyncio.sleep(0.1)
-                opened.close_files()
+            except Exception:
+                self._make_workspace_log(slot)(f"an error: {traceback.format_exc()}")
+            while opened.is_writing:
+                await asyncio.sleep(0.1)
+            opened.close_files()
+        except (KbtuiError, OSError):
+            pass  # it could not be opened, which was logged
         finally:
             self._release(slot)
             if self._closings.get(slot.index_directory) is asyncio.current_task():

@@ -20,6 +20,7 @@ from support import Builder, kill_engine
 from kbtui.cli.main import main
 from kbtui.engine import connect_or_start_engine, engine_protocol
 from kbtui.engine.engine_launcher import get_index_lock_path, read_engine_lock_file, read_lock_file
+from kbtui.engine.engine_protocol import make_engine_search_arguments
 from kbtui.engine.file_lock import take_file_lock
 from kbtui.errors import EngineUnavailable
 from kbtui.library import Library
@@ -152,6 +153,23 @@ def test_a_workspace_without_clients_is_closed_and_opened_again_on_demand(
 def status(builder: Builder) -> Any:
     with contextlib.closing(connect_or_start_engine(builder.workspace, start=False)) as client:
         return client.send_request("engine_status")
+
+
+def test_the_time_zone_of_the_first_client_is_not_that_of_the_others(
+    make: Callable[[str], Builder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for animal, zone in (
+        ("aardvark", "Europe/Berlin"),
+        ("badger", None),
+        ("capybara", "Asia/Tokyo"),
+    ):
+        builder = make(animal)
+        monkeypatch.setenv("TZ", zone) if zone else monkeypatch.delenv("TZ", raising=False)
+        with contextlib.closing(connect_or_start_engine(builder.workspace)) as client:
+            question = SearchRequest(animal, mode="lexical").as_json()
+            request = make_engine_search_arguments({"question": question, "wait": 5})
+            # Otherwise, the client would have to search itself, by keywords only.
+            assert client.send_request("search", **request)["answer"]["hits"]
 
 
 def test_the_state_of_the_engine_names_memory_workspaces_and_clients(
