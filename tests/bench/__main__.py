@@ -15,6 +15,7 @@ from tests.bench import (
     conversations,
     entries,
     files,
+    idle_engine,
     lists,
     processes,
     reader,
@@ -33,7 +34,7 @@ USUAL = {
     **entries.BENCHES,
 }
 """The benchmarks that run when none is named."""
-ALL = USUAL | scale.BENCHES
+ALL = USUAL | scale.BENCHES | idle_engine.BENCHES
 
 
 def main() -> int:
@@ -43,7 +44,7 @@ def main() -> int:
         nargs="*",
         type=make_name_parser(ALL),
         metavar="NAME",
-        help=f"of {', '.join(USUAL)}; and of the long {', '.join(scale.BENCHES)}",
+        help=f"of {', '.join(USUAL)}; and of the long {', '.join([*scale.BENCHES, *idle_engine.BENCHES])}",
     )
     parser.add_argument("--times", type=int, default=9)
     parser.add_argument("--size", type=int, default=scale.size, help="chunks, for `million`")
