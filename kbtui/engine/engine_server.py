@@ -60,13 +60,13 @@ def read_resident_memory() -> int | None:
 
 HELLO_SECONDS = 10.0
 """If a client does not send its greeting within this many seconds, the engine closes the connection."""
-CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 4.0
+CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 10.0
 """The interval in seconds at which the engine checks whether it and its workspaces are still needed.
 
-The interval is `SLOW_CHECK_SECONDS` if nothing has happened for `QUIET_SECONDS`, so that an engine that
-nobody uses sleeps.
+The interval grows with the time since the last request, from `CHECK_SECONDS` to `SLOW_CHECK_SECONDS`, so
+that an engine that nobody uses sleeps. It is `QUIET_SHARE` of this time.
 """
-QUIET_SECONDS = 10.0
+QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
 """An engine with no open workspace ends when it has had no client for this many seconds."""
 MODEL_IDLE_SECONDS = 300.0
@@ -144,8 +144,8 @@ class EngineServer:
     async def _do_periodic_work_until_idle(self) -> None:
         """Do the engine's periodic work until there is a reason to end the engine."""
         while not self._should_end.is_set():
-            is_quiet = time.monotonic() - self._last_event > QUIET_SECONDS
-            pause = SLOW_CHECK_SECONDS if is_quiet and not self._table.is_busy else CHECK_SECONDS
+            quiet = (time.monotonic() - self._last_event) * QUIET_SHARE
+            pause = max(CHECK_SECONDS, min(quiet, SLOW_CHECK_SECONDS))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._should_end.wait(), pause)
             self._table.check_workspaces()
@@ -286,6 +286,7 @@ class EngineServer:
                 raise KbtuiError("the workspace is not open")
             else:
                 opened = await asyncio.shield(slot.opening)
+                opened.note_client_request()
                 if name not in opened.operations:
                     raise KbtuiError(f"unknown operation {name!r}")
                 with slot.client_environment.use():

@@ -185,8 +185,16 @@ If events keep coming, the changes are reported after `GATHER_MILLISECONDS`.
 """
 POLL_MILLISECONDS = 1000
 """The interval in milliseconds at which files are polled if the system cannot watch them."""
-FULL_COMPARE_SECONDS = 60.0
-"""After this many seconds without a change, all files are compared with the index."""
+FULL_COMPARE_SECONDS, ASLEEP_FULL_COMPARE_SECONDS = 60.0, 600.0
+"""After this many seconds without a change, all files are compared with the index.
+
+The second value applies when the pause between checks of the roots is `ASLEEP_CHECK_SECONDS`.
+"""
+QUIET_SHARE, ASLEEP_CHECK_SECONDS = 0.1, 30.0
+"""If nothing changes and no client asks, the pause grows: it is `QUIET_SHARE` of the time since then.
+
+It grows to `ASLEEP_CHECK_SECONDS`, so that an engine with many open workspaces does not wake all the time.
+"""
 
 _IGNORED_NAMES = frozenset(
     {".git", "node_modules", "__pycache__", ".venv", ".trash", "locks", "sessions"}
@@ -235,6 +243,8 @@ class FileWatcher:
             os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) if self._uses_inotify else None
         )
         self._pause = ROOT_CHECK_SECONDS
+        self._used_at = time.monotonic()
+        """When something last changed, or when a client last needed the files."""
         self._topics: list[Path] = []
         self.polling_reason: str | None = None
         self._thread = make_thread_with_client_environment(self._watch_files_until_stopped, "watch")
@@ -254,6 +264,13 @@ class FileWatcher:
         if self._alarm is not None and not self._thread.is_alive():
             alarm, self._alarm = self._alarm, None
             os.close(alarm)
+
+    def check_soon(self) -> None:
+        """Check the roots now if the last check may have been long ago, because a client needs the files."""
+        self._used_at = time.monotonic()
+        if self._pause > 2 * ROOT_CHECK_SECONDS and self._alarm is not None:
+            self._pause = ROOT_CHECK_SECONDS
+            os.eventfd_write(self._alarm, 1)
 
     def set_watched_topic_directories(self, folders: Iterable[Path]) -> None:
         """Set the topic directories that are watched in addition to JP's own directories."""
@@ -321,7 +338,11 @@ class FileWatcher:
                 return
             looked = time.monotonic()
             before, files = files, self._read_agent_file_states()
-            if paths or files != before or looked - compared >= FULL_COMPARE_SECONDS:
+            is_asleep = self._pause >= ASLEEP_CHECK_SECONDS
+            limit = ASLEEP_FULL_COMPARE_SECONDS if is_asleep else FULL_COMPARE_SECONDS
+            if paths or files != before:
+                self._used_at = looked
+            if paths or files != before or looked - compared >= limit:
                 compared = looked
                 self._on_change()
             # A root that was deleted and created again may have the same inode.
@@ -331,7 +352,11 @@ class FileWatcher:
             ):
                 self._on_change()
                 return
-            self._pause = max(ROOT_CHECK_SECONDS, (time.monotonic() - looked) * ROOT_CHECK_SHARE)
+            self._pause = max(
+                ROOT_CHECK_SECONDS,
+                (time.monotonic() - looked) * ROOT_CHECK_SHARE,
+                min((looked - self._used_at) * QUIET_SHARE, ASLEEP_CHECK_SECONDS),
+            )
 
     def _read_agent_file_states(self) -> list[tuple[int, int, int] | None]:
         """Return inode, size and modification time of each watched agent file, or None for a missing file."""

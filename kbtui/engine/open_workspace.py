@@ -107,6 +107,8 @@ async def wait_for_thread_event(event: threading.Event, seconds: float) -> bool:
 
 FIRST_REFRESH_SECONDS = 10.0
 """A search waits at most this many seconds until the engine has compared the index with the files once."""
+UNSCHEDULED_SECONDS = 120.0
+"""If no source has a schedule, the engine looks for one at this interval in seconds."""
 LOG_SWEEP_SECONDS = 86_400.0
 """The interval in seconds at which the engine removes old searches from the query log."""
 
@@ -249,10 +251,16 @@ class OpenWorkspace:
                 await self._run_in_thread(
                     UserData(self.workspace).query_log.remove_old_logged_searches, days
                 )
-            if time.monotonic() - self._schedule_checked_at > SCHEDULE_SECONDS:
+            has_schedule = self._schedule.has_scheduled_source
+            pause = SCHEDULE_SECONDS if has_schedule else UNSCHEDULED_SECONDS
+            if time.monotonic() - self._schedule_checked_at > pause:
                 self._schedule_checked_at = time.monotonic()
                 await self._run_in_thread(self._run_due_sources)
         self._search_service.close_index_if_idle()
+
+    def note_client_request(self) -> None:
+        """Look for changed files again if the last look was long ago, because a client needs them."""
+        self._file_watcher.check_soon()
 
     async def _run_in_thread(self, work: Callable[..., Answer], *arguments: object) -> Answer:
         """Call `work` in a thread of this workspace, in its client environment."""

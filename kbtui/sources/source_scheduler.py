@@ -72,6 +72,8 @@ class SourceScheduler:
         self._name, self._began = "", 0.0
         # A run that crashes before recording its result must not be started again and again.
         self._started: dict[str, float] = {}
+        self.has_scheduled_source = True
+        """Whether the last check found a source with a schedule."""
 
     @property
     def running_source_name(self) -> str | None:
@@ -82,7 +84,10 @@ class SourceScheduler:
         """Stop a run that takes too long. If nothing is running, start a source that is due."""
         self._check_running_source_process()
         now = time.time() if now is None else now
-        due = [] if self._process else list_due_sources(self._workspace, now, self._started)
+        sources = load_source_definitions(self._workspace).sources.values()
+        self.has_scheduled_source = any(source.cron is not None for source in sources)
+        may_start = self.has_scheduled_source and self._process is None
+        due = list_due_sources(self._workspace, now, self._started) if may_start else []
         if due:
             self._name, self._began = due[0], time.monotonic()
             self._started[self._name] = now
