@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import NothingFound
 from kbtui.library.reference_reader import ReferenceReader, open_cited_subject
-from kbtui.text_difference import format_unified_difference
 
 if TYPE_CHECKING:
     from kbtui.citations import Citation
@@ -26,6 +25,8 @@ class GivenAndCurrentText(NamedTuple):
 
     def format_as_unified_difference(self) -> str:
         """Return the difference in the format of `diff -u`; "" if both texts are equal."""
+        from kbtui.text_difference import format_unified_difference
+
         now_name = "/dev/null" if self.now is None else self.cite.target
         given_name = f"{self.cite.target} (given to {self.cite.source})"
         return format_unified_difference(self.given, self.now or "", given_name, now_name)
