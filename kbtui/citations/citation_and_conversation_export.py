@@ -55,6 +55,16 @@ def format_cited_text_state(cite: Citation) -> str:
     )
 
 
+def format_given_text_remark(cite: Citation) -> str | None:
+    """Return what is missing in the text that a turn was given; None if it was the whole subject."""
+    remarks = {
+        "cut": "The turn was given a shortened text; what comes after its end is not compared.",
+        "masked": "Secrets in the given text were masked; each mask is a difference.",
+        "part": "The turn was given only a part of the subject; the rest is not compared.",
+    }
+    return remarks.get(cite.given.extent) if cite.given else None
+
+
 def format_conversation_markdown(
     conversation: Conversation,
     citations: Iterable[Citation],

@@ -46,6 +46,16 @@ CitationMethod = Literal["learn", "search", "file", "read", "grep"]
 """
 
 
+class CitationKey(NamedTuple):
+    """What identifies a citation: the call, and what it cites."""
+
+    conversation: str
+    turn: int
+    call: int | None
+    target: str
+    chunk: str | None
+
+
 class Citation(NamedTuple):
     """A turn's use of a subject, a conversation or a file.
 
@@ -81,6 +91,11 @@ class Citation(NamedTuple):
     given: GivenText | None = None
     state: CitedTextState | None = None
     state_reason: UnknownStateReason | None = None
+
+    @property
+    def key(self) -> CitationKey:
+        """What identifies the citation."""
+        return CitationKey(self.conversation, self.turn, self.call, self.target, self.chunk)
 
     @property
     def source(self) -> str:

@@ -9,7 +9,7 @@ from kbtui.library.reference_reader import ReferenceReader, open_cited_subject
 
 if TYPE_CHECKING:
     from kbtui.citations import Citation
-    from kbtui.citations.given_text import GivenText
+    from kbtui.citations.citation_extraction import CitationKey
 
 
 class GivenAndCurrentText(NamedTuple):
@@ -35,6 +35,13 @@ class GivenAndCurrentText(NamedTuple):
 class SubjectVersionReader(ReferenceReader):
     """Reads the texts of subjects that turns were given."""
 
+    def find_citation(self, key: CitationKey) -> Citation:
+        """Find a citation of an existing conversation; raises `NothingFound`."""
+        for cite in self.extract_citations(self.load_conversation(key.conversation)):
+            if cite.key == key:
+                return cite
+        raise NothingFound(f"the turn does not cite {key.target} any more", where=key.conversation)
+
     def read_given_and_current_text(self, cite: Citation) -> GivenAndCurrentText:
         """Read the text of a subject that a citing turn was given, and the text of the subject now.
 
@@ -43,7 +50,7 @@ class SubjectVersionReader(ReferenceReader):
         """
         from kbtui.citations.given_text import find_corresponding_text
 
-        given = cite.given or self._find_given_text(cite)
+        given = cite.given or self.find_citation(cite.key).given
         if given is None:
             raise NothingFound("it is not known what the turn was given", where=cite.source)
         subject = open_cited_subject(self.load_knowledge(), cite.target)
@@ -52,13 +59,3 @@ class SubjectVersionReader(ReferenceReader):
         text = given.text.strip() if subject.is_prose else given.text_without_fence
         now = find_corresponding_text(text, given.extent, subject.plain)
         return GivenAndCurrentText(cite, text, now)
-
-    def _find_given_text(self, cite: Citation) -> GivenText | None:
-        """Return the text that belongs to a citation. It is extracted from the conversation again."""
-        if cite.kind != "subject":
-            return None
-        key = (cite.turn, cite.call, cite.target, cite.chunk)
-        for one in self.extract_citations(self.load_conversation(cite.conversation)):
-            if (one.turn, one.call, one.target, one.chunk) == key:
-                return one.given
-        return None

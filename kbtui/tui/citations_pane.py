@@ -29,6 +29,7 @@ from kbtui.tui.framework.styled_widget import BorderOnlyPane
 from kbtui.tui.navigation_target import (
     NavigationTarget,
     OpenTargetRequested,
+    make_difference_target,
     make_navigation_target,
 )
 
@@ -101,6 +102,8 @@ class CitationsPane(BorderOnlyPane, Vertical):
         """Target of a citation in `_used` -> the short form of the target."""
         self._using: list[Citation] = []
         """The citations that name the open document, from all conversations."""
+        self._cites_of_rows: dict[str, Citation] = {}
+        """Key of a row -> the citation of the row that has changed, or else the first one."""
         self._why_not_used = ""
         self._activities: dict[int, TurnActivity] = {}
         """Turn number -> what the turn did; empty until the citations are loaded."""
@@ -134,16 +137,26 @@ class CitationsPane(BorderOnlyPane, Vertical):
             self._using_worker.discard_pending_results()
             self._used, self._using, self._why_not_used = None, [], WAITING
             self._activities = {}
-        if self._conversation is not None and self._conversation is not known:
+        if self._conversation is not known:
+            self._load_used_citations()
+        self._load_citing_turns()
+        self._update_citation_rows()
+
+    def reload_citations(self) -> None:
+        """Look up again what the open document cites and which turns cite it, after files have changed."""
+        self._load_used_citations()
+        self._load_citing_turns()
+
+    def _load_used_citations(self) -> None:
+        conversation = self._conversation
+        if conversation is not None:
             self._used_worker.submit_call(
-                lambda: self._extract_citations(record),
+                lambda: self._extract_citations(conversation),
                 self._store_used_citations,
                 lambda error: self._store_used_citations(([], {}, {})),
             )
-        self.load_citing_turns()
-        self._update_citation_rows()
 
-    def load_citing_turns(self) -> None:
+    def _load_citing_turns(self) -> None:
         """Look up in the index which turns cite the open document."""
         target = self._target
         if target is None:
@@ -211,6 +224,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._turn_timer = None
         self._turn = self._reader.viewport.current_turn_number
         rows: list[ListRow] = []
+        self._cites_of_rows.clear()
         if self._conversation is not None:
             turn, used = self._shown_turn_number, self._citations_in_shown_turn
             rows.append(make_heading_row("used", f"CITED IN TURN {turn}"))
@@ -307,6 +321,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         state = _describe_cited_text_state(cite)
         states: list[Spans] = [[("    ", ""), state]] if state and not cite.gone else []
         key = f"used:{cite.target}:{cite.how}:{cite.call}:{cite.chunk}"
+        self._cites_of_rows[key] = cite
         return ListRow(key, [(f"[{number}] ", "note"), *name], below=[below, *states], data=place)
 
     def _make_citing_turn_row(self, number: int, cites: list[Citation]) -> ListRow:
@@ -322,7 +337,9 @@ class CitationsPane(BorderOnlyPane, Vertical):
         state = next((found for one in cites if (found := _describe_cited_text_state(one))), None)
         states: list[Spans] = [[("  ", ""), state]] if state else []
         place = make_navigation_target(parse_ref(cite.source))
-        return ListRow(f"using:{number}:{cite.source}", name, below=[below, *states], data=place)
+        key = f"using:{number}:{cite.source}"
+        self._cites_of_rows[key] = next((one for one in cites if one.state == "changed"), cite)
+        return ListRow(key, name, below=[below, *states], data=place)
 
     def action_copy_citations_as(self, form: str) -> None:
         """Copy the citations in both lists in the format `form` ("markdown" or "json")."""
@@ -339,6 +356,13 @@ class CitationsPane(BorderOnlyPane, Vertical):
                 format_citations, form_name = format_citations_json, "JSON"
             name = f"the citations of {ref} as {form_name}"
             self.post_message(self.CopyRequested(format_citations(ref, used, self._using), name))
+
+    def action_show_difference(self) -> None:
+        """Show what has changed in the subject of the selected citation since the turn."""
+        row = self.list.selected_row
+        cite = self._cites_of_rows.get(row.key) if row else None
+        if cite is not None and cite.kind == "subject":
+            self.post_message(OpenTargetRequested(make_difference_target(cite.key)))
 
     @on(RowList.RowClicked)
     def action_open_selected_row(self) -> None:

@@ -64,8 +64,8 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "reader",
         define_command("fold", "enter", "unfold", "Fold or unfold this line, or open its link.", 8, needs="folds", action="toggle_fold_or_open_link"),
-        define_command("next", "n", "next turn", "Go to the next turn, or to the next match while matches are highlighted.", 6, needs="turns", action="go_to_next_match_or_turn(1)"),
-        define_command("previous", "N", "previous turn", "Go to the previous turn, or to the previous match while matches are highlighted.", needs="turns", action="go_to_next_match_or_turn(-1)"),
+        define_command("next", "n", "next turn", "Go to the next turn or change, or to the next match while matches are highlighted.", 6, needs="turns", action="go_to_next_match_or_turn(1)"),
+        define_command("previous", "N", "previous turn", "Go to the previous turn or change, or to the previous match while matches are highlighted.", needs="turns", action="go_to_next_match_or_turn(-1)"),
         define_command("next_request", "u", "next request", "Go to the next request.", needs="turns", action="go_to_next_request_or_error('request',1)"),
         define_command("previous_request", "U", "previous request", "Go to the previous request.", needs="turns", action="go_to_next_request_or_error('request',-1)"),
         define_command("next_error", "w", "next error", "Go to the next failed tool call.", needs="turns", action="go_to_next_request_or_error('error',1)"),
@@ -86,6 +86,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
     *add_scope_to_commands(
         "citations",
         define_command("open", "enter", "open", "Open the cited entry, or the turn that cites it.", 9, action="open_selected_row"),
+        define_command("difference", "d", "what has changed", "Show what has changed in the cited subject since the turn.", 8, action="show_difference"),
         define_command("markdown", "c", "copy as Markdown", "Copy the citations as Markdown.", 6, action="copy_citations_as('markdown')"),
         define_command("json", "J", "copy as JSON", "Copy the citations as JSON.", 5, action="copy_citations_as('json')"),
     ),

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.message import Message
 
-from kbtui.refs import is_other_agents_conversation_ref
+from kbtui.refs import is_other_agents_conversation_ref, make_subject_ref
 
 if TYPE_CHECKING:
+    from kbtui.citations.citation_extraction import CitationKey
     from kbtui.refs import Ref
     from kbtui.search.search_request_and_answer import Hit
 
@@ -44,12 +45,13 @@ class ScrollAnchor(NamedTuple):
 class NavigationTarget(NamedTuple):
     """A place: a document to open in the reader, and a position in it.
 
-    * `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug` or the id of a
-      conversation.
+    * `key` identifies the document: `home`, `prompt`, `topic:ID`, `topic/slug`, the id of a
+      conversation, or `difference:…` for what has changed since a citation.
     * `ref` is its reference, which may also name lines, a turn or a call.
     * `text` is the text of a passage to go to.
     * `words` are words to highlight.
     * `mark` is the position at which the user stopped reading.
+    * `cite` identifies the citation of a document `difference:…`.
     """
 
     key: str
@@ -58,6 +60,7 @@ class NavigationTarget(NamedTuple):
     words: tuple[str, ...] = ()
     text: str = ""
     mark: ScrollAnchor | None = None
+    cite: CitationKey | None = None
 
     def shows_same_document(self, other: NavigationTarget | None) -> bool:
         """Return whether both targets show the same view of the same document."""
@@ -83,6 +86,14 @@ def make_navigation_target(ref: Ref) -> NavigationTarget:
     if ref.kind == "subject":
         return NavigationTarget(str(ref._replace(lines=None)), ref=ref)
     return NavigationTarget(ref.conversation or "", ref=ref)
+
+
+def make_difference_target(key: CitationKey) -> NavigationTarget:
+    """Return the place in the reader that shows what has changed in a cited subject since the citation."""
+    topic, _, slug = key.target.partition("/")
+    name = " ".join(str(part) for part in key if part is not None)
+    ref = make_subject_ref(topic, slug) if slug else None
+    return NavigationTarget(f"difference:{name}", "difference", ref, cite=key)
 
 
 def make_hit_target(hit: Hit) -> NavigationTarget:

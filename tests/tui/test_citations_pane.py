@@ -135,3 +135,36 @@ async def test_a_session_of_another_agent_lists_the_subjects_whose_files_it_read
         await tui.press("3", "enter")
         await tui.until(lambda: tui.main.reader_pane.document_view.document.key == "project/start")
         await tui.until(lambda: any("How do I start?" in row for row in tui.rows("citations-list")))
+
+
+async def test_the_difference_to_what_the_turn_was_given_opens_and_follows_the_file(
+    book: Builder,
+) -> None:
+    then = "# Limits\n\nAt most ten.\n\nOne.\n\nTwo.\n\nThree.\n\nThe end of it.\n"
+    path = book.subject("project/limits.md", then)
+    call = called("l", "learn", then, topic="project", subjects="limits")
+    book.conversation(8, [[asked("How many?"), *call, said("Ten.")]], title="Limits")
+    async with running(book.root, size=(160, 40)) as tui:
+        await tui.open("jp-c17800000008")
+        await tui.until("unchanged")
+        await tui.press("3", "d")
+        await tui.until("Nothing has changed.")
+        path.write_text(then.replace("ten", "twelve").replace("The end", "The real end"))
+        await tui.press("ctrl+r")
+        await tui.until("2 changes")
+        await tui.until("changed since")
+        (line,) = (row for row in tui.text.split("\n") if "At most ten." in row)
+        assert "- At most ten." in line
+        assert "│ + At most twelve." in line
+        assert "⋯ 1 unchanged paragraph" in tui.text
+        await tui.press("2", "n", "n")
+        await tui.press("n")
+        await tui.until("No more changes below.")
+    async with running(book.root, size=(80, 24)) as tui:
+        await tui.open("jp-c17800000008")
+        await tui.press("3")
+        await tui.until("changed since")
+        await tui.press("d")
+        await tui.until("2 changes")
+        rows = [row.strip("│▎ ▁▂▃▄▅▆▇█") for row in tui.text.split("\n")]
+        assert rows.index("+ At most twelve.") == rows.index("- At most ten.") + 1

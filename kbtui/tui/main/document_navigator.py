@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import KbtuiError, NothingFound, format_error_on_one_line
+from kbtui.text import sanitize_to_one_line
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import pause_garbage_collection
 from kbtui.tui.home_and_help_pages import (
@@ -15,15 +16,17 @@ from kbtui.tui.home_and_help_pages import (
 )
 from kbtui.tui.library_snapshot import LibrarySnapshot, TopicWithSubjects
 from kbtui.tui.navigation_target import HOME, looks_like_reference, make_navigation_target
-from kbtui.tui.reader.reader_blocks import TextRangeBlock
+from kbtui.tui.reader.reader_blocks import HeadingBlock, TextRangeBlock
 from kbtui.tui.reader.reader_document import ReaderDocument, is_start_position_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kbtui.citations.citation_extraction import CitationKey
     from kbtui.dates import Clock
     from kbtui.library import Library
     from kbtui.refs import Ref
+    from kbtui.tui.framework.styled_text import Spans
     from kbtui.tui.framework.styled_widget import StyledScreen
     from kbtui.tui.main.pane_layout import PaneLayout
     from kbtui.tui.main.status_bar import StatusBar
@@ -332,6 +335,9 @@ class DocumentNavigator:
         self, target: NavigationTarget, contents: LibrarySnapshot | None
     ) -> ReaderDocument:
         library, ref = self._library, target.ref
+        if target.cite is not None:
+            width = self._pane.app.size.width
+            return _make_difference_document(library, target.key, target.cite, width)
         if target.key == "prompt":
             return _make_prompt_document(library)
         if ref is None:
@@ -407,6 +413,30 @@ def _make_topic_document(library: Library, name: str) -> ReaderDocument:
     problems = [problem for problem in knowledge.problems if problem.topic == name]
     listing = TopicWithSubjects(topic, knowledge.list_subjects(name), problems)
     return build_topic_document(listing, knowledge.learn(name).text)
+
+
+def _make_difference_document(
+    library: Library, key: str, cite: CitationKey, width: int
+) -> ReaderDocument:
+    """Make the document that compares what a turn was given of a subject with the subject now."""
+    from kbtui.citations.citation_and_conversation_export import format_given_text_remark
+    from kbtui.tui.reader.difference_document import build_difference_document
+
+    texts = library.read_given_and_current_text(library.find_citation(cite))
+    found = texts.cite
+    when = f", {found.timestamp.astimezone():%Y-%m-%d}" if found.timestamp else ""
+    names = f"given to turn {found.turn}{when}", "gone now" if texts.now is None else "says now"
+    turn: Spans = [(sanitize_to_one_line(found.source_title), ""), (f"  {found.source}", "link")]
+    head = [HeadingBlock("turn", turn, link=found.source)]
+    title = f"{cite.target}: given then, says now"
+    remark = format_given_text_remark(found)
+    document = build_difference_document(
+        key, title, texts.given, texts.now, names, remark, head=head, screen_width=width
+    )
+    document.ref = cite.target if texts.now is not None else None
+    topic, _, slug = cite.target.partition("/")
+    document.record = library.load_knowledge().find_subject(topic, slug)
+    return document
 
 
 def _make_subject_document(library: Library, ref: Ref, view: str) -> ReaderDocument:

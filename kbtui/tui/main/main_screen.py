@@ -284,7 +284,7 @@ class MainScreen(StyledScreen):
                 screen.handle_files_changed(event)
         if self.search.is_results_pane_open:
             self.search.repeat_search()
-        self.citations_pane.load_citing_turns()
+        self.citations_pane.reload_citations()
         target = self.navigator.shown
         if self.change_listener.may_event_concern_entry(target.ref if target else None, event):
             self.navigator.reload_shown_document()

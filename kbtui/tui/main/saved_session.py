@@ -81,7 +81,7 @@ def _serialize_navigation_target(target: NavigationTarget) -> dict[str, object]:
     # Do not save the searched words: they belong only in the query log, which the user can delete.
     return {
         "key": target.key,
-        "view": target.view,
+        "view": "read" if target.cite else target.view,
         "ref": str(target.ref) if target.ref else None,
         "mark": target.mark,
     }

@@ -56,9 +56,9 @@ class ReaderDocument:
     lines_total: int = 0
     """The number of lines of the text. 0 if references to this document cannot contain line numbers."""
     block_indices_by_kind: dict[str, list[int]] = field(default_factory=dict)
-    """Kind -> the indices of the blocks at which a turn, a request or an error starts, ascending.
+    """Kind -> the indices of the blocks at which a turn, request, error or change starts, ascending.
 
-    The kinds are "turn", "request" and "error".
+    The kinds are "turn", "request", "error" and "change".
     """
     facts: list[tuple[str, Spans]] = field(default_factory=list)
     """The document's details (names and values), which the user can show above the document."""
@@ -97,9 +97,10 @@ class ReaderDocument:
 
     @property
     def available_features(self) -> frozenset[str]:
-        """Which of "turns", "folds", "links", "views" the document has. Some commands need one."""
+        """Which of "turns", "changes", "folds", "links", "views" the document has. Some commands need one."""
         features = {
             "turns": self.turns_total > 0,
+            "changes": bool(self.block_indices_by_kind.get("change")),
             # The command that needs "folds" also opens links.
             "folds": bool(self.fold_kinds) or self._has_links,
             "links": self._has_links and not self.fold_kinds,

@@ -14,11 +14,15 @@ from textual.widgets import Input
 
 from kbtui.refs import make_conversation_ref, parse_ref
 from kbtui.text import format_counted_noun, sanitize_to_one_line
-from kbtui.tui.command_table import make_key_bindings_of_scopes
+from kbtui.tui.command_table import find_key_label_of_command, make_key_bindings_of_scopes
 from kbtui.tui.framework.background_workers import LatestOnlyWorker
 from kbtui.tui.framework.garbage_collection import free_document_in_background
 from kbtui.tui.framework.styled_text import align_spans_to_edges, measure_cell_width
-from kbtui.tui.framework.styled_widget import BorderOnlyPane, make_label_without_markup
+from kbtui.tui.framework.styled_widget import (
+    BorderOnlyPane,
+    get_configured_keys,
+    make_label_without_markup,
+)
 from kbtui.tui.framework.text_widgets import (
     LabeledInput,
     LeftAndRightTextLine,
@@ -281,6 +285,9 @@ class ReaderPane(BorderOnlyPane, Vertical):
             for view in document.views:
                 left += [(" ", "")] if left else []
                 left.append((view, "key" if view == document.view else "dim"))
+        elif document.block_indices_by_kind.get("change"):
+            key = find_key_label_of_command("reader.next", get_configured_keys(self))
+            left = [(key, "key"), (" next change", "dim")]
         elif document.view in ("learn", "prompt"):
             left = [("as the assistant gets it", "dim")]
         if self._new_event_count and viewport.is_last_line_visible:
@@ -370,14 +377,17 @@ class ReaderPane(BorderOnlyPane, Vertical):
             self._post_status_message("Diffs are unfolded; press again for all tool calls.", "dim")
 
     def action_go_to_next_match_or_turn(self, step: int) -> None:
-        """Go to the next turn, or to the next match while the user searches the document.
+        """Go to the next turn or change, or to the next match while the user searches the document.
 
         If `step` is -1 instead of 1, go to the previous one.
         """
         if self.is_finding:
             self.go_to_match_at_index(self.match_index + step)
-        else:
+        elif not self.viewport.document.block_indices_by_kind.get("change"):
             self._go_to_next_block_of_kind("turn", step)
+        elif not self._go_to_next_block_of_kind("change", step):
+            where = "below" if step > 0 else "above"
+            self._post_status_message(f"No more changes {where}.", "dim")
 
     def action_go_to_next_request_or_error(self, kind: str, step: int) -> None:
         """Go to the next event of a kind: `request`, or `error` for a failed tool call.

@@ -1,0 +1,200 @@
+"""Builds the document that shows two versions of a subject, paragraph by paragraph, with marked words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbtui.text import format_counted_noun, sanitize_text_and_move_ranges, sanitize_to_one_line
+from kbtui.text_difference import compare_paragraphs
+from kbtui.tui.framework.styled_text import (
+    HighlightPattern,
+    Spans,
+    StyledLine,
+    StyledLines,
+    add_style_role,
+    highlight_matches,
+    measure_cell_width,
+    slice_spans,
+    truncate_spans,
+    wrap_code_line,
+)
+from kbtui.tui.reader.reader_blocks import HeadingBlock, ParagraphBlock, ReaderBlock
+from kbtui.tui.reader.reader_document import ReaderDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kbtui.text_difference import ComparedParagraph, TextRange
+
+WIDE_SCREEN = 120
+"""A screen with at least this many columns is wide."""
+SIDE_BY_SIDE_WIDTHS = {True: 64, False: 100}
+"""Whether the screen is wide -> how many cells the reader needs to show both versions side by side."""
+CONTEXT_PARAGRAPHS = 1
+"""How many unchanged paragraphs are shown before and after each change."""
+TAB_WIDTH = 4
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class VersionNamesBlock(ReaderBlock):
+    """The names of both versions, above their columns or, on a narrow screen, one above the other."""
+
+    old_name: str
+    new_name: str
+    side_by_side_width: int
+
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
+        old: Spans = [("- ", "deleted"), (self.old_name, "strong")]
+        new: Spans = [("+ ", "inserted"), (self.new_name, "strong")]
+        if width < self.side_by_side_width:
+            return [StyledLine(truncate_spans(name, width)) for name in (old, new)]
+        return list(_join_columns([StyledLine(old)], [StyledLine(new)], width))
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ComparedParagraphBlock(ReaderBlock):
+    """A paragraph in its old and its new version: side by side, or one below the other."""
+
+    paragraph: ComparedParagraph
+    side_by_side_width: int
+
+    def lay_out_lines(
+        self, width: int, found: HighlightPattern | None, opened: bool
+    ) -> StyledLines:
+        one = self.paragraph
+        is_wide = width >= self.side_by_side_width
+        room = (width - 3) // 2 - 2 if is_wide else width - 2
+        if not one.is_changed:
+            old = new = _lay_out_version(one.old or "", [], "", "dim", room, found)
+        else:
+            old = _lay_out_version(one.old, one.old_ranges, "-", "deleted", room, found)
+            new = _lay_out_version(one.new, one.new_ranges, "+", "inserted", room, found)
+        if is_wide:
+            return list(_join_columns(old, new, width))
+        return old if not one.is_changed else [*old, *new]
+
+    def estimate_line_count(self, width: int) -> int:
+        """Estimate the number of lines without laying the block out."""
+        texts = [text for text in (self.paragraph.old, self.paragraph.new) if text]
+        sizes = [text.count("\n") + 1 + len(text) // max(8, width) for text in texts]
+        return self.above + (max(sizes) * 2 if width >= self.side_by_side_width else sum(sizes))
+
+    def get_searchable_text(self) -> str:
+        old, new = self.paragraph.old or "", self.paragraph.new or ""
+        return old if old == new else "\n".join(filter(None, (old, new)))
+
+
+def build_difference_document(
+    key: str,
+    title: str,
+    old: str,
+    new: str | None,
+    names: tuple[str, str],
+    remark: str | None = None,
+    *,
+    head: Sequence[ReaderBlock] = (),
+    screen_width: int = 80,
+) -> ReaderDocument:
+    """Build the document that shows how `old` became `new`, which is None if the subject is gone.
+
+    `names` are the names of both versions. Unchanged paragraphs that are far from a change are left
+    out. `head` are the first blocks of the document. The changes are the blocks of the kind "change". On a screen with `screen_width` columns that
+    is wide, a narrower reader shows the versions side by side.
+    """
+    width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
+    compared = compare_paragraphs(old, new or "")
+    count = sum(one.is_changed for one in compared)
+    badges: Spans = [(format_counted_noun(count, "change"), "warning" if count else "dim")]
+    if new is None:
+        badges = [("gone", "warning")]
+    blocks: list[ReaderBlock] = [
+        *head,
+        VersionNamesBlock("names", *names, width, above=int(bool(head))),
+        *([ParagraphBlock("remark", [(remark, "dim")], above=1)] if remark else []),
+    ]
+    if not count:
+        blocks.append(ParagraphBlock("same", [("Nothing has changed.", "dim")], above=1))
+    blocks += _iterate_paragraph_blocks(compared, width)
+    document = ReaderDocument(key, sanitize_to_one_line(title), blocks, badges=badges)
+    document.view, document.views = "difference", ("difference",)
+    document.block_indices_by_kind["change"] = [
+        index
+        for index, block in enumerate(blocks)
+        if isinstance(block, ComparedParagraphBlock) and block.paragraph.is_changed
+    ]
+    return document
+
+
+def _iterate_paragraph_blocks(
+    compared: Sequence[ComparedParagraph], width: int
+) -> Iterator[ReaderBlock]:
+    """Yield the changed paragraphs and those around them, with a line for those left out between."""
+    changed = [index for index, one in enumerate(compared) if one.is_changed]
+    shown = {
+        near
+        for index in changed
+        for near in range(index - CONTEXT_PARAGRAPHS, index + CONTEXT_PARAGRAPHS + 1)
+        if 0 <= near < len(compared)
+    }
+    left_out = 0
+    for index, one in enumerate(compared):
+        if index not in shown:
+            left_out += 1
+            continue
+        if left_out:
+            yield _make_left_out_block(index, left_out)
+            left_out = 0
+        yield ComparedParagraphBlock(f"paragraph:{index}", one, width, above=1)
+    if left_out and changed:
+        yield _make_left_out_block(len(compared), left_out)
+
+
+def _make_left_out_block(index: int, count: int) -> ReaderBlock:
+    text = f"⋯ {format_counted_noun(count, 'unchanged paragraph')}"
+    return HeadingBlock(f"unchanged:{index}", [(text, "dim")], above=1)
+
+
+def _lay_out_version(
+    text: str | None,
+    ranges: Sequence[TextRange],
+    mark: str,
+    role: str,
+    width: int,
+    found: HighlightPattern | None,
+) -> StyledLines:
+    """Return the lines of a version, each after its mark. A version without `ranges` has one role throughout."""
+    if text is None:
+        return []
+    clean, marked = sanitize_text_and_move_ranges(text, list(ranges))
+    base = "" if marked else role
+    lines: StyledLines = []
+    start = 0
+    for line in clean.split("\n"):
+        spans: Spans = []
+        position = 0
+        whole: Spans = [(line, base)] if line else []
+        for first, end in marked:
+            first, end = max(0, first - start), min(len(line), end - start)
+            if first < end:
+                spans += slice_spans(whole, position, first)
+                spans += add_style_role(slice_spans(whole, first, end), f"{role} changed-word")
+                position = end
+        spans += slice_spans(whole, position, len(line))
+        expanded = [(part.expandtabs(TAB_WIDTH), style) for part, style in spans]
+        for wrapped in wrap_code_line(highlight_matches(expanded, found), width):
+            lines.append(StyledLine([(f"{mark} ".rjust(2), role), *wrapped.spans]))
+        start += len(line) + 1
+    return lines
+
+
+def _join_columns(left: StyledLines, right: StyledLines, width: int) -> Iterator[StyledLine]:
+    """Yield lines with one of `left` and one of `right` side by side."""
+    room = (width - 3) // 2
+    for number in range(max(len(left), len(right))):
+        spans = truncate_spans(left[number].spans if number < len(left) else [], room)
+        space = " " * (room - measure_cell_width(spans))
+        other = truncate_spans(right[number].spans if number < len(right) else [], room)
+        yield StyledLine([*spans, (space, ""), (" │ ", "rule"), *other])
