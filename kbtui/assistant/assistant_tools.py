@@ -118,6 +118,11 @@ KNOWLEDGE_SEARCH = ToolDefinition(
             maximum=MAX_LIMIT,
             default=DEFAULT_LIMIT,
         ),
+        "per_entry": _make_integer_schema(
+            "Maximum number of passages from one subject or conversation; 0 means no maximum.",
+            minimum=0,
+            default=0,
+        ),
         "types": _make_string_list_schema(
             "Only entries of these types, such as note, decision or conversation. The error for an "
             "unknown type lists the existing types."
@@ -477,6 +482,7 @@ def _answer_search_call(call: ToolCall) -> ToolReply:
         types=tuple(arguments["types"] or ()),
         topics=tuple(knowledge.resolve_topic(name).id for name in names) if knowledge else (),
         limit=arguments["limit"],
+        per_entry=arguments["per_entry"],
         exclude=None if arguments["include_current"] else call.current,
     )
     if kind := arguments["in"]:
@@ -523,6 +529,10 @@ def format_search_answer(answer: SearchAnswer) -> str:
             break
         refs.append(ref)
         blocks.append(block)
+    if answer.left_out:
+        passages = format_counted_noun(answer.left_out, "more passage")
+        verb = "is" if answer.left_out == 1 else "are"
+        head.append(f"{passages} of these entries {verb} left out by `per_entry`.")
     if more := len(answer.hits) - len(blocks):
         left_out = format_counted_noun(more, "more passage does", "more passages do")
         head.append(

@@ -52,6 +52,12 @@ def declare_search_command_arguments(parser: CommandParser) -> None:
     text = "search all workspaces that you have opened (`kbtui workspaces` lists them)"
     add("--all", action="store_true", help=text)
     add("--limit", type=int, metavar="N", help="number of hits, 1 to 100 (default: 20)")
+    add(
+        "--per-entry",
+        type=int,
+        metavar="N",
+        help="passages of each subject or conversation; 0 means all (default: 1, with --json 0)",
+    )
     add("--wait", type=float, metavar="S", help="seconds to wait for the model (default: 10)")
     add("--explain", action="store_true", help="explain the rank of each hit")
     add("--why", metavar="REF", help="explain why a subject or a turn is not a hit")
@@ -167,6 +173,8 @@ def _check_search_arguments(args: Namespace) -> None:
         raise UsageError("cannot be combined with --explain, --why or --like", where="--all")
     if args.limit is not None and not 1 <= args.limit <= 100:
         raise UsageError(f"must be from 1 to 100, not {args.limit}", where="--limit")
+    if args.per_entry is not None and args.per_entry < 0:
+        raise UsageError(f"must be at least 0, not {args.per_entry}", where="--per-entry")
     if args.wait is not None:
         from kbtui.engine.engine_protocol import validate_wait_seconds
 
@@ -183,6 +191,7 @@ def _serialize_search_request(args: Namespace) -> SearchRequestJson:
         "explain": args.explain,
         "why": args.why,
         "like": args.like,
+        "per_entry": args.per_entry if args.per_entry is not None else int(not args.json),
     }
     if args.all:
         request["all_projects"] = True
@@ -210,12 +219,22 @@ MAX_TERMS_SHOWN = 12
 
 
 def format_hits_with_explanations(answer: SearchAnswerEngineMessage, *, plain: bool) -> str:
-    """Format the hits in two lines each, with their explanations."""
+    """Format the hits in two lines each, with their explanations.
+
+    The last hit of an entry says how many of its passages are left out.
+    """
     parts: list[str] = []
     short_refs = answer["details"]["short_refs"]
-    for hit in answer["hits"]:
+    last = {hit["entry_id"]: at for at, hit in enumerate(answer["hits"])}
+    shown: dict[str, int] = {}
+    for at, hit in enumerate(answer["hits"]):
+        entry_id = hit["entry_id"]
+        shown[entry_id] = shown.get(entry_id, 0) + 1
+        more = 0
+        if answer["left_out"] and last[entry_id] == at:
+            more = hit["entry_passages"] - shown[entry_id]
         ref = short_refs.get(hit["ref"], hit["ref"])
-        parts.append(format_search_hit(hit, ref, plain=plain))
+        parts.append(format_search_hit(hit, ref, plain=plain, more=more))
         if explained := hit.get("explanation"):
             parts.append(format_hit_explanation(explained))
     if why := answer.get("why"):
@@ -243,8 +262,11 @@ def format_search_messages(answer: SearchAnswerEngineMessage, query: str) -> lis
     return lines
 
 
-def format_search_hit(hit: HitJson, ref: str, *, plain: bool) -> str:
-    """Format a hit: the reference `ref` and the title, then the text around the first match."""
+def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> str:
+    """Format a hit: the reference `ref` and the title, then the text around the first match.
+
+    `more` is how many other passages of its entry are left out.
+    """
     text, matches = sanitize_text_and_move_ranges(
         hit["text"], [(first, last) for first, last in hit["matches"]]
     )
@@ -255,7 +277,8 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool) -> str:
     parent = format_parent_title_suffix(hit.get("parent_title"), hit.get("parent_id"))
     rewound = " · rewound" if hit.get("rewound") else ""
     outdated = " · knowledge changed since" if hit.get("outdated_subjects") else ""
-    facts = f"{dim}{parent}{role}{rewound}{outdated}{off}"
+    others = f" · {format_counted_noun(more, 'more passage')}" if more > 0 else ""
+    facts = f"{dim}{parent}{role}{rewound}{outdated}{others}{off}"
     project = f"{dim}[{sanitize_to_one_line(hit['project'])}]{off} " if "project" in hit else ""
     head = f"{project}{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
     start = max(0, (matches[0][0] if matches else 0) - CONTEXT_CHARACTERS)
@@ -303,6 +326,10 @@ def _iterate_explanation_lines(explained: RankExplanationJson) -> Iterator[str]:
     if terms:
         more = len(matches) - len(terms)
         yield f"    terms: {sanitize(', '.join(terms))}{f', {more} more' if more else ''}"
+    if title := explained["title_gives"]:
+        yield f"    the title contains words of the query; adds {title:.4f} to the score"
+    if length := explained["length_gives"]:
+        yield f"    the length of the passage adds {length:.4f} to the score"
     for line in describe_missing_words(explained["missing"]):
         yield f"    {sanitize(line)}"
     if explained["embedded"] is not None:

@@ -189,7 +189,7 @@ class ModelVectorSearch:
 
         where = make_vector_filter_of_request(request)
         try:
-            return store.search_nearest_chunks(vector, where, request.depth, request.per_entry)
+            return store.search_nearest_chunks(vector, where, request.depth)
         except BaseException as error:
             if not isinstance(error, Exception) and not is_rust_panic(error):
                 raise

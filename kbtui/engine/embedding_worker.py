@@ -566,7 +566,6 @@ class EmbeddingWorker:
                     vector,
                     make_vector_filter_of_request(question),
                     question.depth,
-                    question.per_entry,
                 )
         except BaseException as error:
             if not isinstance(error, Exception) and not is_rust_panic(error):

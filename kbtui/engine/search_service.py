@@ -38,7 +38,7 @@ CLOSE_READER_SECONDS = 5.0
 While an index is open, tantivy polls its files.
 """
 MAX_DEPTH = 1000
-"""The maximum `depth` and `per_entry` of a client's search request. A greater value is reduced to it."""
+"""The maximum `depth` of a client's search request. A greater value is reduced to it."""
 
 
 def answer_search_request(
@@ -277,6 +277,6 @@ def _parse_search_request(request: EngineSearchRequest) -> SearchRequest:
     is_local = question.zone is not None and is_time_zone_of_process(question.zone)
     return question._replace(
         depth=max(1, min(MAX_DEPTH, question.depth)),
-        per_entry=max(1, min(MAX_DEPTH, question.per_entry)),
+        per_entry=max(0, question.per_entry),
         zone=None if is_local else question.zone,
     )

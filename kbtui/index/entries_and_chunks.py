@@ -173,3 +173,24 @@ def sort_ranked_chunks(
         result += sorted(equal, key=lambda row: row.tie) if len(equal) > 1 else equal
         start = at
     return result
+
+
+MIN_LEG_ENTRIES = 50
+"""If the best chunks belong to fewer entries than this, a leg also returns the best chunks of others."""
+
+
+def select_best_chunks(ranked: Sequence[RankedChunk], limit: int) -> list[RankedChunk]:
+    """Return the first `limit` chunks of a ranking, then the best chunk of each further entry.
+
+    Chunks of further entries are added until there are `MIN_LEG_ENTRIES` entries, or `limit` if that is
+    less. Without them, a long conversation could be the only entry in an answer.
+    """
+    kept = list(ranked[:limit])
+    owners = {row.owner for row in kept}
+    for row in ranked[limit:]:
+        if len(owners) >= min(limit, MIN_LEG_ENTRIES):
+            break
+        if row.owner not in owners:
+            owners.add(row.owner)
+            kept.append(row)
+    return kept

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from kbtui.errors import IndexUnavailable
-from kbtui.index.entries_and_chunks import RankedChunk, sort_ranked_chunks
+from kbtui.index.entries_and_chunks import (
+    RankedChunk,
+    select_best_chunks,
+    sort_ranked_chunks,
+)
 from kbtui.workspace.paths import convert_path_to_utf8, make_private_directory
 
 # Set these variables before the import; otherwise, Lance writes a log to standard error.
@@ -83,8 +86,8 @@ Only the best `LEAN_CANDIDATES` keyword hits are considered. The first of them w
 """
 MAX_FRAGMENTS = 24
 """Without `force`, the table is compacted only if it has more fragments, or more new writes, than this."""
-OVERFETCH = 5
-"""A search fetches this many times as many rows as it returns, because it drops chunks of long entries."""
+OVERFETCH = 3
+"""A search fetches this many times as many rows as it needs, to find the nearest chunks of more entries."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")
@@ -165,13 +168,13 @@ class VectorStore:
             self._writes += 1
 
     def search_nearest_chunks(
-        self, vector: Sequence[float], where: str, limit: int, per_entry: int
+        self, vector: Sequence[float], where: str, limit: int
     ) -> list[tuple[int, float]]:
         """Return the numbers of the nearest chunks with their cosine similarity, best first.
 
         Equal similarities are sorted by chunk id. `where` is a condition from
-        `make_vector_filter_sql`. At most `per_entry` chunks of one entry are returned, so that a long
-        entry does not crowd out others.
+        `make_vector_filter_sql`. If the nearest `limit` chunks belong to few entries, the nearest chunks
+        of other entries follow (see `select_best_chunks`).
         """
         wanted, probed = limit * OVERFETCH, min(self._partitions, PROBED_PARTITIONS)
         if self._partitions > 1:
@@ -183,13 +186,8 @@ class VectorStore:
             # The filter left too few rows in these partitions, so search all of them. Lance's own
             # option for such filters would search all partitions every time.
             found = self.find_nearest_vector_rows(vector, where, wanted, self._partitions)
-        seen: Counter[object] = Counter()
-        kept = []
-        for row in sort_ranked_chunks(found, least=1.0, cut=len(found) == wanted):
-            seen[row.owner] += 1
-            if seen[row.owner] <= per_entry:
-                kept.append((row.number, row.score))
-        return kept[:limit]
+        ranked = sort_ranked_chunks(found, least=1.0, cut=len(found) == wanted)
+        return [(row.number, row.score) for row in select_best_chunks(ranked, limit)]
 
     def find_nearest_vector_rows(
         self, vector: Sequence[float], where: str, wanted: int, probed: int

@@ -52,6 +52,7 @@ class KnowledgeClient:
         query: str,
         *,
         limit: int = DEFAULT_LIMIT,
+        per_entry: int = 0,
         types: Sequence[str] = (),
         topics: Sequence[str] = (),
         mode: Mode = "hybrid",
@@ -60,7 +61,14 @@ class KnowledgeClient:
     ) -> list[KnowledgeHit]:
         """Return the best passages for a query; `Library.search` explains the arguments."""
         answered = await self._memory.search(
-            query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
+            query,
+            wait,
+            mode=mode,
+            types=types,
+            topics=topics,
+            limit=limit,
+            per_entry=per_entry,
+            caller=caller,
         )
         return [
             KnowledgeHit(hit.entry_id, hit.chunk_id, hit.score, hit.text, hit.title, hit.ref)
@@ -98,12 +106,20 @@ class MemoryClient:
         types: Sequence[str] = (),
         topics: Sequence[str] = (),
         limit: int = DEFAULT_LIMIT,
+        per_entry: int = 0,
         caller: str | None = None,
     ) -> SearchAnswer:
         """Call `Library.search`."""
         return await _run_in_cancellable_thread(
             lambda: self._library.search(
-                query, wait, mode=mode, types=types, topics=topics, limit=limit, caller=caller
+                query,
+                wait,
+                mode=mode,
+                types=types,
+                topics=topics,
+                limit=limit,
+                per_entry=per_entry,
+                caller=caller,
             )
         )
 

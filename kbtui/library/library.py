@@ -244,15 +244,17 @@ class Library(SubjectVersionReader):
         types: Sequence[str] = (),
         topics: Sequence[str] = (),
         limit: int = DEFAULT_LIMIT,
+        per_entry: int = 0,
         origin: str | None = "sdk",
         caller: str | None = None,
     ) -> SearchAnswer:
         """Search by keywords and by meaning; wait up to `wait` seconds for the model (default: 10).
 
         `types` (entry types, source kinds, `conversation`) and `topics` limit which entries are
-        searched; if they are empty, all are. `limit` is from 1 to 100. If `query` is a
-        `SearchRequest`, its own fields apply, and `mode`, `types`, `topics` and `limit` are
-        ignored. `origin` and `caller` are recorded in the query log; if `origin` is None, the
+        searched; if they are empty, all are. `limit` is from 1 to 100. `per_entry` is the maximum
+        number of hits from one entry, 0 means no maximum. If `query` is a
+        `SearchRequest`, its own fields apply, and `mode`, `types`, `topics`, `limit` and
+        `per_entry` are ignored. `origin` and `caller` are recorded in the query log; if `origin` is None, the
         search is not logged.
 
         Raises `IndexUnavailable` if there is no index. Raises `UsageError` for a mistake in the
@@ -265,7 +267,9 @@ class Library(SubjectVersionReader):
         validate_wait_seconds(wait, "wait")
         if isinstance(query, SearchRequest):
             return self._run_search_request(query, wait, origin, caller)
-        request = make_search_request(query, mode=mode, types=types, topics=topics, limit=limit)
+        request = make_search_request(
+            query, mode=mode, types=types, topics=topics, limit=limit, per_entry=per_entry
+        )
         answered = self._run_search_request(request, wait, origin, caller)
         if answered.mistakes:
             raise UsageError("; ".join(map(str, answered.mistakes)))

@@ -12,15 +12,23 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RankedChunk, sort_ranked_chunks
+from kbtui.index.entries_and_chunks import (
+    SCORE_TOLERANCE,
+    RankedChunk,
+    select_best_chunks,
+    sort_ranked_chunks,
+)
 from kbtui.notices import Notice
 from kbtui.search.hit_freshness import HitFreshnessChecker
 from kbtui.search.query_words import QueryMatchFinder
 from kbtui.search.search_pipeline import (
+    PASSAGES_WITH_BONUS,
+    SCORE_DIGITS,
+    HitCounts,
+    LegFusion,
     SearchRun,
     add_outdated_subjects,
     format_filters_in_effect,
-    fuse_rankings,
     make_search_hit,
 )
 from kbtui.search.search_request_and_answer import MAX_HITS, Hit, SearchAnswer
@@ -157,19 +165,16 @@ class _CombinedSearch:
         if "lexical" in self._legs and not first.query.words and not first.query.phrases:
             has_query = first.keyword_search.sides[0].query is not None
             notices.append(Notice("newest_first" if has_query else "nothing_to_look_for"))
-        scores = fuse_rankings(
-            {name: [chunk for chunk, _ in ranked] for name, ranked in self._legs.items()},
-            depth=request.depth,
-            coverage=coverage,
-            pending=pending,
-        )
-        hits, total, omitted = self._make_hits(scores)
+        fusion = LegFusion(self._legs, depth=request.depth, coverage=coverage, pending=pending)
+        scores = self._fuse_rankings(fusion)
+        hits, counts = self._make_hits(scores, fusion)
         if request.mode == "hybrid" and hits and not self._legs["lexical"]:
             notices.insert(0, Notice("meaning_only"))
         return answer._replace(
             hits=hits,
-            total=total,
-            omitted=omitted,
+            total=counts.total,
+            omitted=counts.omitted,
+            left_out=counts.left_out,
             empty=not scores
             and all(run.reader.has_no_entries(hidden=request.hidden) for run in runs),
             filters=format_filters_in_effect(request, first.query),
@@ -285,15 +290,32 @@ class _CombinedSearch:
     def _merge_rows(
         self, rows: list[RankedChunk], *, tolerance: float, least: float = 0.0
     ) -> ChunkRanking:
-        """Return the best rows of all indexes, each passage once, and few of each entry."""
-        merged: dict[int, float] = {}
-        per_entry: Counter[tuple[str, str]] = Counter()
+        """Return the best rows of all indexes, each passage once."""
+        merged: dict[int, RankedChunk] = {}
         for row in sort_ranked_chunks(rows, tolerance=tolerance, least=least):
-            owner = self._identify_entry(row.number)
-            if row.number not in merged and per_entry[owner] < self._request.per_entry:
-                per_entry[owner] += 1
-                merged[row.number] = row.score
-        return list(merged.items())[: self._request.depth]
+            merged.setdefault(row.number, row._replace(owner=self._identify_entry(row.number)))
+        best = select_best_chunks(list(merged.values()), self._request.depth)
+        return [(row.number, row.score) for row in best]
+
+    def _fuse_rankings(self, fusion: LegFusion) -> dict[int, float]:
+        """Return the score of each passage, with what the best ones get for title and length."""
+        scores = fusion.fuse_leg_scores()
+        for position, run in self._runs.items():
+            run.scores = {
+                self._places[chunk][position].number: score
+                for chunk, score in scores.items()
+                if position in self._places[chunk]
+            }
+        if fusion.has_two_rankings:
+            best = sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
+            for chunk in best[:PASSAGES_WITH_BONUS]:
+                place = self._list_places(chunk)[0]
+                run = self._runs[place.position]
+                with self._name_failing_index(place.position):
+                    if loaded := run.load_entry_and_chunk(place.number):
+                        bonuses = run.score_title_and_length(*loaded)
+                        scores[chunk] = round(scores[chunk] + sum(bonuses), SCORE_DIGITS)
+        return scores
 
     def _identify_entry(self, chunk: int) -> tuple[str, str]:
         """Return what is equal for the chunks of one entry, in any workspace of its project."""
@@ -303,37 +325,34 @@ class _CombinedSearch:
     def _list_places(self, chunk: int) -> list[_Place]:
         return [place for _, place in sorted(self._places[chunk].items())]
 
-    def _make_hits(self, scores: dict[int, float]) -> tuple[list[Hit], int, int]:
-        """Return the best hits up to the limit, the number without the limit, and the number left out."""
+    def _make_hits(
+        self, scores: dict[int, float], fusion: LegFusion
+    ) -> tuple[list[Hit], HitCounts]:
+        """Return the best hits up to the limit, and how many others there are."""
         request = self._request
         limit = max(1, min(MAX_HITS, request.limit))
-        ranks = {
-            name: {chunk: at for at, (chunk, _) in enumerate(ranked, 1)}
-            for name, ranked in self._legs.items()
-        }
-        for position, run in self._runs.items():
-            run.scores = {
-                self._places[chunk][position].number: score
-                for chunk, score in scores.items()
-                if position in self._places[chunk]
-            }
         hits: list[Hit] = []
-        total = omitted = 0
-        per_entry: Counter[tuple[str, str]] = Counter()
+        total = omitted = left_out = 0
+        passages = Counter(self._identify_entry(chunk) for chunk in scores)
+        taken: Counter[tuple[str, str]] = Counter()
         for chunk in sorted(scores, key=lambda chunk: (-scores[chunk], chunk)):
             owner = self._identify_entry(chunk)
-            if per_entry[owner] >= request.per_entry:
+            if 0 < request.per_entry <= taken[owner]:
+                left_out += 1
                 continue
             if len(hits) < limit:
                 hit = self._make_hit(chunk)
                 if hit is None:
                     omitted += 1
+                    passages[owner] -= 1
                     continue
-                legs = {name: ranks.get(name, {}).get(chunk) for name in ("lexical", "semantic")}
-                hits.append(hit._replace(score=round(scores[chunk], 6), legs=legs))
-            per_entry[owner] += 1
+                names = ("lexical", "semantic")
+                legs = {name: fusion.ranks.get(name, {}).get(chunk) for name in names}
+                count = passages[owner]
+                hits.append(hit._replace(score=scores[chunk], entry_passages=count, legs=legs))
+            taken[owner] += 1
             total += 1
-        return self._add_outdated_subjects(hits), total, omitted
+        return self._add_outdated_subjects(hits), HitCounts(total, omitted, left_out)
 
     def _add_outdated_subjects(self, hits: list[Hit]) -> list[Hit]:
         """Return the hits with the subjects that have changed since they were given to the hits' turns."""

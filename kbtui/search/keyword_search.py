@@ -7,12 +7,18 @@ term in a field of the index, with a weight. The terms are kept for rank explana
 from __future__ import annotations
 
 import math
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tantivy import FieldType, Occur, Query
 
-from kbtui.index.entries_and_chunks import SCORE_TOLERANCE, RankedChunk, sort_ranked_chunks
+from kbtui.index.entries_and_chunks import (
+    MIN_LEG_ENTRIES,
+    SCORE_TOLERANCE,
+    RankedChunk,
+    select_best_chunks,
+    sort_ranked_chunks,
+)
 from kbtui.index.keyword_tokenizer import (
     extract_cjk_character_pairs,
     extract_code_words,
@@ -241,10 +247,8 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
     return [whole for whole in get_code_word_forms(word).wholes if whole.endswith(("+", "#"))]
 
 
-OVERFETCH_FACTOR = 5
-"""To find N chunks, a search first fetches this number times N.
-
-Some of these chunks are then dropped, because an answer has only a few chunks of each entry.
+OVERFETCH_FACTOR = 3
+"""To find the best N chunks, and the best chunks of more entries, a search first fetches this number times N.
 """
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
@@ -270,7 +274,6 @@ class KeywordSearch:
         `statistics` are those of the indexes that are searched together: of hidden subjects (True),
         and of visible entries (False). None means that only the indexes of `reader` are searched.
         """
-        self._request = request
         self.language = StemmingAnalyzer(reader.language)
         self.sides = [
             _KeywordIndexQuery(
@@ -313,22 +316,20 @@ class KeywordSearch:
 
         return text_contains
 
-    def rank_chunks_by_keywords(self, limit: int, per_entry: int | None = None) -> ChunkRanking:
-        """Return the best chunks by keywords, at most `limit`.
+    def rank_chunks_by_keywords(self, limit: int) -> ChunkRanking:
+        """Return the best `limit` chunks by keywords.
 
-        At most `per_entry` chunks of one entry are returned, so that a long entry does not crowd out
-        others. None means the value in the search request. If the query has only filters, the newest
-        chunks come first.
+        If these belong to few entries, the best chunks of other entries follow (see
+        `select_best_chunks`). If the query has only filters, the newest chunks come first.
         """
-        return [(row.number, row.score) for row in self.rank_chunks(limit, per_entry)]
+        return [(row.number, row.score) for row in self.rank_chunks(limit)]
 
-    def rank_chunks(self, limit: int, per_entry: int | None = None) -> list[RankedChunk]:
+    def rank_chunks(self, limit: int) -> list[RankedChunk]:
         """Return the same chunks as `rank_chunks_by_keywords`, with their owners and ids."""
-        per_entry = per_entry or self._request.per_entry
-        found, *more = (side.rank_chunks_of_index(limit, per_entry) for side in self.sides)
+        found, *more = (side.rank_chunks_of_index(limit) for side in self.sides)
         for rows in more:
             found = sort_ranked_chunks([*found, *rows], tolerance=self.tolerance)
-        return found[:limit]
+        return select_best_chunks(found, limit)
 
     @property
     def tolerance(self) -> float:
@@ -374,30 +375,26 @@ class _KeywordIndexQuery:
         filters = self._build_filter_queries(request, narrowing)
         self.query = self._build_tantivy_query(wanted, excluded, filters, archived=request.archived)
 
-    def rank_chunks_of_index(self, limit: int, per_entry: int) -> list[RankedChunk]:
-        """Return the best `limit` chunks of this index, at most `per_entry` of each entry."""
+    def rank_chunks_of_index(self, limit: int) -> list[RankedChunk]:
+        """Return the best `limit` chunks of this index, and if they belong to few entries, those of others."""
         if self.query is None or not self.searcher.num_docs:
             return []
         fetched = limit * OVERFETCH_FACTOR
-        filled: dict[object, list[RankedChunk]] = {}
+        held: list[RankedChunk] = []
         while True:
             last = fetched >= MAX_FETCHED_CHUNKS
+            owners = {row.owner for row in held}
             rows, all_found = self.fetch_best_keyword_chunks(
-                fetched, without=filled, whole_ties=not last
+                fetched, without=owners, whole_ties=not last
             )
-            seen: dict[object, list[RankedChunk]] = {}
-            kept = []
-            for row in rows:
-                if len(held := seen.setdefault(row.owner, [])) < per_entry:
-                    held.append(row)
-                    kept.append(row)
-            if filled:
-                kept = [*chain.from_iterable(filled.values()), *kept]
-                kept = sort_ranked_chunks(kept, tolerance=self.tolerance)
-            if len(kept) >= limit or all_found or last:
-                return kept[:limit]
-            # Entries with many chunks crowded out others, so fetch again without these entries.
-            filled |= {owner: held for owner, held in seen.items() if len(held) >= per_entry}
+            rows = sort_ranked_chunks([*held, *rows], tolerance=self.tolerance) if held else rows
+            owners |= {row.owner for row in rows}
+            is_enough = len(rows) >= limit and len(owners) >= min(limit, MIN_LEG_ENTRIES)
+            if is_enough or all_found or last:
+                return select_best_chunks(rows, limit)
+            if len(rows) >= limit:
+                # Entries with many chunks crowded out others, so fetch again without these entries.
+                held = rows
             fetched *= 2
 
     def fetch_best_keyword_chunks(

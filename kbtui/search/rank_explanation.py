@@ -8,7 +8,7 @@ import orjson
 
 from kbtui.notices import Notice, NoticeValues
 from kbtui.search.hit_freshness import HitFreshnessChecker
-from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer, score_leg_rank
+from kbtui.search.search_pipeline import SCORE_DIGITS, SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import (
     EmbeddedChunkText,
     QueryTermScore,
@@ -94,18 +94,22 @@ class SearchExplainer:
         run = self._run
         number = chunk.number
         matches, missing = self._match_query_terms(chunk)
+        has_bonus = number in run.scored_passages
+        title, length = run.score_title_and_length(entry, chunk) if has_bonus else (0.0, 0.0)
         explained = RankExplanation(
             ref=ref,
             title=entry.title,
             chunk_id=chunk.id,
             rank=self._ranks.get(number),
-            score=round(run.scores.get(number, 0.0), 6),
+            score=run.scores.get(number, 0.0),
             lexical=self._find_chunk_rank_in_leg(
                 "lexical", number, Notice("words_but_excluded" if matches else "no_words")
             ),
             semantic=self._find_chunk_rank_in_leg(
                 "semantic", number, self._explain_missing_vector(chunk)
             ),
+            title_gives=round(title, SCORE_DIGITS),
+            length_gives=round(length, SCORE_DIGITS),
             matches=matches,
             missing=missing,
             embedded=self._describe_embedded_texts(entry, chunk),
@@ -124,7 +128,7 @@ class SearchExplainer:
         if leg not in run.legs:
             return SearchLegRank(reason=Notice("leg_not_asked"))
         ranks = self._leg_ranks[leg]
-        part = round(self._find_chunk_score_in_leg(leg, number), 6)
+        part = round(run.fusion.score_chunk_in_leg(leg, number), SCORE_DIGITS)
         if number not in ranks:
             ranks = self._rank_many_chunks_in_leg(leg)
         if number not in ranks:
@@ -132,25 +136,14 @@ class SearchExplainer:
         rank, score = ranks[number]
         return SearchLegRank(rank, round(score, 6), part)
 
-    def _find_chunk_score_in_leg(self, leg: str, number: int) -> float:
-        run = self._run
-        coverage = run.coverage if leg == "semantic" else 1.0
-        if leg == "semantic" and number in run.pending:
-            leg, coverage = "lexical", 1.0
-        rank = self._leg_ranks[leg].get(number, (None,))[0]
-        length = len(run.legs[leg])
-        return score_leg_rank(rank, length, depth=run.request.depth, coverage=coverage)
-
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Map many chunks to their rank and score in a leg. The limit per entry does not apply."""
+        """Map many chunks to their rank and score in a leg."""
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
             if leg == "lexical":
-                ranked = self._run.keyword_search.rank_chunks_by_keywords(
-                    DEEP_RANKS * 10, per_entry=DEEP_RANKS * 10
-                )
+                ranked = self._run.keyword_search.rank_chunks_by_keywords(DEEP_RANKS * 10)
             elif self._semantic is not None and self._run.legs.get(leg):
-                request = self._run.request._replace(depth=DEEP_RANKS, per_entry=DEEP_RANKS)
+                request = self._run.request._replace(depth=DEEP_RANKS)
                 begun = self._semantic(self._run.query.spoken)
                 ranked = begun(request, self._reader.generation_name).ranked
             self._deep[leg] = {
@@ -170,7 +163,7 @@ class SearchExplainer:
         run = self._run
         others = [number for number in self._ranks if run.visible_chunks[number][1] == entry.id]
         most = run.request.per_entry
-        if len(others) >= most and explained.chunk_id not in {
+        if 0 < most <= len(others) and explained.chunk_id not in {
             run.visible_chunks[number][0] for number in others[:most]
         }:
             return [Notice("below_best_passages", {"limit": most})]

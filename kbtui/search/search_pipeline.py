@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbtui.index.entries_and_chunks import SCORE_TOLERANCE
 from kbtui.notices import Notice
 from kbtui.search.filter_definitions import list_filters_of_input, quote_filter_value
 from kbtui.search.hit_freshness import HitFreshnessAndLines, HitFreshnessChecker
@@ -24,7 +26,7 @@ from kbtui.search.search_request_and_answer import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from kbtui.index.entries_and_chunks import CatalogEntry, Chunk
     from kbtui.index.index_reader import IndexReader
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from kbtui.workspace import Workspace
 
 
-CHUNKS_LOADED_AT_ONCE = 25
+CHUNKS_LOADED_AT_ONCE = 30
 """How many ranked chunks are loaded from the catalog at a time. Most ranked chunks are never needed."""
 
 SemanticRanker = Callable[[SearchRequest, str], SemanticRanking]
@@ -78,13 +80,14 @@ def run_search_and_build_answer(
     if mistakes:
         return answer
     run.run_search_legs(semantic)
-    hits, total, omitted = _make_hits_of_best_chunks(run)
+    hits, counts = _make_hits_of_best_chunks(run)
     if request.mode == "hybrid" and request.like is None and hits and not run.legs["lexical"]:
         run.notices.insert(0, Notice("meaning_only"))
     return answer._replace(
         hits=hits,
-        total=total,
-        omitted=omitted,
+        total=counts.total,
+        omitted=counts.omitted,
+        left_out=counts.left_out,
         # The answer must not reveal that hidden subjects exist.
         empty=not run.scores and run.reader.has_no_entries(hidden=request.hidden),
         filters=format_filters_in_effect(request, run.query),
@@ -113,6 +116,8 @@ class SearchRun:
         self.coverage = 1.0
         self.pending: frozenset[int] = frozenset()
         self.scores: dict[int, float] = {}
+        self.scored_passages: set[int] = set()
+        self._title_scores: dict[str, float] = {}
         self.entries_by_id: dict[str, CatalogEntry] = {}
         self._chunks: dict[int, tuple[Chunk, str]] = {}
         self.statistics: Mapping[bool, TermStatistics] | None = None
@@ -135,7 +140,12 @@ class SearchRun:
         found = self.reader.get_visible_chunk_ids(
             self.scores, hidden=self.request.hidden, archived=self.request.archived
         )
-        return dict(sorted(found.items(), key=lambda item: (-self.scores[item[0]], item[1])))
+        return self._sort_chunks_by_score(found)
+
+    def _sort_chunks_by_score(
+        self, chunks: dict[int, tuple[str, str]]
+    ) -> dict[int, tuple[str, str]]:
+        return dict(sorted(chunks.items(), key=lambda item: (-self.scores[item[0]], item[1])))
 
     def load_entry_and_chunk(self, number: int) -> tuple[CatalogEntry, Chunk] | None:
         """Return a visible chunk with its entry; None if the chunk has just been deleted.
@@ -169,9 +179,25 @@ class SearchRun:
         if "lexical" in self.legs and not self.query.words and not self.query.phrases:
             has_query = self.keyword_search.sides[0].query is not None
             self.notices.append(Notice("newest_first" if has_query else "nothing_to_look_for"))
-        self.scores = fuse_rankings(
-            {name: [number for number, _ in ranked] for name, ranked in self.legs.items()},
-            depth=request.depth,
+        self.fuse_rankings()
+
+    def fuse_rankings(self) -> None:
+        """Set `scores` from the rankings of the legs."""
+        self.scores = self.fusion.fuse_leg_scores()
+        if self.fusion.has_two_rankings:
+            for number in list(self.visible_chunks)[:PASSAGES_WITH_BONUS]:
+                if loaded := self.load_entry_and_chunk(number):
+                    bonuses = self.score_title_and_length(*loaded)
+                    self.scores[number] = round(self.scores[number] + sum(bonuses), SCORE_DIGITS)
+                    self.scored_passages.add(number)
+            self.visible_chunks = self._sort_chunks_by_score(self.visible_chunks)
+
+    @cached_property
+    def fusion(self) -> LegFusion:
+        """What each leg adds to the score of a chunk."""
+        return LegFusion(
+            self.legs,
+            depth=self.request.depth,
             coverage=self.coverage,
             pending=self.pending,
         )
@@ -180,6 +206,29 @@ class SearchRun:
     def asks_for_tool_calls(self) -> bool:
         """Whether a filter selects tool calls. These and their results have no vectors."""
         return bool(self.request.tools or self.narrowing.args)
+
+    def score_title_and_length(self, entry: CatalogEntry, chunk: Chunk) -> tuple[float, float]:
+        """Return what a passage gets for query words in its entry's title, and for its length."""
+        if entry.id not in self._title_scores:
+            rarities = self._word_rarities
+            stems = rarities.keys() & set(self.keyword_search.language.stem_text(entry.title))
+            share = sum(rarities[stem] for stem in stems) / max(1.0, sum(rarities.values()))
+            self._title_scores[entry.id] = TITLE_WEIGHT * share
+        length = min(1.0, len(chunk.text.encode("utf-8", "replace")) / FULL_LENGTH_BYTES)
+        return self._title_scores[entry.id], LENGTH_WEIGHT * length
+
+    @cached_property
+    def _word_rarities(self) -> dict[str, float]:
+        """The inverse document frequency of each stem in the query, without function words."""
+        side = self.keyword_search.sides[0]
+        counted = self.statistics[False] if self.statistics else side.searcher
+        total = counted.num_docs
+        stems = {token.stem for word in side.words for token in _list_content_tokens(word)}
+        counts = {stem: counted.doc_freq("body", stem) for stem in stems}
+        return {
+            stem: math.log1p(max(0.0, total - count + 0.5) / (count + 0.5))
+            for stem, count in counts.items()
+        }
 
     def _start_semantic_leg(self, semantic: SemanticLeg | None) -> SemanticRanker | None:
         if self.request.mode == "lexical" or semantic is None or not self.query.spoken:
@@ -218,44 +267,52 @@ class SearchRun:
         return kept
 
 
-def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], int, int]:
-    """Return the best hits up to the limit, and two numbers.
+class HitCounts(NamedTuple):
+    """How many hits there are without the limit, and how many passages are no hits.
 
-    The first number counts the hits that there would be without the limit. The second one counts
-    the chunks that were left out because their text no longer exists.
+    `omitted` counts the chunks whose text no longer exists, `left_out` those beyond the limit per entry.
     """
+
+    total: int
+    omitted: int
+    left_out: int
+
+
+def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
+    """Return the best hits up to the limit, and how many others there are."""
     request = run.request
-    ranks = {
-        name: {number: at for at, (number, _) in enumerate(ranked, 1)}
-        for name, ranked in run.legs.items()
-    }
+    ranks = run.fusion.ranks
     limit = max(1, min(MAX_HITS, request.limit))
     freshness = HitFreshnessChecker(run.workspace, run.reader)
     finder = QueryMatchFinder(
         run.keyword_search.analyzed_words, run.query.phrases, run.keyword_search.language
     )
     hits: list[Hit] = []
-    total = omitted = 0
-    per_entry: Counter[str] = Counter()
+    total = omitted = left_out = 0
+    passages = Counter(entry_id for _, entry_id in run.visible_chunks.values())
+    taken: Counter[str] = Counter()
     for number, (_, entry_id) in run.visible_chunks.items():
-        if per_entry[entry_id] >= request.per_entry:
+        if 0 < request.per_entry <= taken[entry_id]:
+            left_out += 1
             continue
         if len(hits) < limit:
             loaded = run.load_entry_and_chunk(number)
             state = freshness.get_hit_freshness_and_lines(*loaded) if loaded else None
             if loaded is None or state is None:
                 omitted += 1
+                passages[entry_id] -= 1
                 continue
             entry, chunk = loaded
             hit = make_search_hit(entry, chunk, state, run.entries_by_id)._replace(
-                score=round(run.scores[number], 6),
+                score=run.scores[number],
                 matches=finder.find_matches(chunk.text),
                 legs={name: ranks.get(name, {}).get(number) for name in ("lexical", "semantic")},
             )
             hits.append(hit)
-        per_entry[entry_id] += 1
+        taken[entry_id] += 1
         total += 1
-    return add_outdated_subjects(run, hits), total, omitted
+    hits = [hit._replace(entry_passages=passages[hit.entry_id]) for hit in hits]
+    return add_outdated_subjects(run, hits), HitCounts(total, omitted, left_out)
 
 
 def add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
@@ -308,69 +365,99 @@ def make_search_hit(
     )
 
 
-RANK_CONSTANT = 15
-"""The constant k of reciprocal rank fusion, chosen by measurement (docs/search-quality.md).
+LEG_WEIGHT = 0.5
+"""The weight of each leg in the fused score. The two legs together have the weight 1."""
+# The values of these constants were measured: docs/search-quality.md.
+TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 1.0
+"""What a passage gets at most for query words in its entry's title, and for not being very short."""
+FULL_LENGTH_BYTES = 100
+"""A passage of at least this many bytes of UTF-8 gets all of `LENGTH_WEIGHT`, a shorter one a share of it."""
+PASSAGES_WITH_BONUS = 30
+"""How many of the best passages get a score for their title and length."""
+SCORE_DIGITS = 4
+"""Fused scores are rounded to this many digits. Rounding errors of the legs must not change the order."""
 
-Cormack, Clarke and Büttcher (2009), who proposed this fusion, use 60.
-"""
 
+class LegScale:
+    """Scales the scores of a leg, so that those of two legs can be added.
 
-def score_leg_rank(
-    rank: int | None,
-    length: int,
-    *,
-    k: float = RANK_CONSTANT,
-    depth: int = LEG_DEPTH,
-    coverage: float = 1.0,
-) -> float:
-    """Return what one leg adds to the score of a chunk: 1 / (k + rank / coverage).
+    A scaled score is the distance from the last score of the leg, in standard deviations of the leg's
+    first `depth` scores. Ranks would lose how much better the first hits are than the others.
 
-    `rank` is the position of the chunk among the leg's `length` hits, counted from 1. For a chunk that
-    is not one of the hits, `rank` is None or greater than `length`.
-
-    A leg returns at most `depth` hits. If it has fewer, it has found all matching chunks, so any other
-    chunk gets 0. Otherwise, the chunk may be a match that was cut off, so it gets the rank after the
-    last hit.
-
-    `coverage` (above 0, up to 1) is the share of all chunks that the leg can rank. Dividing by it turns
-    the rank into an estimate of the rank among all chunks.
+    A leg with fewer than `depth` hits has found all matches. For keywords, all other passages then have
+    the score 0, and count as such in the standard deviation. If there are more hits, a passage that is
+    not among them may be a match that was cut off, so it gets the score of the hit at `depth`.
     """
-    if rank is None or rank > length:
-        if length < depth:
-            return 0.0
-        rank = length + 1
-    return 1.0 / (k + rank / coverage)
+
+    def __init__(self, ranked: ChunkRanking, *, depth: int, is_lexical: bool) -> None:
+        self._scores = dict(ranked)
+        first = [score for _, score in ranked[:depth]]
+        is_full = len(first) == depth
+        self._last = 0.0 if is_lexical and not is_full else min(self._scores.values(), default=0.0)
+        missing = depth - len(first) if is_lexical else 0
+        first += [self._last] * missing
+        mean = sum(first) / max(1, len(first))
+        variance = sum((score - mean) ** 2 for score in first) / max(1, len(first))
+        self._deviation = math.sqrt(variance)
+        self._absent = first[-1] if is_full else self._last
+
+    def scale_score(self, number: int) -> float:
+        """Return the scaled score of a chunk, 0 or more."""
+        if self._deviation <= SCORE_TOLERANCE:
+            return 0.0  # all scores are equal
+        return (self._scores.get(number, self._absent) - self._last) / self._deviation
 
 
-def fuse_rankings(
-    legs: Mapping[str, Sequence[int]],
-    *,
-    k: float = RANK_CONSTANT,
-    depth: int = LEG_DEPTH,
-    coverage: float = 1.0,
-    pending: Collection[int] = (),
-) -> dict[int, float]:
-    """Return the score of every ranked chunk, by chunk number: the sum of its scores in the legs.
+class LegFusion:
+    """Adds up the scaled scores of chunks in the legs."""
 
-    `legs` has the chunk numbers of each leg, best first. `coverage` is the share of chunks with a
-    vector, and `pending` are the keyword hits without a vector. For these hits, the keyword
-    rank also counts as the semantic rank, so that chunks with a vector have no advantage.
-    """
-    leg_ranks = {
-        name: {number: at for at, number in enumerate(ranked, 1)} for name, ranked in legs.items()
-    }
+    def __init__(
+        self,
+        legs: Mapping[str, ChunkRanking],
+        *,
+        depth: int = LEG_DEPTH,
+        coverage: float = 1.0,
+        pending: Collection[int] = (),
+    ) -> None:
+        """Create the fusion of `legs`, the rankings by name.
 
-    def score_in_leg(name: str, number: int) -> float:
-        share = coverage if name == "semantic" else 1.0
-        if name == "semantic" and number in pending:
-            name, share = "lexical", 1.0
-        ranks = leg_ranks[name]
-        return score_leg_rank(ranks.get(number), len(ranks), k=k, depth=depth, coverage=share)
+        `coverage` is the share of chunks with a vector, and `pending` are the keyword hits without one.
+        """
+        self._coverage, self._pending = coverage, pending
+        self.ranks = {
+            name: {number: at for at, (number, _) in enumerate(ranked, 1)}
+            for name, ranked in legs.items()
+        }
+        self.has_two_rankings = sum(1 for ranked in legs.values() if ranked) > 1
+        """Whether both legs have found something. If not, the order of the only leg is kept."""
+        self._scales = {
+            name: LegScale(ranked, depth=depth, is_lexical=name == "lexical")
+            for name, ranked in legs.items()
+        }
 
-    return {
-        number: sum(score_in_leg(name, number) for name in legs)
-        for number in set().union(*legs.values())
-    }
+    def score_chunk_in_leg(self, leg: str, number: int) -> float:
+        """Return what a leg adds to the score of a chunk.
+
+        If only one leg has hits, this is 1 / rank. If the vectors are incomplete, the semantic leg has
+        less weight. A keyword hit without a vector then gets its keyword score in the semantic leg, too,
+        so that chunks with a vector have no advantage.
+        """
+        if not self.has_two_rankings:
+            rank = self.ranks[leg].get(number)
+            return 1.0 / rank if rank else 0.0
+        weight = LEG_WEIGHT * (self._coverage if leg == "semantic" else 1.0)
+        if leg == "semantic" and number in self._pending:
+            leg = "lexical"
+        return weight * self._scales[leg].scale_score(number)
+
+    def fuse_leg_scores(self) -> dict[int, float]:
+        """Return the fused score of each ranked chunk, by chunk number."""
+        return {
+            number: round(
+                sum(self.score_chunk_in_leg(name, number) for name in self.ranks), SCORE_DIGITS
+            )
+            for number in {number for ranks in self.ranks.values() for number in ranks}
+        }
 
 
 def format_filters_in_effect(request: SearchRequest, query: ParsedQuery) -> str:

@@ -25,9 +25,9 @@ Freshness = Literal["fresh", "changed"]
 MAX_QUERY_CHARACTERS = 1000
 """A query with more characters than this is cut, and the answer contains a notice about it."""
 DEFAULT_LIMIT, MAX_LIMIT = 20, 100
-LEG_DEPTH = 100
+LEG_DEPTH = 150
 """Each leg fetches up to this many hits. A request's limit does not change this, nor the order of the hits."""
-MAX_HITS = 2 * LEG_DEPTH
+MAX_HITS = 400
 """An answer has at most this many hits. These are all hits of both legs."""
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ if TYPE_CHECKING:
         score: float
         lexical: SearchLegRankJson
         semantic: SearchLegRankJson
+        title_gives: float
+        length_gives: float
         matches: list[QueryTermScoreJson]
         missing: Sequence[str]
         embedded: EmbeddedChunkTextJson | None
@@ -151,6 +153,7 @@ if TYPE_CHECKING:
         score: float
         matches: list[list[int]]
         freshness: Freshness
+        entry_passages: int
         legs: dict[str, int | None]
 
     class SearchAnswerJson(TypedDict):
@@ -161,6 +164,7 @@ if TYPE_CHECKING:
         degraded: str | None
         total: int
         omitted: int
+        left_out: int
         hits: list[HitJson]
         why: NotRequired[RankExplanationJson]
 
@@ -189,7 +193,8 @@ class SearchRequest(NamedTuple):
     * `since` (inclusive) and `until` (exclusive): limits on the times of hits.
     * `exclude`: the id of a conversation that is not searched.
     * `entries`: entry ids. If there are any, only these entries are searched.
-    * `per_entry`: the maximum number of hits from one entry.
+    * `per_entry`: the maximum number of hits from one entry; 0 means no maximum. The ranking is the
+      same, and the answer counts the passages that are left out.
     * `depth`: the maximum number of hits from each leg.
     * `like`: a reference. The search finds passages similar to its text and ignores the query.
     * `why`: a reference. The answer explains why its text is not among the hits.
@@ -215,7 +220,7 @@ class SearchRequest(NamedTuple):
     archived: bool = False
     hidden: bool = False
     limit: int = DEFAULT_LIMIT
-    per_entry: int = 3
+    per_entry: int = 0
     partial: bool = False
     exclude: str | None = None
     entries: tuple[str, ...] = ()
@@ -283,10 +288,11 @@ def make_search_request(
     types: Sequence[str] = (),
     topics: Sequence[str] = (),
     limit: int = DEFAULT_LIMIT,
+    per_entry: int = 0,
 ) -> SearchRequest:
     """Make a request from the arguments of a Python caller.
 
-    Raises `UsageError` for invalid arguments, and `TypeError` for a limit that is not an integer.
+    Raises `UsageError` for invalid arguments, and `TypeError` for a number that is not an integer.
     """
     if isinstance(types, str) or isinstance(topics, str):
         raise UsageError("types and topics must be lists of strings")
@@ -296,7 +302,16 @@ def make_search_request(
         raise UsageError("the query is empty", hint="say what to look for")
     if not 1 <= index(limit) <= MAX_LIMIT:
         raise UsageError(f"must be from 1 to {MAX_LIMIT}, not {limit}", where="limit")
-    return SearchRequest(query, mode, types=tuple(types), topics=tuple(topics), limit=index(limit))
+    if index(per_entry) < 0:
+        raise UsageError(f"must be at least 0, not {per_entry}", where="per_entry")
+    return SearchRequest(
+        query,
+        mode,
+        types=tuple(types),
+        topics=tuple(topics),
+        limit=index(limit),
+        per_entry=index(per_entry),
+    )
 
 
 class QueryMistake(NamedTuple):
@@ -357,6 +372,7 @@ class Hit(NamedTuple):
     * `outdated_subjects` are the subjects that were given to the turn and have changed since.
     * `project`, `workspace` and `also_in` are set in a search of all projects: the project's name, the
       root of the hit's workspace, and the roots of the other workspaces that contain the passage.
+    * `entry_passages` is how many passages of the entry the search found, this one included.
     """
 
     ref: str
@@ -380,6 +396,7 @@ class Hit(NamedTuple):
     rewound: bool = False
     outdated_subjects: Sequence[OutdatedSubject] = ()
     freshness: Freshness = "fresh"
+    entry_passages: int = 1
     legs: dict[str, int | None] = {}  # noqa: RUF012  (nobody changes it)
     project: str | None = None
     workspace: str | None = None
@@ -426,6 +443,7 @@ class Hit(NamedTuple):
             "matches": [list(span) for span in self.matches],
             **own,
             "freshness": self.freshness,
+            "entry_passages": self.entry_passages,
             "legs": self.legs,
         }
 
@@ -504,6 +522,8 @@ class RankExplanation(NamedTuple):
 
     * `rank` is the rank among all ranked chunks, counted from 1. It is None if the chunk is not
       ranked.
+    * `title_gives` and `length_gives` are the parts of the score for query words in the title of the
+      entry, and for the length of the passage. Only the best passages of both legs have them.
     * `missing` lists the words of the query that the chunk lacks, and the pairs of adjacent query
       words that are not adjacent in the chunk.
     * `kept_out` lists the reasons why the chunk is not shown, in the order in which a user should
@@ -517,6 +537,8 @@ class RankExplanation(NamedTuple):
     score: float = 0.0
     lexical: SearchLegRank = SearchLegRank()
     semantic: SearchLegRank = SearchLegRank()
+    title_gives: float = 0.0
+    length_gives: float = 0.0
     matches: Sequence[QueryTermScore] = ()
     missing: Sequence[str] = ()
     embedded: EmbeddedChunkText | None = None
@@ -557,6 +579,7 @@ class SearchAnswer(NamedTuple):
 
     * `total`: the number of hits that the search would return without a limit.
     * `omitted`: the number of hits that were left out because their text or file no longer exists.
+    * `left_out`: the number of passages that were left out because of `SearchRequest.per_entry`.
     * `mistakes`: the mistakes in the query. If there are any, nothing was searched, and the first
       mistake is also a notice.
     * `empty`: whether the index has no entries to search.
@@ -572,6 +595,7 @@ class SearchAnswer(NamedTuple):
     hits: list[Hit]
     total: int = 0
     omitted: int = 0
+    left_out: int = 0
     notices: Sequence[Notice] = ()
     partial: bool = False
     mistakes: tuple[QueryMistake, ...] = ()
@@ -606,6 +630,7 @@ class SearchAnswer(NamedTuple):
             "degraded": self.degraded,
             "total": self.total,
             "omitted": self.omitted,
+            "left_out": self.left_out,
             "hits": hits,
         }
         if self.why:
@@ -636,6 +661,7 @@ class SearchAnswer(NamedTuple):
             [Hit.from_json(hit) for hit in shape["hits"]],
             total=shape["total"],
             omitted=shape["omitted"],
+            left_out=shape["left_out"],
             notices=[Notice(code, values) for code, values in details["notices"]],
             partial=details["partial"],
             mistakes=tuple(QueryMistake(*mistake) for mistake in details["mistakes"]),

@@ -323,6 +323,9 @@ def _make_search_leg_blocks(explanation: RankExplanation) -> list[ReaderBlock]:
         if result.gives:
             spans.append((f", adds {result.gives:.4f} to the combined score", "dim"))
         facts.append((name, spans))
+    for name, gives in (("title", explanation.title_gives), ("length", explanation.length_gives)):
+        if gives:
+            facts.append((name, [(f"adds {gives:.4f} to the combined score", "dim")]))
     heading = _make_heading("head:legs", "Ranks by keywords and by meaning")
     return [heading, FactTableBlock("legs", facts)]
 

@@ -40,6 +40,8 @@ from kbtui.tui.framework.text_widgets import (
 from kbtui.tui.framework.tui_command import make_list_movement_bindings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
@@ -115,6 +117,9 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             super().__init__()
             self.hit, self.preview = hit, preview
 
+    class AllPassagesRequested(Message):
+        """The user unfolded an entry, and the answer has only its best passage."""
+
     class MoreHitsRequested(Message):
         """The user scrolled close to the end of the list, and the search has more hits."""
 
@@ -125,6 +130,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         self._summary = LeftAndRightTextLine(id="answer")
         self._notice = WrappedParagraphs(self.list)
         self.answer: SearchAnswer | None = None
+        self._unfolded: set[str] = set()
+        """The ids of the entries of which all hits are shown, not only the best one."""
         self._is_refining = False
         """Whether the search by meaning is still running. It may add hits to the answer."""
 
@@ -152,6 +159,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         the search by meaning is still running.
         """
         self.answer, self._is_refining = answer, refining
+        if not same_query:
+            self._unfolded.clear()
         self.border_title = "Results"
         is_untouched = self.list.is_at_list_start and not self.list.has_focus
         select_first = answer.hits and (is_untouched or not same_query)
@@ -166,11 +175,40 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
 
     def _show_hits(self, empty: Spans | None = None, select: str | None = None) -> None:
         if self.answer:
-            refs = self.answer.short_refs
-            rows = [self._make_hit_row(hit, refs.get(hit.ref, hit.ref)) for hit in self.answer.hits]
+            rows = list(self._iterate_rows_of_groups(self.answer))
             self.list.set_rows(rows, empty, select=select)
             self._summary.set_edge_texts(*self._make_answer_summary(self.answer))
             self._request_more_hits_at_end()
+
+    def _iterate_rows_of_groups(self, answer: SearchAnswer) -> Iterator[ListRow]:
+        """Yield a row for the best hit of each entry, and below it the other hits of an unfolded entry."""
+        groups: dict[str, list[Hit]] = {}
+        for hit in answer.hits:
+            groups.setdefault(hit.entry_id, []).append(hit)
+        for entry_id, hits in groups.items():
+            refs = [answer.short_refs.get(hit.ref, hit.ref) for hit in hits]
+            is_unfolded = entry_id in self._unfolded
+            more = 0 if is_unfolded and len(hits) > 1 else hits[0].entry_passages - 1
+            yield self._make_hit_row(hits[0], refs[0], more)
+            if is_unfolded:
+                for hit, ref in zip(hits[1:], refs[1:], strict=True):
+                    yield self._make_further_hit_row(hit, ref)
+
+    def action_toggle_passages_of_entry(self) -> None:
+        """Show all hits of the selected hit's entry, or only the best one."""
+        row, answer = self.list.selected_row, self.answer
+        if row is None or answer is None:
+            return
+        entry_id = row.data.entry_id
+        hits = [hit for hit in answer.hits if hit.entry_id == entry_id]
+        if entry_id in self._unfolded:
+            self._unfolded.remove(entry_id)
+            self._show_hits(select=hits[0].chunk_id)
+        elif row.data.entry_passages > 1:
+            self._unfolded.add(entry_id)
+            self._show_hits()
+            if answer.left_out:
+                self.post_message(self.AllPassagesRequested())
 
     def _request_more_hits_at_end(self) -> None:
         """Post `MoreHitsRequested` if the user is close to the end of the list and the search has more hits."""
@@ -189,6 +227,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def show_similar_passages(self, reference: str, answer: SearchAnswer) -> None:
         """Show the passages that are similar to the text of `reference`."""
         self.answer, self._is_refining = answer, False
+        self._unfolded.clear()
         self.border_title = make_label_without_markup(f"More like {reference}")
         self._notice.set_paragraphs([])
         self._show_hits([("Nothing similar.", "dim")])
@@ -220,6 +259,11 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         left: Spans = [(format_counted_noun(shown, "hit"), "")]
         if shown < answer.total:
             left = [(f"Top {shown} of {answer.total:,}", ""), (" · ↓ for more", "dim")]
+        elif entries := len({hit.entry_id for hit in answer.hits}):
+            passages = answer.total + answer.left_out
+            if passages > entries:
+                left.append((f" · {passages:,} passages", "dim"))
+                left[0] = (format_counted_noun(entries, "hit"), "")
         if answer.omitted:
             left.append((f", {answer.omitted:,} deleted", "dim"))
         if self._is_refining:
@@ -231,7 +275,20 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             return left, truncate_spans([(sanitize_to_one_line(degraded), "warning")], max(8, room))
         return left, [(MODES[answer.mode], "dim")]
 
-    def _make_hit_row(self, hit: Hit, ref: str) -> ListRow:
+    def _make_further_hit_row(self, hit: Hit, ref: str) -> ListRow:
+        """Return the row of a hit below the best hit of its entry, without the title."""
+        width, where = self._measure_hit_row(ref)
+        first, *others = make_hit_excerpt(hit, width - len(where) - 2, 1) or [[]]
+        left: Spans = [("  │ ", "dim"), *first]
+        return ListRow(hit.chunk_id, left, [(where, "dim")], others, data=hit)
+
+    def _measure_hit_row(self, ref: str) -> tuple[int, str]:
+        """Return how many cells the text of a hit has, and the reference, shortened if it is long."""
+        width = max(20, self.list.scrollable_content_region.width - 4)
+        return width, truncate_text_start(sanitize_to_one_line(ref), max(18, width * 2 // 5))
+
+    def _make_hit_row(self, hit: Hit, ref: str, more: int) -> ListRow:
+        """Return the row of the best hit of an entry; `more` is how many other passages are folded."""
         mark = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
         title: Spans = [mark, (sanitize_to_one_line(hit.title), "strong")]
         title.append((format_parent_title_suffix(hit.parent_title, hit.parent_id), "dim"))
@@ -241,10 +298,10 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             title.append((" knowledge changed since", "warning"))
         if hit.freshness == "changed":
             title.append((" changed after indexing", "warning"))
-        width = max(20, self.list.scrollable_content_region.width - 4)
-        where = truncate_text_start(sanitize_to_one_line(ref), max(18, width * 2 // 5))
+        width, where = self._measure_hit_row(ref)
         below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, 2)]
-        return ListRow(hit.chunk_id, title, [(where, "dim")], below, data=hit)
+        right: Spans = [(f"+{more}  ", "accent")] if more > 0 else []
+        return ListRow(hit.chunk_id, title, [*right, (where, "dim")], below, data=hit)
 
     def on_resize(self) -> None:
         self._show_hits()

@@ -157,6 +157,7 @@ def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
     refs = re.findall(r"Sources: (.*)", text)[0].split(", ")
     assert set(refs) == {
         "guide/start:1-3", "guide/basics:1-3", f"jp-c{LIVE}:1", f"jp-c{LIVE}:2", f"jp-c{LIVE + 1}:1",
+        f"jp-c{LIVE}:2.1",
     }  # fmt: skip
     assert len(SEARCH_RESULT_HEADER.findall(text)) == len(refs)
     assert text.startswith(
@@ -172,6 +173,10 @@ def test_search_finds_subjects_and_live_conversations(library: Library) -> None:
     assert len(SEARCH_RESULT_HEADER.findall(text)) == 1
     assert "jp-c" not in text
     assert "Old" not in answer_tool_call("knowledge_search", {"query": "old"}, library).text
+    best = {"query": "aardvark badger", "per_entry": 1}
+    text = answer_tool_call("knowledge_search", best, library).text
+    assert len(SEARCH_RESULT_HEADER.findall(text)) == 4
+    assert f"{len(refs) - 4} more passages of these entries are left out by `per_entry`" in text
 
 
 def test_search_says_in_words_when_there_is_nothing_or_too_little_asked(library: Library) -> None:
@@ -205,7 +210,7 @@ def test_search_refuses_a_limit_that_its_schema_excludes(library: Library) -> No
         reply = answer_tool_call("knowledge_search", arguments, library)
         assert reply.is_error
         assert f"`limit` must be {problem}, not {limit}" in reply.text
-    for limit, count in [(1, 1), (100, 7)]:
+    for limit, count in [(1, 1), (100, 10)]:
         arguments = {"query": "aardvark badger", "limit": limit}
         reply = answer_tool_call("knowledge_search", arguments, library)
         assert len(SEARCH_RESULT_HEADER.findall(reply.text)) == count

@@ -107,9 +107,7 @@ class Near:
             towards = self._store.get_first_chunk_vector(list(question.worded[:LEAN_CANDIDATES]))
             vector = move_vector_towards(self._asked.some(1)[0].tolist(), towards)
             return SemanticRanking(
-                self._store.search_nearest_chunks(
-                    vector, make_vector_filter_sql(), question.depth, question.per_entry
-                )
+                self._store.search_nearest_chunks(vector, make_vector_filter_sql(), question.depth)
             )
 
         return begin
@@ -125,7 +123,7 @@ class Near:
         for vector, likeness in zip(asked, near, strict=True):
             exact = set(self._numbers[np.argpartition(-likeness, best)[:best]].tolist())
             ranked = self._store.search_nearest_chunks(
-                vector.tolist(), make_vector_filter_sql(), best, 1000
+                vector.tolist(), make_vector_filter_sql(), best
             )
             found += len(exact & {number for number, _ in ranked})
         return (

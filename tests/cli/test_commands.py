@@ -66,11 +66,11 @@ def test_search_finds_from_any_folder_below_and_writes_nothing_there(built: Buil
 
 def test_search_json_has_the_documented_shape(built: Builder) -> None:
     found = json.loads(run(built, "search", "--json", "--mode", "lexical", "aardvark").stdout)
-    assert list(found) == ["query", "mode", "degraded", "total", "omitted", "hits"]
+    assert list(found) == ["query", "mode", "degraded", "total", "omitted", "left_out", "hits"]
     subject = next(hit for hit in found["hits"] if hit["kind"] == "subject")
     assert set(subject) == {
         "ref", "kind", "entry_id", "chunk_id", "title", "text", "score", "matches", "topic", "slug",
-        "lines", "freshness", "legs",
+        "lines", "freshness", "entry_passages", "legs",
     }  # fmt: skip
     assert subject["freshness"] == "fresh"
     assert [subject["text"][a:b] for a, b in subject["matches"]] == ["aardvark"]
@@ -81,6 +81,22 @@ def test_search_json_has_the_documented_shape(built: Builder) -> None:
     assert spoken["timestamp"].endswith("+00:00")
     assert not any("inner" in hit["ref"] for hit in found["hits"])
     assert not any(hit["ref"].startswith("jp-c17800000002") for hit in found["hits"])
+
+
+def test_the_text_groups_passages_by_entry_and_the_json_does_not(built: Builder) -> None:
+    words = ["search", "--mode", "lexical", "aardvark"]
+    every = json.loads(run(built, *words, "--json").stdout)
+    best = json.loads(run(built, *words, "--json", "--per-entry", "1").stdout)
+    assert every["left_out"] == 0
+    assert len(best["hits"]) + best["left_out"] == len(every["hits"]) > len(best["hits"])
+    assert len({hit["entry_id"] for hit in best["hits"]}) == len(best["hits"])
+    found = run(built, *words).stdout
+    assert found.count("\n    ") == len(best["hits"])
+    assert "more passage" in found
+    unfolded = run(built, *words, "--per-entry", "0").stdout
+    assert unfolded.count("\n    ") == len(every["hits"])
+    assert "more passage" not in unfolded
+    assert run(built, *words, "--per-entry", "-1").returncode == 2
 
 
 NARROWED = {

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = "cran.all.1400"
 GAINS = {1: 4.0, 2: 3.0, 3: 2.0, 4: 1.0, -1: 4.0}
 """The gain of each grade: 1 is a complete answer, 4 slight interest; -1 counts as 1."""
-
-
-def find_collection() -> Path | None:
-    """Return the directory that `KBTUI_CRANFIELD` names, or None if the collection is not there."""
-    folder = Path(os.environ.get("KBTUI_CRANFIELD", ""))
-    return folder if (folder / "cran.all.1400").is_file() else None
 
 
 def _read_records(path: Path) -> list[dict[str, str]]:
@@ -52,7 +49,7 @@ def write_workspace(folder: Path, root: Path) -> None:
     config = root / ".jp" / "kb.toml"
     if not config.exists():
         config.write_text('[kb.topic.cranfield]\nsubjects = "abstracts"\n')
-    for record in _read_records(folder / "cran.all.1400"):
+    for record in _read_records(folder / FILE):
         path = subjects / f"{int(record['I']):04d}.md"
         if path.exists():
             continue

@@ -94,9 +94,7 @@ class IndexedCorpus:
             self.vectors.embed_question(text),
             self.store.get_first_chunk_vector(question.worded[:LEAN_CANDIDATES]),
         )
-        return SemanticRanking(
-            self.store.search_nearest_chunks(vector, where, question.depth, question.per_entry)
-        )
+        return SemanticRanking(self.store.search_nearest_chunks(vector, where, question.depth))
 
     def close(self) -> None:
         """Close the index."""

@@ -10,7 +10,6 @@ from kbtui.dates import parse_date_or_age
 from kbtui.notices import format_notice
 from kbtui.search.filter_definitions import map_filters_by_key
 from kbtui.search.query_parser import parse_query
-from kbtui.search.search_pipeline import fuse_rankings
 
 NOW = datetime(2026, 11, 18, 15, 30, tzinfo=UTC)  # a Wednesday
 
@@ -80,41 +79,3 @@ def test_days_and_months_begin_at_midnight() -> None:
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "999999y", "32d2", "0000"])
 def test_what_is_no_date_is_none(text: str) -> None:
     assert parse_date_or_age(text, NOW) is None
-
-
-def test_fusion_adds_what_each_leg_gives_by_rank() -> None:
-    scores = fuse_rankings({"lexical": [1, 2], "semantic": [2, 3]}, k=10)
-    assert scores == pytest.approx({1: 1 / 11, 2: 1 / 12 + 1 / 11, 3: 1 / 12})
-
-
-def test_a_hit_missing_in_a_full_leg_counts_there_as_just_after_its_last() -> None:
-    scores = fuse_rankings({"lexical": [1, 2], "semantic": [3, 4]}, k=10, depth=2)
-    assert scores[1] == pytest.approx(1 / 11 + 1 / 13)
-
-
-@given(st.permutations([1, 2, 3, 4, 5]), st.permutations([3, 4, 5, 6, 7]))
-def test_a_better_rank_never_lowers_a_score(lexical: list[int], semantic: list[int]) -> None:
-    scores = fuse_rankings({"lexical": lexical, "semantic": semantic})
-    raised = fuse_rankings({"lexical": [lexical[-1], *lexical[:-1]], "semantic": semantic})
-    assert raised[lexical[-1]] >= scores[lexical[-1]]
-
-
-def test_what_was_embedded_first_gains_nothing_by_that() -> None:
-    """With vectors for one chunk in fifty, the best keyword hits, which have none, stay first."""
-    ranked = {"lexical": [1, 2, 3], "semantic": [3, 9, 8]}
-    plain = fuse_rankings(ranked)
-    assert max(plain, key=plain.__getitem__) == 3
-    scores = fuse_rankings(ranked, coverage=0.02, pending={1, 2})
-    assert sorted(scores, key=lambda number: -scores[number]) == [1, 2, 3, 9, 8]
-
-
-@given(st.floats(0.01, 1.0), st.sets(st.sampled_from([1, 2])))
-def test_the_share_embedded_changes_no_order_within_a_leg(
-    coverage: float, pending: set[int]
-) -> None:
-    scores = fuse_rankings(
-        {"lexical": [1, 2], "semantic": [8, 9]}, coverage=coverage, pending=pending
-    )
-    assert scores[8] > scores[9]
-    whole = fuse_rankings({"lexical": [1, 2], "semantic": [8, 9]})
-    assert scores[8] <= whole[8]

@@ -113,9 +113,7 @@ class Bed:
             )
             where = make_vector_filter_of_request(question)
             return SemanticRanking(
-                self._store.search_nearest_chunks(
-                    towards, where, question.depth, question.per_entry
-                )
+                self._store.search_nearest_chunks(towards, where, question.depth)
             )
 
         return ranked

@@ -220,7 +220,7 @@ def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
     index.refresh_index()
     index.close()
     reader = IndexReader(builder.workspace.cache_dir)
-    question = SearchRequest("otter", mode="lexical", limit=15, depth=15)
+    question = SearchRequest("otter", mode="lexical", limit=15, depth=15, per_entry=2)
 
     def refs() -> list[str]:
         return [hit.ref for hit in search_index(builder.workspace, reader, question).hits]
@@ -230,7 +230,7 @@ def test_what_a_very_long_conversation_hides_is_found_behind_its_best(
     monkeypatch.setattr(keyword_search, "OVERFETCH_FACTOR", 1)
     assert refs() == at_once
     assert sum(ref.startswith("guide/") for ref in at_once) == 9
-    assert len(at_once) == 9 + 2 * question.per_entry
+    assert sum(not ref.startswith("guide/") for ref in at_once) in (3, 4)
     reader.close()
 
 

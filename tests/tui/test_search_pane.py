@@ -170,7 +170,9 @@ async def test_hidden_subjects_are_found_only_while_they_are_shown(book: Builder
 
 async def test_a_refined_answer_keeps_the_selected_row(book: Builder) -> None:
     def hit(chunk: str) -> Hit:
-        return Hit(f"project/{chunk}", "subject", "e", chunk, chunk.title(), f"text {chunk}", 1.0)
+        return Hit(
+            f"project/{chunk}", "subject", f"e{chunk}", chunk, chunk.title(), f"text {chunk}", 1.0
+        )
 
     async with running(book.root) as tui:
         await search(tui, "start")
@@ -193,7 +195,9 @@ async def test_a_refined_answer_begins_with_the_best_hit_where_nobody_selected_o
     book: Builder,
 ) -> None:
     def hit(chunk: str) -> Hit:
-        return Hit(f"project/{chunk}", "subject", "e", chunk, chunk.title(), f"text {chunk}", 1.0)
+        return Hit(
+            f"project/{chunk}", "subject", f"e{chunk}", chunk, chunk.title(), f"text {chunk}", 1.0
+        )
 
     worded = [hit(f"w{number}") for number in range(20)]
     meant = [hit(f"m{number}") for number in range(19)]
@@ -268,9 +272,24 @@ async def test_all_that_is_similar_is_listed(book: Builder) -> None:
 async def test_the_same_question_ranks_as_it_does_for_the_command(book: Builder) -> None:
     async with running(book.root) as tui:
         await search(tui, "make tests")
-        answer = tui.app.library.search(SearchRequest("make tests"))
+        answer = tui.app.library.search(SearchRequest("make tests", per_entry=1))
         assert answer.hits
         await tui.until(lambda: hits(tui) == [found.ref for found in answer.hits])
+
+
+async def test_space_shows_all_passages_of_the_entry(book: Builder) -> None:
+    async with running(book.root) as tui:
+        await search(tui, "make tests")
+        await tui.until("hits · ")
+        every = tui.app.library.search(SearchRequest("make tests", limit=400)).hits
+        first = [found.ref for found in every if found.entry_id == every[0].entry_id]
+        assert len(first) > 2
+        await tui.until(f"+{len(first) - 1}  ")
+        folded = hits(tui)
+        await tui.press("escape", "space")
+        await tui.until(lambda: hits(tui) == [*first, *folded[1:]])
+        await tui.press("space")
+        await tui.until(lambda: hits(tui) == folded)
 
 
 async def test_four_comes_back_to_the_results(book: Builder) -> None:

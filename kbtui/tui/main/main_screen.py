@@ -399,6 +399,10 @@ class MainScreen(StyledScreen):
     def _load_more_hits(self) -> None:
         self.search.load_more_hits()
 
+    @on(SearchResultsPane.AllPassagesRequested)
+    def _load_all_passages(self) -> None:
+        self.search.load_all_passages()
+
     # panes
 
     def action_focus_or_fold_pane(self, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbtui.library import CallCancellation
-from kbtui.refs import parse_ref
+from kbtui.refs import Ref, parse_ref
 from kbtui.search.search_request_and_answer import (
     MAX_HITS,
     Hit,
@@ -67,6 +67,8 @@ class SearchController:
         self._timer: Timer | None = None
         self._answered_query = ""
         self._limit = FIRST_HITS
+        self._per_entry = 1
+        """How many hits of an entry a search requests: 1, or 0 for all after the user has unfolded one."""
         self._has_failed = False
         self._must_open_first = False
         """Whether to open the first hit as soon as the search finds one."""
@@ -206,6 +208,11 @@ class SearchController:
             self._limit = min(MAX_HITS, 2 * self._limit)
             self.repeat_search()
 
+    def load_all_passages(self) -> None:
+        """Request all passages of all entries, because the user has unfolded an entry."""
+        self._limit, self._per_entry = MAX_HITS, 0
+        self.repeat_search()
+
     def _stop_search(self) -> None:
         self._full_worker.discard_pending_results()
         self._keyword_worker.discard_pending_results()
@@ -215,7 +222,7 @@ class SearchController:
     def _start_search(self) -> None:
         self._stop_search()
         self._must_open_first = self._has_failed = False
-        self._limit = FIRST_HITS
+        self._limit, self._per_entry = FIRST_HITS, 1
         if not self.query:
             self._answered_query = ""
             self._pane.show_text_instead_of_hits("Type to search.")
@@ -246,7 +253,12 @@ class SearchController:
     def _make_search_request(self, *, mode: Mode, partial: bool) -> SearchRequest:
         hidden = self._main.panes.library.state.hidden
         return SearchRequest(
-            self.query, mode=mode, hidden=hidden, limit=self._limit, partial=partial
+            self.query,
+            mode=mode,
+            hidden=hidden,
+            limit=self._limit,
+            per_entry=self._per_entry,
+            partial=partial,
         )
 
     def _start_full_search(self) -> None:
@@ -400,7 +412,7 @@ class SearchController:
                 "Select a subject or conversation; a topic has no text of its own to compare."
             )
             return
-        request = SearchRequest("", per_entry=1, limit=MAX_HITS)
+        request = SearchRequest("", limit=MAX_HITS)
         contents = self._main.navigator.contents
         name = contents.shorten_reference(reference) if contents else reference
 
@@ -422,12 +434,10 @@ class SearchController:
         if row is None:
             return
 
-        def find_hit_explanation(answer: SearchAnswer) -> RankExplanation | None:
-            ids = [hit.chunk_id for hit in answer.hits]
-            return dict(zip(ids, answer.explanations, strict=False)).get(row.data.chunk_id)
-
+        ref = str(Ref("chunk", chunk=row.data.chunk_id))
         self._show_rank_explanation(
-            lambda request: request._replace(explain=True), find_hit_explanation
+            lambda request: request._replace(why=ref, per_entry=0, limit=MAX_HITS),
+            lambda answer: answer.why,
         )
 
     def ask_which_missing_hit_to_explain(self) -> None:
