@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from difflib import SequenceMatcher, unified_diff
 from typing import NamedTuple
 
 TextRange = tuple[int, int]
@@ -61,6 +60,8 @@ def find_changed_words(old: str, new: str) -> ChangedWords:
     total = len(old_words) + len(new_words)
     if not total:
         return ChangedWords([], [], 1.0)
+    from difflib import SequenceMatcher
+
     matcher = SequenceMatcher(
         None,
         [word[0] for word in old_words],
@@ -90,6 +91,8 @@ def compare_paragraphs(old: str, new: str) -> list[ComparedParagraph]:
     first, end, new_end = _find_differing_part(
         [text for text, _ in before], [text for text, _ in after]
     )
+    from difflib import SequenceMatcher
+
     matcher = SequenceMatcher(
         None,
         [text for text, _ in before[first:end]],
@@ -118,6 +121,8 @@ def format_unified_difference(
     """
     if old.removesuffix("\n") == new.removesuffix("\n"):
         return ""
+    from difflib import unified_diff
+
     lines = unified_diff(
         _split_lines(old), _split_lines(new), old_name, new_name, lineterm="", n=context
     )

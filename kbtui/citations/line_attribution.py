@@ -8,7 +8,6 @@ those of its lines that are still in the text.
 
 from __future__ import annotations
 
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.conversations.patches import MAX_COMPARED_LINES, split_lines
@@ -99,6 +98,8 @@ def _list_old_lines(edit: FileEdit, place: _TextPlace) -> list[str]:
 def _compare_lines(old: list[str], new: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
     if len(old) + len(new) > MAX_COMPARED_LINES:
         return [("replace", 0, len(old), 0, len(new))]
+    from difflib import SequenceMatcher
+
     return SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
 
 

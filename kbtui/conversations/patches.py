@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -202,6 +201,8 @@ def make_hunks_from_texts(
     if len(old_lines) + len(new_lines) > MAX_COMPARED_LINES:
         marked = [f"-{line}" for line in old_lines] + [f"+{line}" for line in new_lines]
         return (PatchHunk(tuple(marked), old_start, old_start),)
+    from difflib import SequenceMatcher
+
     matcher = SequenceMatcher(None, old_lines, new_lines, autojunk=False)
     hunks = []
     for group in matcher.get_grouped_opcodes(context):

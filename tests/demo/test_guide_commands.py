@@ -28,6 +28,8 @@ NOT_RUN = {
     "kbtui demo": "the screen",
     "kbtui open decisions/005-fuse-by-rank": "the screen",
     "kbtui open jp-c17757622345:2": "the screen",
+    "kbtui c grep retry -i -": "reads what the command before it in the pipe prints",
+    "kbtui workspaces forget '~/old/project'": "the list has no such workspace",
     "kbtui tools install": "asks a person",
     "kbtui tools uninstall": "removes what the one above made",
 }
