@@ -16,7 +16,7 @@ from kbtui.knowledge.system_prompt_section import define_learn_tool_parameters
 from kbtui.notices import format_notice
 from kbtui.search.filter_definitions import format_filter_keys, map_filters_by_key
 from kbtui.search.search_request_and_answer import DEFAULT_LIMIT, MAX_LIMIT
-from kbtui.secret_detection import mask_secrets, mask_secrets_in_excerpt
+from kbtui.secret_detection import mask_secrets, mask_secrets_in_excerpt, mask_secrets_in_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -350,6 +350,7 @@ def _mask_secrets_in_hit(library: Library, hit: Hit) -> Hit:
         title=mask_secrets(hit.title),
         text=mask_secrets_in_excerpt(hit.text, whole),
         parent_title=mask_secrets(hit.parent_title) if hit.parent_title else None,
+        marks=mask_secrets_in_json(list(hit.marks)),
     )
 
 
@@ -521,7 +522,7 @@ def format_search_answer(answer: SearchAnswer) -> str:
         parent = format_parent_title_suffix(hit.parent_title, hit.parent_id, "strip")
         title = cut_to_width(sanitize_to_one_line(hit.title, "strip") + parent, MAX_TITLE_WIDTH)
         title += " (rewound turn)" if hit.rewound else ""
-        title += _format_outdated_subjects(hit)
+        title += _format_outdated_subjects(hit) + _format_marks(hit)
         header = f"[entry {hit.entry_id} · chunk {hit.chunk_id} · score {hit.score:.4f}]"
         block = f"{header} {title}\n{escape_citation_headers(hit.text)}"
         room -= len(ref) + len(block) + 4
@@ -553,6 +554,16 @@ def _format_outdated_subjects(hit: Hit) -> str:
         return ""
     refs = [sanitize_to_one_line(subject.ref, "strip") for subject in hit.outdated_subjects]
     return cut_to_width(f" (changed since this turn: {', '.join(refs)}", MAX_TITLE_WIDTH) + ")"
+
+
+def _format_marks(hit: Hit) -> str:
+    """Return a remark about the user's marks on the turn of a hit."""
+    from kbtui.text import cut_to_width, sanitize_to_one_line
+
+    if not hit.marks:
+        return ""
+    labels = "; ".join(sanitize_to_one_line(mark["label"], "strip") for mark in hit.marks)
+    return cut_to_width(f" (the user marked this turn: {labels}", MAX_TITLE_WIDTH) + ")"
 
 
 def escape_citation_headers(text: str) -> str:

@@ -89,7 +89,8 @@ def format_conversation_markdown(
         state = " (rewound)" if turn.is_rewound else ""
         blocks.append(f"## Turn {turn.number}{state}{f' · {time}' if time else ''}")
         marked = (marks or {}).get(turn.number, ())
-        blocks += [f"> **Mark:** {_format_mark_markdown(mark)}" for mark in marked]
+        labels = (mark.make_facts()["label"] for mark in marked)
+        blocks += [f"> **Mark:** {_escape_markdown(label)}" for label in labels]
         for event in turn.events:
             if event.kind in kinds:
                 blocks += _format_event_markdown(event)
@@ -137,11 +138,6 @@ def _format_event_markdown(event: ConversationEvent) -> Iterator[str]:
         yield format_code_fence(text, "" if isinstance(event.data, str) else kind.language)
     if values is not None:
         yield format_code_fence(format_json(values), "json")
-
-
-def _format_mark_markdown(mark: Mark) -> str:
-    call = f"call {mark.call} " if mark.call and mark.passage is None else ""
-    return f"{call}{_escape_markdown(mark.label)}"
 
 
 def _format_citation_line(citation: Citation) -> str:

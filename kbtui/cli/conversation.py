@@ -634,8 +634,7 @@ class ConversationFormatter:
                 line = f"given {self.put_on_one_safe_line(subject['ref'])}, {words}"
                 yield self.style_text(line, "yellow")
             for mark in turn.get("marks", ()):
-                call = f"call {mark['call']} " if mark["call"] and not mark["passage"] else ""
-                text = self.put_on_one_safe_line(f"mark: {call}{mark['label']}")
+                text = self.put_on_one_safe_line(f"mark: {mark['label']}")
                 yield self.style_text(text, "yellow")
             for event in turn["events"]:
                 yield ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     class MarkFactsJson(TypedDict):
-        """A mark in the JSON of search hits and turns. `label` is the whole mark on one line."""
+        """A mark in the JSON of search hits and turns. `label` is the whole mark on one line, with its call."""
 
         id: str
         state: str
@@ -122,10 +122,11 @@ class Mark(NamedTuple):
     def make_facts(self, *, is_short: bool = False) -> MarkFactsJson:
         """Return what search hits and turns contain of the mark in JSON. If `is_short`, cut its texts."""
         longest = MAX_SHORT_CHARACTERS if is_short else None
+        call = f"call {self.call} " if self.call and self.passage is None else ""
         return {
             "id": self.id,
             "state": self.state,
-            "label": self.label[:longest],
+            "label": f"{call}{self.label}"[:longest],
             "call": self.call,
             "note": self.note[:longest],
             "superseded_by": self.superseded_by,

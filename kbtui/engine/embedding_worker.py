@@ -776,4 +776,5 @@ def make_vector_filter_of_request(request: SearchRequest) -> str:
         until=request.until.timestamp() if request.until else None,
         exclude=request.exclude,
         entries=request.entries,
+        chunks=request.chunks,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from kbtui.engine import engine_protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SemanticRanking, parse_search_request
+from kbtui.userdata.mark_store import MarkStore
 from kbtui.workspace.paths import is_time_zone_of_process
 
 if TYPE_CHECKING:
@@ -50,9 +52,34 @@ def answer_search_request(
     """Answer a search request.
 
     The request can also ask for passages similar to an entry or passage (`like`), or for an explanation
-    of the hits. Raises `NothingFound` if the entry or passage in `like` is not indexed. Raises
-    `UsageError` for an invalid reference.
+    of the hits. The hits have the user's marks on their turns. Raises `NothingFound` if the entry or
+    passage in `like` is not indexed. Raises `UsageError` for an invalid reference.
     """
+    store = MarkStore(workspace)
+    if question.marks or _MARK_FILTER.search(question.query):
+        question = question._replace(marked=tuple(store.list_marked_turns()))
+    answer = _answer_search_request_without_marks(workspace, reader, question, semantic)
+    found = store.map_marks_of_conversations(
+        hit.conversation_id for hit in answer.hits if hit.conversation_id
+    )
+    if not found:
+        return answer
+    hits = []
+    for hit in answer.hits:
+        marks = found.get(hit.conversation_id or "", {}).get(hit.turn or 0, ())
+        hits.append(hit._replace(marks=[mark.make_facts() for mark in marks]) if marks else hit)
+    return answer._replace(hits=hits)
+
+
+_MARK_FILTER = re.compile("mark(ed)?:", re.IGNORECASE)
+
+
+def _answer_search_request_without_marks(
+    workspace: Workspace,
+    reader: IndexReader,
+    question: SearchRequest,
+    semantic: SemanticLeg | None,
+) -> SearchAnswer:
     if question.like is not None:
         from kbtui.conversations.conversation_repository import parse_entered_reference
         from kbtui.search.similar_passages import find_similar_passages

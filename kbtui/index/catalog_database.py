@@ -539,6 +539,11 @@ class CatalogDatabase:
         rows = self._db.execute(query, list(numbers))
         return {row[0]: (parse_catalog_chunk_row(row), row[2]) for row in rows}
 
+    def find_chunk_numbers_of_turns(self, turns: Collection[tuple[str, int | None]]) -> list[int]:
+        """Return the numbers of the chunks in turns; `turns` has pairs of a conversation's id and a turn."""
+        query = "SELECT number FROM chunks WHERE entry_id = ? AND turn = ?"
+        return [number for turn in turns for (number,) in self._db.execute(query, turn)]
+
     def get_visible_chunk_ids(
         self, numbers: Collection[int], *, hidden: bool, archived: bool
     ) -> dict[int, tuple[str, str]]:

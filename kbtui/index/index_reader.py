@@ -127,6 +127,7 @@ class IndexReader:
                 references, self._catalog.find_conversation_ids_with_beginnings
             )
 
+    find_chunk_numbers_of_turns = _delegate_to_catalog(CatalogDatabase.find_chunk_numbers_of_turns)
     get_chunks_by_number = _delegate_to_catalog(CatalogDatabase.get_chunks_by_number)
     get_visible_chunk_ids = _delegate_to_catalog(CatalogDatabase.get_visible_chunk_ids)
     list_entry_chunks = _delegate_to_catalog(CatalogDatabase.list_entry_chunks)

@@ -328,6 +328,7 @@ def make_vector_filter_sql(
     until: float | None = None,
     exclude: str | None = None,
     entries: Sequence[str] = (),
+    chunks: Sequence[int] = (),
 ) -> str:
     """Return a search's filters as a condition in LanceDB's SQL, with every value quoted."""
     parts = [] if hidden else ["hidden = false"]
@@ -343,6 +344,8 @@ def make_vector_filter_sql(
     for column, values in columns.items():
         if values:
             parts.append(f"{column} IN ({', '.join(map(_quote_sql_value, values))})")
+    if chunks:
+        parts.append(f"number IN ({', '.join(map(str, map(int, chunks)))})")
     if since is not None:
         parts.append(f"time >= {float(since)!r}")
     if until is not None:

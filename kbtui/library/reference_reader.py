@@ -165,7 +165,9 @@ class ReferenceReader(IndexAndEngineAccess):
         for turn in turns:
             if ref.call is None:
                 parts.append(f"## Turn {turn.number}{' (rewound)' if turn.is_rewound else ''}")
-                parts += [f"Mark: {mark.label}" for mark in marks.get(turn.number, ())]
+                parts += [
+                    f"Mark: {mark.make_facts()['label']}" for mark in marks.get(turn.number, ())
+                ]
             for event in turn.events:
                 if ref.call in (None, event.call):
                     who = event.author or event.kind.replace("_", " ")

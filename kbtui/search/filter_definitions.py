@@ -197,6 +197,7 @@ def _has_conversation_state(
     }[state]
 
 
+MARK_STATES = ("decided", "rejected", "superseded")
 STATES = ("pinned", "archived", "live", "local", "external", "damaged")
 ENTRY_STATUSES = ("ready", "pending", "error")
 
@@ -253,6 +254,11 @@ FILTERS: tuple[FilterDefinition, ...] = (
     FilterDefinition(
         "label", "only conversations with this label: label:area, label:area=ui", "label", ("labels",),
         search="label", term="entry", library=_has_conversation_label,
+    ),
+    FilterDefinition(
+        "mark", "only turns that you marked so: decided, rejected, superseded, any", "choice", ("marked",),
+        search="marks", options=("--mark",), metavar="STATE",
+        choices={**_map_names_to_themselves(*MARK_STATES), "any": MARK_STATES},
     ),
     FilterDefinition(
         "model", "only conversations with a model whose name contains this text", "text", ("models",),

@@ -509,6 +509,11 @@ class _KeywordIndexQuery:
             for field, values in unwanted
             if values
         ]
+        if request.chunks:
+            queries.append((Occur.Must, self._make_chunk_number_query(request.chunks)))
+        if narrowing.without_chunks:
+            numbers = self._make_chunk_number_query(narrowing.without_chunks)
+            queries.append((Occur.MustNot, numbers))
         if request.since or request.until:
             between = Query.range_query(
                 self._schema,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbtui.dates import parse_time_zone
 from kbtui.notices import Notice
+from kbtui.refs import parse_ref
 from kbtui.search.filter_definitions import (
     VALUE_PATTERN,
     FilterDefinition,
@@ -167,14 +168,22 @@ class ArgumentAndExclusionFilters(NamedTuple):
 
     `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of each tuple.
     `without` has a pair `(field, values)` for each exclusion: a chunk must have none of the values in this
-    field of the keyword index.
+    field of the keyword index. `turns` are pairs of a conversation's id and a turn: a chunk must be in
+    one of them, unless it is None. A chunk must not be in one of `without_turns`, whose chunks have the
+    numbers `without_chunks`.
     """
 
     args: tuple[tuple[str, ...], ...] = ()
     without: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    turns: frozenset[tuple[str, int | None]] | None = None
+    without_turns: frozenset[tuple[str, int | None]] = frozenset()
+    without_chunks: tuple[int, ...] = ()
 
     def allows_chunk(self, entry: CatalogEntry, chunk: Chunk) -> bool:
         """Return whether a chunk passes the filters that the vector table cannot apply."""
+        turn = (entry.id, chunk.turn)
+        if turn in self.without_turns or (self.turns is not None and turn not in self.turns):
+            return False
         return all(
             set(terms) & _list_tool_argument_terms(chunk) for terms in self.args
         ) and not any(
@@ -217,10 +226,8 @@ def apply_query_filters(
     Returns the changed request, the filters for which `SearchRequest` has no field, and the mistakes. A
     filter can narrow an option of the request, but never widen it.
     """
-    if not (
-        query.filters
-        or any(getattr(request, row.search) for row in _list_filters_with_resolved_values())
-    ):
+    resolved = (getattr(request, row.search) for row in _list_filters_with_resolved_values())
+    if not (query.filters or request.marks or any(resolved)):
         return request, ArgumentAndExclusionFilters(), []
     return _QueryFilterApplier(workspace, reader, request).apply_filters_to_request(query)
 
@@ -244,6 +251,7 @@ class _QueryFilterApplier:
         self._args: list[tuple[str, ...]] = []
         self._without: list[tuple[str, tuple[str, ...]]] = []
         self._entries: set[str] | None = None
+        self._without_marks: list[str] = []
 
     def apply_filters_to_request(
         self, query: ParsedQuery
@@ -262,7 +270,33 @@ class _QueryFilterApplier:
             entries = self._entries & set(held) if held else self._entries
             self._request = self._request._replace(entries=tuple(sorted(entries)) or ("",))
         further = ArgumentAndExclusionFilters(tuple(self._args), tuple(self._without))
+        further = self._select_marked_turns(further)
         return self._request, further, self._mistakes
+
+    def _select_marked_turns(
+        self, further: ArgumentAndExclusionFilters
+    ) -> ArgumentAndExclusionFilters:
+        """Limit the request to the turns with the wanted marks, and exclude those with unwanted ones."""
+        if not (self._request.marks or self._without_marks):
+            return further
+        turns: dict[str, set[tuple[str, int | None]]] = {}
+        for text in self._request.marked:
+            state, _, reference = text.partition(" ")
+            ref = parse_ref(reference)
+            turns.setdefault(state, set()).add((ref.conversation or "", ref.turn))
+        if self._request.marks:
+            wanted = set[tuple[str, int | None]]().union(
+                *(turns.get(state, ()) for state in self._request.marks)
+            )
+            numbers = self._reader.find_chunk_numbers_of_turns(wanted)
+            # No chunk has the number 0, so nothing is found if no turn has such a mark.
+            self._request = self._request._replace(chunks=tuple(numbers) or (0,))
+            further = further._replace(turns=frozenset(wanted))
+        unwanted = set[tuple[str, int | None]]().union(
+            *(turns.get(state, ()) for state in self._without_marks)
+        )
+        without = tuple(self._reader.find_chunk_numbers_of_turns(unwanted))
+        return further._replace(without_turns=frozenset(unwanted), without_chunks=without)
 
     def _add_query_mistake(self, part: QueryFilter, message: str, hint: str) -> None:
         mistake = QueryMistake(part.start, part.end, message, hint)
@@ -314,7 +348,9 @@ class _QueryFilterApplier:
             terms = [_parse_argument_filter(value) for value in values]
         else:
             terms = [term for value in values for term in self._resolve_filter_value(row, value)]
-        if part.excluded:
+        if part.excluded and row.key == "mark":
+            self._without_marks += terms
+        elif part.excluded:
             self._without.append((row.term, tuple(terms)))
         elif row.kind in {"title", "label"}:
             self._entries = entries if self._entries is None else self._entries & entries

@@ -249,7 +249,9 @@ class SearchRun:
 
     def filter_semantic_ranking(self, ranked: ChunkRanking) -> ChunkRanking:
         """Return the chunks of a ranking by meaning that fulfil the query's phrases and exclusions."""
-        if not (self.query.phrases or self.query.excluded or self.narrowing.without):
+        narrowing = self.narrowing
+        exclusions = (self.query.excluded, narrowing.without, narrowing.without_turns)
+        if not (self.query.phrases or any(exclusions)):
             return ranked
         chunks = self.reader.get_chunks_by_number([number for number, _ in ranked])
         entries = self.reader.get_entries_by_id({entry_id for _, entry_id in chunks.values()})

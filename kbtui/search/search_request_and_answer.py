@@ -16,6 +16,7 @@ from kbtui.refs import Ref, parse_ref
 if TYPE_CHECKING:
     from typing import NotRequired, TypedDict
 
+    from kbtui.conversations.turn_marks import MarkFactsJson
     from kbtui.notices import NoticeValues, RankReasonCode
 
 Mode = Literal["hybrid", "lexical", "semantic"]
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         roles: Sequence[str]
         tools: Sequence[str]
         agents: Sequence[str]
+        marks: Sequence[str]
         since: str
         until: str
         archived: bool
@@ -136,6 +138,7 @@ if TYPE_CHECKING:
         parent_title: str | None
         rewound: bool
         outdated_subjects: list[OutdatedSubjectJson]
+        marks: list[MarkFactsJson]
         project: str
         workspace: str
         also_in: list[str]
@@ -200,6 +203,9 @@ class SearchRequest(NamedTuple):
     * `why`: a reference. The answer explains why its text is not among the hits.
     * `explain`: whether the answer explains each hit.
     * `zone`: the time zone of dates in the query; None means the time zone of this process.
+    * `marks`: states of marks. If there are any, only turns with such a mark are searched.
+    * `marked`: all marked turns, each as `STATE REFERENCE`. The engine sets it from the user's data.
+    * `chunks`: chunk numbers. If there are any, only these chunks are searched.
     * `worded`: the chunk numbers of the keyword hits, best first. The semantic leg takes the first
       of these chunks that has a vector, and moves the vector of the query towards it.
     * `all_projects`: whether all workspaces are searched that the user has opened.
@@ -215,6 +221,9 @@ class SearchRequest(NamedTuple):
     roles: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+    chunks: tuple[int, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
     archived: bool = False
@@ -254,7 +263,7 @@ def parse_search_request(shape: "SearchRequestJson") -> SearchRequest:
             raise ValueError(f"a search request has no field {name!r}")
         default = SearchRequest._field_defaults[name]
         if isinstance(default, tuple):
-            kind: type = int if name == "worded" else str
+            kind: type = int if name in {"worded", "chunks"} else str
             if not isinstance(value, list | tuple) or not all(isinstance(v, kind) for v in value):
                 raise ValueError(f"{name} must be a list of {kind.__name__}")
             value = tuple(value)
@@ -370,6 +379,7 @@ class Hit(NamedTuple):
       example because a subagent held this one.
     * `rewound` means that the user left the turn behind by going back to an earlier turn.
     * `outdated_subjects` are the subjects that were given to the turn and have changed since.
+    * `marks` are the user's marks on the turn.
     * `project`, `workspace` and `also_in` are set in a search of all projects: the project's name, the
       root of the hit's workspace, and the roots of the other workspaces that contain the passage.
     * `entry_passages` is how many passages of the entry the search found, this one included.
@@ -395,6 +405,7 @@ class Hit(NamedTuple):
     parent_title: str | None = None
     rewound: bool = False
     outdated_subjects: Sequence[OutdatedSubject] = ()
+    marks: "Sequence[MarkFactsJson]" = ()
     freshness: Freshness = "fresh"
     entry_passages: int = 1
     legs: dict[str, int | None] = {}  # noqa: RUF012  (nobody changes it)
@@ -425,6 +436,7 @@ class Hit(NamedTuple):
                 "outdated_subjects": [
                     {"ref": ref, "state": state} for ref, state in self.outdated_subjects
                 ],
+                "marks": list(self.marks),
             }
         if self.project is not None and self.workspace is not None:
             own |= {

@@ -12,6 +12,7 @@ from textual.message import Message
 from kbtui.notices import NOTHING_INDEXED, format_notice, format_notices
 from kbtui.text import (
     LEG_NAMES,
+    cut_to_width,
     format_counted_noun,
     format_parent_title_suffix,
     sanitize_text_and_move_ranges,
@@ -296,6 +297,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             title.append((" rewound", "warning"))
         if hit.outdated_subjects:
             title.append((" knowledge changed since", "warning"))
+        title += [(f" {cut_to_width(one['label'], 60)}", "accent") for one in hit.marks]
         if hit.freshness == "changed":
             title.append((" changed after indexing", "warning"))
         width, where = self._measure_hit_row(ref)

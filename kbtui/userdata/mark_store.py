@@ -16,7 +16,7 @@ from kbtui.conversations.turn_marks import (
     make_mark_ref,
 )
 from kbtui.errors import KbtuiError, NothingFound, UsageError
-from kbtui.refs import parse_conversation_ref
+from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.text import replace_surrogates
 from kbtui.userdata.sqlite_file import SqliteFile
 
@@ -181,6 +181,14 @@ class MarkStore:
             for mark in marks
         ]
 
+    def list_marked_turns(self) -> list[str]:
+        """Return `STATE REFERENCE` for each marked turn whose text exists, as in `SearchRequest.marked`."""
+        return [
+            f"{one.mark.state} {make_conversation_ref(one.mark.conversation, one.place.turn)}"
+            for one in self.list_placed_marks()
+            if one.place
+        ]
+
     def map_marks_by_turn(self, conversation: Conversation) -> dict[int, list[Mark]]:
         """Return the marks on each turn of a loaded conversation, oldest first, by the turn's number.
 
@@ -247,8 +255,10 @@ def _find_places_in_files(
 def _group_marks_by_turn(
     marks: Iterable[Mark], places: Mapping[str, MarkPlace]
 ) -> dict[int, list[Mark]]:
+    """Return the marks on each turn, oldest first. Their turns and calls are those of now."""
     found: dict[int, list[Mark]] = {}
     for mark in sorted(marks, key=lambda one: one.created):
         if place := places.get(mark.id):
-            found.setdefault(place.turn, []).append(mark)
+            moved = mark._replace(turn=place.turn, call=place.call)
+            found.setdefault(place.turn, []).append(moved)
     return found

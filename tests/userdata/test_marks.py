@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,15 @@ from support import Builder, asked, called, encoded, said, stamp, write_json
 from kbtui.assistant.conversation_tools import answer_conversation_read
 from kbtui.cli.main import main
 from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+from kbtui.engine.search_service import answer_search_request
 from kbtui.errors import NothingFound, UsageError
+from kbtui.index.index_reader import IndexReader
+from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import open_workspace
 from kbtui.refs import parse_ref
+from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest, SemanticRanking
 from kbtui.userdata.mark_store import MarkStore
+from kbtui.workspace import Settings
 
 ID = "jp-c17800000001"
 START = datetime(2026, 5, 1, tzinfo=UTC)
@@ -227,6 +233,60 @@ def test_a_mark_is_shown_wherever_its_turn_is_printed(
     assert main(["conversation", "read", ID]) == 0
     assert "mark:" not in capsys.readouterr().out
     assert main(["mark", "ls"]) == 3
+
+
+def test_hits_have_their_marks_and_are_filtered_by_them(built: Builder, tmp_path: Path) -> None:
+    built.conversation(2, [[asked("Which lock now?"), said("A lock in the database.")]])
+    index = WorkspaceIndexWriter(built.workspace, Settings(), cache_dir=tmp_path / "index")
+    index.refresh_index()
+    index.close()
+    store = MarkStore(built.workspace)
+    reader = IndexReader(tmp_path / "index")
+
+    def search(query: str, **options: Any) -> list[tuple[str, list[str]]]:
+        everything = [
+            (number, 1.0 / number)
+            for number in range(1, 30)
+            if reader.get_chunks_by_number([number])
+        ]
+
+        def rank(question: SearchRequest, generation: str) -> SemanticRanking:
+            chosen = question.chunks
+            kept = [pair for pair in everything if not chosen or pair[0] in chosen]
+            return SemanticRanking(kept)
+
+        request = SearchRequest(query, per_entry=9, **options)
+        answer = answer_search_request(built.workspace, reader, request, lambda text: rank)
+        assert not answer.mistakes
+        copy = SearchAnswer.from_engine_message(answer.as_engine_message())
+        return [(hit.ref, [mark["label"] for mark in hit.marks]) for hit in copy.hits]
+
+    with closing(reader):
+        for mode in ("lexical", "hybrid"):
+            plain = search("lock", mode=mode)
+            ranking = [ref for ref, _ in plain]
+            assert {ref.partition(".")[0] for ref in ranking} >= {f"{ID}:1", "jp-c17800000002:1"}
+            assert all(labels == [] for _, labels in plain)
+            assert search("lock mark:decided", mode=mode) == []
+            store.mark_turn(parse_ref(f"{ID}:1"), "decided", note="file")
+            store.mark_turn(parse_ref("jp-c17800000002:1"), "rejected")
+            marked = search("lock", mode=mode)
+            assert [ref for ref, _ in marked] == ranking
+            assert dict(marked)[f"{ID}:1"] == ["decided: file"]
+            for text, options in (
+                ("lock mark:decided", {}),
+                ("lock", {"marks": ("decided",)}),
+                ("lock -mark:rejected", {}),
+                ("lock mark:any -mark:rejected", {}),
+            ):
+                found = {ref.partition(".")[0] for ref, _ in search(text, mode=mode, **options)}
+                assert f"{ID}:1" in found, text
+                assert "jp-c17800000002:1" not in found
+                if text[5:] != "-mark:rejected":
+                    assert found == {f"{ID}:1"}
+            assert search("mark:rejected", mode=mode)
+            for mark in store.list_marks():
+                store.remove_mark(mark.id)
 
 
 def test_marks_without_their_text_are_listed_and_move_to_another_machine(

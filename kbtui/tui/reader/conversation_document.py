@@ -490,9 +490,8 @@ class _ConversationReaderDocumentBuilder:
 
     def _add_mark(self, mark: Mark) -> None:
         """Add a line with a mark. Its link is the reference that supersedes the turn, if there is one."""
-        call = f"call {mark.call} " if mark.call and mark.passage is None else ""
         sign: Spans = [(f"{MARK_SIGNS[mark.state]} ", MARK_ROLES[mark.state])]
-        spans: Spans = [*sign, (f"{call}{mark.label}", MARK_ROLES[mark.state])]
+        spans: Spans = [*sign, (mark.make_facts()["label"], MARK_ROLES[mark.state])]
         link = mark.superseded_by
         self._append_blocks(ParagraphBlock(f"mark:{mark.id}", spans, link=link))
 
