@@ -20,6 +20,7 @@ from kbtui.search.combined_search import (
     SearchedIndex,
     search_indexes,
 )
+from kbtui.userdata.marks_in_searches import add_marks_to_hits, list_marked_turns
 from kbtui.userdata.workspace_registry import list_registered_workspaces
 
 if TYPE_CHECKING:
@@ -93,7 +94,10 @@ class AllProjects:
             except (KbtuiError, OSError) as error:
                 notices.append(_make_left_out_notice(one.workspace, error))
                 continue
-            indexes.append(SearchedIndex(one.workspace, reader, one.project, one.project_key))
+            marked = list_marked_turns(one.workspace, request)
+            indexes.append(
+                SearchedIndex(one.workspace, reader, one.project, one.project_key, marked)
+            )
         if not any(one.workspace.root == self._workspace.root for one in registered):
             excluded = KbtuiError("the setting [workspaces] exclude leaves it out")
             notices.append(_make_left_out_notice(self._workspace, excluded))
@@ -111,6 +115,10 @@ class AllProjects:
             raise IndexUnavailable(
                 "no workspace can be searched", hint="`kbtui workspaces` lists them"
             )
+        workspaces: dict[str | None, Workspace] = {
+            str(index.workspace.root): index.workspace for index in indexes
+        }
+        answered = add_marks_to_hits(answered, workspaces)
         unwatched = [
             index.project
             for index in indexes

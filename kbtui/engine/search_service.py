@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from kbtui.engine import engine_protocol
 from kbtui.errors import IndexUnavailable, KbtuiError
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import SemanticRanking, parse_search_request
-from kbtui.userdata.mark_store import MarkStore
+from kbtui.userdata.marks_in_searches import add_marks_to_hits, list_marked_turns
 from kbtui.workspace.paths import is_time_zone_of_process
 
 if TYPE_CHECKING:
@@ -55,23 +54,9 @@ def answer_search_request(
     of the hits. The hits have the user's marks on their turns. Raises `NothingFound` if the entry or
     passage in `like` is not indexed. Raises `UsageError` for an invalid reference.
     """
-    store = MarkStore(workspace)
-    if question.marks or _MARK_FILTER.search(question.query):
-        question = question._replace(marked=tuple(store.list_marked_turns()))
+    question = question._replace(marked=list_marked_turns(workspace, question))
     answer = _answer_search_request_without_marks(workspace, reader, question, semantic)
-    found = store.map_marks_of_conversations(
-        hit.conversation_id for hit in answer.hits if hit.conversation_id
-    )
-    if not found:
-        return answer
-    hits = []
-    for hit in answer.hits:
-        marks = found.get(hit.conversation_id or "", {}).get(hit.turn or 0, ())
-        hits.append(hit._replace(marks=[mark.make_facts() for mark in marks]) if marks else hit)
-    return answer._replace(hits=hits)
-
-
-_MARK_FILTER = re.compile("mark(ed)?:", re.IGNORECASE)
+    return add_marks_to_hits(answer, {None: workspace})
 
 
 def _answer_search_request_without_marks(

@@ -47,12 +47,14 @@ class SearchedIndex(NamedTuple):
     """An index to search, with its workspace.
 
     `project` is the project's name for people; `project_key` is equal for the workspaces of a project.
+    `marked` is `SearchRequest.marked` for this workspace.
     """
 
     workspace: Workspace
     reader: IndexReader
     project: str
     project_key: str
+    marked: tuple[str, ...] = ()
 
 
 class QueryVector(NamedTuple):
@@ -135,7 +137,8 @@ class _CombinedSearch:
         runs = []
         for position, index in enumerate(self._indexes):
             with self._name_failing_index(position):
-                run = SearchRun(index.workspace, index.reader, request)
+                own = request._replace(marked=index.marked)
+                run = SearchRun(index.workspace, index.reader, own)
             runs.append(run)
             if not run.mistakes:
                 self._runs[position] = run

@@ -171,3 +171,17 @@ def test_a_word_is_as_rare_as_in_all_projects_together(tmp_path: Path) -> None:
         index.reader.close()
     assert alone[0] == "f9"
     assert set(together[:4]) == set(field)
+
+
+def test_each_workspace_has_its_own_marks(three: dict[str, Builder]) -> None:
+    for name in ("alps", "coast"):
+        three[name].conversation(1, [[asked("Which ibex?"), said("The grey ibex.")]])
+        index_here(three[name])
+    with open_workspace(three["coast"].root) as library:
+        library.mark("jp-c17800000001:1", "decided", note="grey")
+    # The turn of both workspaces is one hit.
+    (hit,) = search_all(three["alps"], "ibex", "in:conversations", "role:assistant")["hits"]
+    assert [mark["label"] for mark in hit["marks"]] == ["decided: grey"]
+    found = search_all(three["alps"], "ibex", "mark:decided")["hits"]
+    assert {hit["project"] for hit in found} == {"coast"}
+    assert search_all(three["alps"], "ibex", "mark:rejected")["hits"] == []

@@ -1,0 +1,51 @@
+"""The user's marks in searches: which turns a filter `mark:` selects, and the marks on hits."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kbtui.userdata.mark_store import MarkStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest
+    from kbtui.workspace import Workspace
+
+_MARK_FILTER = re.compile("mark(ed)?:", re.IGNORECASE)
+
+
+def list_marked_turns(workspace: Workspace, request: SearchRequest) -> tuple[str, ...]:
+    """Return the value of `SearchRequest.marked`: empty if the request has no filter by marks."""
+    if request.marks or _MARK_FILTER.search(request.query):
+        return tuple(MarkStore(workspace).list_marked_turns())
+    return ()
+
+
+def add_marks_to_hits(
+    answer: SearchAnswer, workspaces: Mapping[str | None, Workspace]
+) -> SearchAnswer:
+    """Return the answer with the user's marks on the turns of its hits.
+
+    `workspaces` maps `Hit.workspace` to the workspace: the root, or None in a search of one workspace. A
+    hit that is also in other workspaces has their marks, too.
+    """
+    wanted = {hit.conversation_id for hit in answer.hits if hit.conversation_id}
+    found = {
+        name: MarkStore(workspace).map_marks_of_conversations(wanted)
+        for name, workspace in workspaces.items()
+    }
+    if not any(found.values()):
+        return answer
+    hits = []
+    for hit in answer.hits:
+        marks = [
+            mark.make_facts()
+            for name in (hit.workspace, *hit.also_in)
+            for mark in found.get(name, {})
+            .get(hit.conversation_id or "", {})
+            .get(hit.turn or 0, ())
+        ]
+        hits.append(hit._replace(marks=marks) if marks else hit)
+    return answer._replace(hits=hits)
