@@ -144,6 +144,8 @@ class EventWriter:
 
     def _result(self, event: dict[str, Any], words: list[str], text: str) -> None:
         name = self.names[words[0]]
+        if text.startswith("<< "):
+            text = _read_subject(text)
         if name == "fs_read_file":
             text = f"```{words[1]}\n{text}\n```\n"
         elif name == "knowledge_search":
@@ -201,6 +203,23 @@ _TYPES = {
     "config": "config_delta",
     "compaction": "compaction",
 }
+
+
+def _read_subject(text: str) -> str:
+    """Return the text of the subject in the first line, `<< topic/slug`, as an earlier version if there are edits.
+
+    Each further line is an edit, `words of today ==> words of then`.
+    """
+    reference, *edits = text.removeprefix("<< ").split("\n")
+    topic, _, slug = reference.partition("/")
+    tables = tomllib.loads((TARGET.parent / "kb.toml").read_text("utf-8"))["kb"]["topic"]
+    path = TARGET.parents[1] / tables[topic]["subjects"] / f"{slug}.md"
+    text = path.read_text("utf-8")
+    for edit in edits:
+        now, _, then = edit.replace("\\n", "\n").partition(" ==>")
+        assert now in text, f"{reference} no longer says {now!r}"
+        text = text.replace(now, then.removeprefix(" "))
+    return text
 
 
 def _add_headers(text: str) -> str:

@@ -12,6 +12,7 @@ from kbtui.conversations.conversation_repository import list_conversations, load
 from kbtui.conversations.models import Conversation
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge, read_subject_for_assistant
+from kbtui.library import open_workspace
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 
@@ -128,3 +129,27 @@ def test_reading_changes_nothing(workspace: Workspace) -> None:
     load_knowledge(workspace).format_prompt_section()
     assert _hashes(workspace.root) == before
     assert not list(workspace.root.rglob("*.tmp"))
+
+
+def test_a_turn_that_was_given_an_earlier_version_is_marked_and_others_are_not(
+    workspace: Workspace, conversations: dict[str, Conversation]
+) -> None:
+    library = open_workspace(workspace.root)
+
+    def find_states(conversation: str, turn: int) -> dict[str, str | None]:
+        cites = library.extract_citations(conversations[conversation])
+        return {cite.target: cite.state for cite in cites if cite.turn == turn}
+
+    assert find_states("jp-c17864351433", 1) == {"engineering/embeddings": "changed"}
+    assert find_states("jp-c17894716009", 5) == {"engineering/testing-rules": "unchanged"}
+    assert find_states("jp-c17932182652", 1) == {
+        "operations/runbooks/search-finds-nothing": "unchanged"
+    }
+    (cite,) = (
+        cite
+        for cite in library.extract_citations(conversations["jp-c17864351433"])
+        if cite.target == "engineering/embeddings"
+    )
+    lines = library.read_given_and_current_text(cite).format_as_unified_difference().split("\n")
+    assert any(line.startswith("-bf16 is the default since August.") for line in lines)
+    assert any(line.startswith("+So the processor is checked first.") for line in lines)
