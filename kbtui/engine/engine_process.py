@@ -49,6 +49,12 @@ def run_engine(inherited: InheritedState | None = None) -> int:
             lock = take_file_lock(path)
         else:
             umask = inherited.umask
+            for descriptor in (inherited.lock, inherited.listener):
+                os.set_inheritable(descriptor, False)
+            # The processes that embedded texts for the earlier program have ended.
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
             lock = FileLock(path, os.fdopen(inherited.lock, "a+b"))
     except (KbtuiError, OSError) as error:
         write_engine_log_record(f"cannot start: {error}")

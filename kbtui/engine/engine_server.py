@@ -69,8 +69,6 @@ that an engine that nobody uses sleeps. It is `QUIET_SHARE` of this time.
 QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
 """An engine with no open workspace ends when it has had no client for this many seconds."""
-MODEL_IDLE_SECONDS = 300.0
-"""If no query and no passage has needed the model for this many seconds, its memory is freed."""
 RECONNECT_SECONDS = 60.0
 """Clients that connect within this many seconds after the engine has started itself anew had used it before.
 
@@ -156,7 +154,7 @@ class EngineServer:
                 self._clients
                 and not self._table.is_busy
                 and not self._requests
-                and self._table.models.are_unused_for(MODEL_IDLE_SECONDS)
+                and self._table.is_model_unused
             ):
                 self._log("the model is unused; the engine starts anew, to free its memory")
                 self.should_restart = True

@@ -242,6 +242,11 @@ class OpenWorkspace:
             is_embedding or self._index_worker.is_busy or self._schedule.running_source_name
         )
 
+    @property
+    def has_passages_to_embed(self) -> bool:
+        """Whether passages have no vector yet, for example while embedding pauses; True while it is unknown."""
+        return self._embedding_worker.left != 0
+
     async def do_periodic_work(self) -> None:
         """Remove old searches from the query log, start sources and close the index, if it is time."""
         with self.client_environment.use():

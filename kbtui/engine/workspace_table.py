@@ -37,6 +37,8 @@ MAX_SEARCHES = 16
 """At most this many searches in one workspace run at the same time. Others wait until one has ended."""
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
 """How long the engine waits for another process to unlock an index, and how often it asks for that."""
+MODEL_IDLE_SECONDS = 300.0
+"""If no query and no passage has needed the model for this many seconds, its memory is freed."""
 END_SECONDS = 12.0
 """An engine that ends waits at most this many seconds until its workspaces are closed."""
 
@@ -124,6 +126,14 @@ class WorkspaceTable:
         """Whether a workspace is being opened or closed, or works."""
         return bool(self._closings) or any(
             slot.opened is None or slot.opened.is_busy for slot in self._slots.values()
+        )
+
+    @property
+    def is_model_unused(self) -> bool:
+        """Whether a model is loaded that nothing has needed for `MODEL_IDLE_SECONDS`, nor needs soon."""
+        return self.models.are_unused_for(MODEL_IDLE_SECONDS) and not any(
+            slot.opened is None or slot.opened.has_passages_to_embed
+            for slot in self._slots.values()
         )
 
     def add_client(
