@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         """A mark in the JSON of search hits and turns. `label` is the whole mark on one line, with its call."""
 
         id: str
-        state: str
+        state: MarkState
         label: str
         call: int | None
         note: str

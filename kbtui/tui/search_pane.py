@@ -291,7 +291,8 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
     def _make_hit_row(self, hit: Hit, ref: str, more: int) -> ListRow:
         """Return the row of the best hit of an entry; `more` is how many other passages are folded."""
         mark = ("◆ ", "accent") if hit.kind == "subject" else ("▌ ", "user")
-        title: Spans = [mark, (sanitize_to_one_line(hit.title), "strong")]
+        # The signs stand before the title, because a narrow row cuts what is after it.
+        title: Spans = [mark, *_list_mark_signs(hit), (sanitize_to_one_line(hit.title), "strong")]
         title.append((format_parent_title_suffix(hit.parent_title, hit.parent_id), "dim"))
         if hit.rewound:
             title.append((" rewound", "warning"))
@@ -361,3 +362,11 @@ def _collapse_spaces(spans: Spans) -> Spans:
         if text:
             flat.append((text, role))
     return flat
+
+
+def _list_mark_signs(hit: Hit) -> Spans:
+    if not hit.marks:
+        return []
+    from kbtui.conversations.turn_marks import MARK_SIGNS
+
+    return [(f"{MARK_SIGNS[one['state']]} ", "accent") for one in hit.marks]
