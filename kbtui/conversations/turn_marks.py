@@ -46,10 +46,10 @@ MAX_SHORT_CHARACTERS = 400
 
 
 class MarkAnchor(NamedTuple):
-    """What identifies the event that a mark is attached to.
+    """Identifies the event that a mark is attached to.
 
-    * `digest` is a hash of the event's content. It is "" for the mark of a passage, whose event is
-      any that contains the passage.
+    * `digest` is a hash of the event's content. It is "" for a mark on a passage, because any
+      event that contains the passage may match.
     * `event_id` is the id that JP writes since RFD 097, and `timestamp` the event's time in ISO 8601.
     * `history` is a hash of how all turns up to the event's turn begin. It distinguishes equal
       events that have neither id nor time.
@@ -64,7 +64,7 @@ class MarkAnchor(NamedTuple):
 class Mark(NamedTuple):
     """A person's mark on a turn, a tool call or a passage.
 
-    `turn` and `call` are the numbers that these had when the mark was set. `superseded_by` is a
+    `turn` and `call` are the numbers of the turn and the call when the mark was set. `superseded_by` is a
     reference. `title` was the conversation's title. Times are in Unix seconds.
     """
 
@@ -120,7 +120,7 @@ class Mark(NamedTuple):
         return f"{self.state}{passage}{by}{note}"
 
     def make_facts(self, *, is_short: bool = False) -> MarkFactsJson:
-        """Return what search hits and turns contain of the mark in JSON. If `is_short`, cut its texts."""
+        """Return the mark as search hits and turns contain it in JSON. If `is_short` is true, cut its texts."""
         longest = MAX_SHORT_CHARACTERS if is_short else None
         call = f"call {self.call} " if self.call and self.passage is None else ""
         return {
@@ -191,7 +191,7 @@ def make_mark(
 
 
 def find_mark_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[str, MarkPlace]:
-    """Return where the marked texts are now, by the mark's id. Marks that match nothing are left out."""
+    """Map the id of each mark to the current place of its text. Marks without a place are left out."""
     marks = list(marks)
     histories = list(_hash_openings(conversation.turns)) if marks else []
     found = {}
@@ -203,7 +203,7 @@ def find_mark_places(conversation: Conversation, marks: Iterable[Mark]) -> dict[
 
 
 def _find_candidates(turns: Sequence[Turn], mark: Mark) -> Iterator[tuple[Turn, ConversationEvent]]:
-    """Yield the events with the marked content, at most one of each turn unless they are calls."""
+    """Yield the events that have the content of a mark, each with its turn."""
     for turn in turns:
         if mark.passage is not None:
             events = [one for one in turn.events if mark.passage in _join_words(one.text)]
@@ -220,7 +220,7 @@ def _find_candidates(turns: Sequence[Turn], mark: Mark) -> Iterator[tuple[Turn, 
 def _choose_candidate(
     candidates: list[tuple[Turn, ConversationEvent]], mark: Mark, histories: list[str]
 ) -> MarkPlace | None:
-    """Return the place of the one event that is the marked one, or None if it cannot be told."""
+    """Return the place of the marked event, or None if it is not clear which candidate this is."""
     anchor = mark.anchor
     # An event with another id or time is another event, even if its text is the same.
     if anchor.event_id is not None:
@@ -246,7 +246,10 @@ def _choose_candidate(
 
 
 def _find_event_to_mark(turn: Turn, call: int | None) -> ConversationEvent | None:
-    """Return the event that stands for a turn or a call: the request, else the first one with a text."""
+    """Return the event to which a mark on a turn or call is attached.
+
+    For a turn, this is its request, else its first event with a text or values.
+    """
     if call is not None:
         calls = (one for one in turn.events if one.call == call and one.arguments is not None)
         return next(calls, None)
@@ -263,7 +266,7 @@ def _hash_event(event: ConversationEvent) -> str:
 
 
 def _hash_openings(turns: Iterable[Turn]) -> Iterator[str]:
-    """Yield for each turn a hash of the events with which it and all turns before it begin."""
+    """Yield a hash for each turn: that of the first events of this turn and of all turns before it."""
     history = sha256()
     for turn in turns:
         event = _find_event_to_mark(turn, None)
@@ -277,6 +280,6 @@ def _join_words(text: str) -> str:
 
 
 def make_mark_ref(mark: Mark, place: MarkPlace | None) -> str:
-    """Return the reference of the marked turn or call: where it is now, else where it was."""
+    """Return the current reference of the marked turn or call, or the old one if its text is gone."""
     turn, call = place or (mark.turn, mark.call)
     return str(make_conversation_ref(mark.conversation, turn, call))

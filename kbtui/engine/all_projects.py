@@ -1,6 +1,6 @@
 """Searches the indexes of all workspaces that the user has opened. Runs in the engine, or in a client.
 
-Nothing is written into other workspaces or their indexes. Their engines, if they run, keep them up to date.
+Nothing is written into other workspaces or their indexes. An engine keeps an index up to date while it runs.
 """
 
 from __future__ import annotations

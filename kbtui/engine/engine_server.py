@@ -63,8 +63,8 @@ HELLO_SECONDS = 10.0
 CHECK_SECONDS, SLOW_CHECK_SECONDS = 1.0, 10.0
 """The interval in seconds at which the engine checks whether it and its workspaces are still needed.
 
-The interval grows with the time since the last request, from `CHECK_SECONDS` to `SLOW_CHECK_SECONDS`, so
-that an engine that nobody uses sleeps. It is `QUIET_SHARE` of this time.
+The interval is `QUIET_SHARE` of the time since the last request, but at least `CHECK_SECONDS` and at
+most `SLOW_CHECK_SECONDS`. An engine that nobody uses therefore wakes up rarely.
 """
 QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0

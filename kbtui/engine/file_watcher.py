@@ -191,9 +191,10 @@ FULL_COMPARE_SECONDS, ASLEEP_FULL_COMPARE_SECONDS = 60.0, 600.0
 The second value applies when the pause between checks of the roots is `ASLEEP_CHECK_SECONDS`.
 """
 QUIET_SHARE, ASLEEP_CHECK_SECONDS = 0.1, 30.0
-"""If nothing changes and no client asks, the pause grows: it is `QUIET_SHARE` of the time since then.
+"""The pause after a check of the roots is at least `QUIET_SHARE` of the time since the last event.
 
-It grows to `ASLEEP_CHECK_SECONDS`, so that an engine with many open workspaces does not wake all the time.
+An event is a change or a request of a client. The pause is at most `ASLEEP_CHECK_SECONDS`. An engine
+with many open workspaces therefore wakes up rarely while nothing happens.
 """
 
 _IGNORED_NAMES = frozenset(

@@ -248,8 +248,8 @@ def find_editor_command(*, or_installed: bool = False) -> list[str]:
     """Return the command that starts the user's editor.
 
     Raises `UsageError` if no editor is set, or if the editor needs a terminal and there is none.
-    By default, there is no default editor, because users may not know how to quit an editor that they
-    did not choose. With `or_installed`, a usual editor that is installed is used.
+    kbtui chooses no editor itself, because users may not know how to quit an editor that they did not
+    choose. Only with `or_installed`, a common editor that is installed is used if none is set.
     """
     import shlex
     import shutil

@@ -185,9 +185,8 @@ def list_files_at_call(
 ) -> list[FileAtCall]:
     """Return the files that a call or a whole turn read or changed, and that still exist.
 
-    Changed files are first. `line` is a line of the file after the change, such as that of a shown diff;
-    without it, the first changed line is used. Where its text stands elsewhere in the file now, the
-    nearest such line is returned.
+    Changed files come first. `line` is the number of a line in the file after the change; by default, it
+    is the first changed line. Each result has the number that this line has now, after later changes.
     """
     activity = summarize_turns(workspace, conversation).get(ref.turn or 0)
     actions = [one for one in activity.files if ref.call in (None, one.call)] if activity else []
@@ -200,7 +199,10 @@ def list_files_at_call(
 
 
 def _find_line_now(path: str, action: FileAction, line: int) -> int:
-    """Return where a changed line stands in a file now; `line`, or the first changed one, if it is gone."""
+    """Return the number that a changed line has in a file now.
+
+    If the text of the line is gone, return its old number.
+    """
     text, number = "", 0
     for hunk in action.hunks:
         at = hunk.new_start or 0

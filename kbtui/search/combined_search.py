@@ -1,9 +1,9 @@
-"""Searches several indexes as if they were one: all projects of the user.
+"""Searches several indexes, those of all projects of the user, as if they were one index.
 
 Every index keeps its own rules: a subject that its workspace hides or disables is not found there. The
 two rankings of all indexes are merged before they are fused, so that a hit gets the rank that it would
-have in one index. Chunk ids say which passages are the same in several workspaces. Such a passage is one
-hit, of the first of these workspaces.
+have in one index. A passage that is in several workspaces has the same chunk id in all of them. It is one
+hit, which belongs to the first of these workspaces.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ class IndexSearchFailed(Exception):
 def search_indexes(
     indexes: Sequence[SearchedIndex], request: SearchRequest, vectors: VectorSearch | None = None
 ) -> SearchAnswer:
-    """Search several indexes, and return an answer like that of one index of everything.
+    """Search several indexes, and return the answer that one index with all entries would give.
 
     If several workspaces contain the same passage, the hit is from the first of them. A filter that has
-    no meaning in a workspace, such as the name of a topic that it lacks, excludes the workspace. If it
-    excludes all, the answer has the mistakes of the first. Without `vectors`, the answer has only keyword
+    no meaning in a workspace, such as the name of a topic that it lacks, excludes the workspace. If all
+    workspaces are excluded, the answer has the mistakes in the first one. Without `vectors`, the answer has only keyword
     hits. Raises `IndexSearchFailed`.
     """
     return _CombinedSearch(indexes, request).answer(vectors)
@@ -186,7 +186,7 @@ class _CombinedSearch:
         )
 
     def _share_statistics(self) -> None:
-        """Let every index score its chunks with the statistics of all indexes."""
+        """Make every index score its chunks by the summed statistics of all indexes."""
         statistics = {}
         for hidden in (False, True) if self._request.hidden else (False,):
             searchers, schema = [], None
@@ -213,7 +213,7 @@ class _CombinedSearch:
     def _rank_by_meaning(
         self, vectors: VectorSearch, vector: list[float], words: ChunkRanking
     ) -> ChunkRanking:
-        """Rank the chunks of all indexes. `words` is the ranking by keywords that shifts the vector."""
+        """Rank the chunks of all indexes. The best chunks in `words`, the keyword ranking, move the vector."""
         from kbtui.index.vector_store import LEAN_CANDIDATES, move_vector_towards
 
         goal = None
@@ -274,7 +274,7 @@ class _CombinedSearch:
     def _identify_chunks(
         self, position: int, run: SearchRun, ranking: ChunkRanking
     ) -> list[RankedChunk]:
-        """Return the visible chunks of a ranking with their ids instead of their numbers."""
+        """Return the visible chunks of a ranking. Chunk ids replace the chunk numbers."""
         visible = run.reader.get_visible_chunk_ids(
             [number for number, _ in ranking],
             hidden=run.request.hidden,
@@ -321,7 +321,7 @@ class _CombinedSearch:
         return scores
 
     def _identify_entry(self, chunk: int) -> tuple[str, str]:
-        """Return what is equal for the chunks of one entry, in any workspace of its project."""
+        """Return a value that is equal for all chunks of an entry, in all workspaces of its project."""
         place = self._list_places(chunk)[0]
         return self._indexes[place.position].project_key, place.entry_id
 

@@ -210,7 +210,7 @@ class QueryTermBuilder:
         return self._scale_to_summed_statistics(query, *((field, stem) for stem in stems))
 
     def _scale_to_summed_statistics(self, query: Any, *field_terms: tuple[str, str]) -> Any:
-        """Let a query score as in one index of everything, if there are summed statistics.
+        """Return a query that scores as in one index with all entries, if there are summed statistics.
 
         tantivy multiplies a score by the rarity of its terms in this index. The boost replaces it by
         their rarity in all indexes.

@@ -1,8 +1,8 @@
-"""How common a term is in several keyword indexes together, so that their scores can be compared.
+"""Counts how common terms are in several keyword indexes together, so that scores can be compared.
 
 tantivy scores each index with its own statistics: a word that is rare in one workspace and common in
-another would make the hits of the first rank too high. With the sums of all statistics, an index scores
-its chunks as one index of everything would.
+another would make the hits of the first rank too high. With the summed statistics, all
+indexes score their chunks as one index with all entries would.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class TermStatistics:
     """The sums of the statistics of keyword indexes.
 
-    `num_docs`, `doc_freq` and `terms_with_prefix` return what a tantivy searcher of one index of
-    everything would return. Do not change the indexes while this object is in use.
+    `num_docs`, `doc_freq` and `terms_with_prefix` return what a tantivy searcher would return for one
+    index with all entries. Do not change the indexes while this object is in use.
     """
 
     def __init__(self, searchers: Sequence[Any], schema: Any) -> None:
@@ -51,11 +51,11 @@ class TermStatistics:
 
     @cached_property
     def _scored_documents(self) -> int:
-        """The number of documents in tantivy's scores, which include replaced documents."""
+        """The number of documents that tantivy's scores count. It includes replaced documents."""
         return sum(_count_scored_documents(one, self._schema) for one in self._searchers)
 
     def compute_rarity(self, *field_terms: tuple[str, str]) -> float:
-        """Return the inverse document frequency of BM25, summed over terms: pairs of field and term."""
+        """Return the sum of the BM25 inverse document frequencies of terms, which are pairs of field and term."""
         rarities = []
         for field, term in field_terms:
             count = self.doc_freq(field, term)
@@ -65,7 +65,7 @@ class TermStatistics:
 
 
 def _count_scored_documents(searcher: Any, schema: Any) -> int:
-    """Return tantivy's number N of documents of an index, read from the explanation of a score."""
+    """Return the number of documents with which tantivy computes scores, from the explanation of a score."""
     # `num_docs` does not count replaced documents, but `doc_freq` and scores do.
     for value in ("no", "yes"):
         query = Query.term_query(schema, "archived", value, "basic")
@@ -79,7 +79,7 @@ def _count_scored_documents(searcher: Any, schema: Any) -> int:
 
 
 def _find_explained_value(explained: dict[str, Any], description: str) -> float | None:
-    """Return the value of the first part of an explanation whose description begins so."""
+    """Return the value of the first part of an explanation whose description begins with `description`."""
     if explained["description"].startswith(description):
         return float(explained["value"])
     parts = (_find_explained_value(part, description) for part in explained.get("details") or ())

@@ -39,8 +39,8 @@ CREATE INDEX IF NOT EXISTS marks_of_conversation ON marks (conversation)
 class PlacedMark(NamedTuple):
     """A mark, and where its text is now.
 
-    `place` is None if the text cannot be found; `problem` then says why: the conversation is gone or
-    cannot be read (`conversation`), or no turn has this text any more (`text`).
+    If the text cannot be found, `place` is None, and `problem` is the reason: "conversation" if the
+    conversation is gone or cannot be read, "text" if no turn has this text any more.
     """
 
     mark: Mark
@@ -49,7 +49,7 @@ class PlacedMark(NamedTuple):
 
     @property
     def ref(self) -> str:
-        """The reference of the turn or call: where it is now, else where it was."""
+        """The current reference of the marked turn or call, or the old one if its text is gone."""
         return make_mark_ref(self.mark, self.place)
 
     def as_json(self) -> dict[str, object]:
@@ -86,7 +86,7 @@ class MarkStore:
         superseded_by: str | None = None,
         passage: str | None = None,
     ) -> Mark:
-        """Mark the turn or call of a reference, or a passage of it, in place of an earlier mark on the same.
+        """Mark the turn or call of a reference, or a passage of it. An earlier mark on the same is replaced.
 
         `superseded_by` is a reference, and is kept only with the state `superseded`. Raises `UsageError`
         or `NothingFound` if there is nothing to mark.
@@ -116,7 +116,7 @@ class MarkStore:
         return mark
 
     def _save_marks(self, marks: Iterable[Mark]) -> int:
-        """Save marks. One that is older than the stored one is left out. Return how many were saved."""
+        """Save the marks that are newer than the stored ones; return how many were saved."""
         saved = 0
         with self._file.open_write_transaction() as db:
             for mark in marks:
@@ -129,14 +129,14 @@ class MarkStore:
         return saved
 
     def import_marks(self, marks: Iterable[Mark]) -> int:
-        """Add marks that were exported elsewhere. Of two marks with one id, keep the one changed last.
+        """Add marks that were exported elsewhere. Of two marks with the same id, the one that was changed last is kept.
 
         Returns how many marks were new or newer.
         """
         return self._save_marks(marks)
 
     def restore_mark(self, mark: Mark) -> None:
-        """Save a mark again that was removed."""
+        """Save a removed mark again."""
         self._save_marks([mark])
 
     def remove_mark(self, mark_id: str) -> bool:
@@ -192,7 +192,7 @@ class MarkStore:
     def map_marks_by_turn(self, conversation: Conversation) -> dict[int, list[Mark]]:
         """Return the marks on each turn of a loaded conversation, oldest first, by the turn's number.
 
-        If the marks cannot be read, returns none, so that the conversation can be.
+        If the marks cannot be read, the result is empty, so that the conversation can be shown.
         """
         try:
             marks = self.list_marks(conversation.info.id)

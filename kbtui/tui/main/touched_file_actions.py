@@ -1,4 +1,4 @@
-"""Commands on a file that a call touched or that a subject is: open it in the editor, list its turns."""
+"""Commands on the file of a call or a subject: open it in the editor, list the turns that used it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TouchedFileActions:
-    """Runs commands on the file of the current item: the files of a call or a turn, or that of a subject."""
+    """Runs commands on the file of the current item, which is a subject, a tool call or a turn."""
 
     def __init__(self, main: MainScreenContext, items: SelectedItemActions) -> None:
         self._main = main
