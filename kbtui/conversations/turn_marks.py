@@ -120,7 +120,7 @@ class Mark(NamedTuple):
         return f"{self.state}{passage}{by}{note}"
 
     def make_facts(self, *, is_short: bool = False) -> MarkFactsJson:
-        """Return the mark as search hits and turns contain it in JSON. If `is_short` is true, cut its texts."""
+        """Return the mark as JSON for search hits and turns. If `is_short` is true, cut its texts."""
         longest = MAX_SHORT_CHARACTERS if is_short else None
         call = f"call {self.call} " if self.call and self.passage is None else ""
         return {

@@ -176,7 +176,7 @@ def sort_ranked_chunks(
 
 
 MIN_LEG_ENTRIES = 50
-"""If the best chunks belong to fewer entries than this, a leg also returns the best chunks of others."""
+"""If the best chunks belong to fewer entries than this, a leg adds the best chunks of other entries."""
 
 
 def select_best_chunks(ranked: Sequence[RankedChunk], limit: int) -> list[RankedChunk]:

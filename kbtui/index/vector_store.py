@@ -87,7 +87,7 @@ Only the best `LEAN_CANDIDATES` keyword hits are considered. The first of them w
 MAX_FRAGMENTS = 24
 """Without `force`, the table is compacted only if it has more fragments, or more new writes, than this."""
 OVERFETCH = 3
-"""A search fetches this many times as many rows as it needs, to find the nearest chunks of more entries."""
+"""A search that needs N rows fetches this number times N, to find the nearest chunks of more entries."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")

@@ -104,8 +104,8 @@ def search_indexes(
 
     If several workspaces contain the same passage, the hit is from the first of them. A filter that has
     no meaning in a workspace, such as the name of a topic that it lacks, excludes the workspace. If all
-    workspaces are excluded, the answer has the mistakes in the first one. Without `vectors`, the answer has only keyword
-    hits. Raises `IndexSearchFailed`.
+    workspaces are excluded, the answer lists the mistakes of the query in the first one. Without
+    `vectors`, the answer has only keyword hits. Raises `IndexSearchFailed`.
     """
     return _CombinedSearch(indexes, request).answer(vectors)
 
@@ -301,7 +301,7 @@ class _CombinedSearch:
         return [(row.number, row.score) for row in best]
 
     def _fuse_rankings(self, fusion: LegFusion) -> dict[int, float]:
-        """Return the score of each passage, with what the best ones get for title and length."""
+        """Return the score of each passage. The best passages get a bonus for title and length."""
         scores = fusion.fuse_leg_scores()
         for position, run in self._runs.items():
             run.scores = {

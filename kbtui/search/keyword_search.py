@@ -376,7 +376,7 @@ class _KeywordIndexQuery:
         self.query = self._build_tantivy_query(wanted, excluded, filters, archived=request.archived)
 
     def rank_chunks_of_index(self, limit: int) -> list[RankedChunk]:
-        """Return the best `limit` chunks of this index, and if they belong to few entries, those of others."""
+        """Return the best `limit` chunks of this index. If they belong to few entries, add those of others."""
         if self.query is None or not self.searcher.num_docs:
             return []
         fetched = limit * OVERFETCH_FACTOR

@@ -194,7 +194,7 @@ class SearchRun:
 
     @cached_property
     def fusion(self) -> LegFusion:
-        """What each leg adds to the score of a chunk."""
+        """The object that computes what each leg adds to the score of a chunk."""
         return LegFusion(
             self.legs,
             depth=self.request.depth,
@@ -208,7 +208,7 @@ class SearchRun:
         return bool(self.request.tools or self.narrowing.args)
 
     def score_title_and_length(self, entry: CatalogEntry, chunk: Chunk) -> tuple[float, float]:
-        """Return what a passage gets for query words in its entry's title, and for its length."""
+        """Return two bonuses of a passage: for query words in its entry's title, and for its length."""
         if entry.id not in self._title_scores:
             rarities = self._word_rarities
             stems = rarities.keys() & set(self.keyword_search.language.stem_text(entry.title))
@@ -270,7 +270,7 @@ class SearchRun:
 
 
 class HitCounts(NamedTuple):
-    """How many hits there are without the limit, and how many passages are no hits.
+    """The number of hits without the limit, and the numbers of passages that were left out.
 
     `omitted` counts the chunks whose text no longer exists, `left_out` those beyond the limit per entry.
     """
@@ -371,11 +371,11 @@ LEG_WEIGHT = 0.5
 """The weight of each leg in the fused score. The two legs together have the weight 1."""
 # The values of these constants were measured: docs/search-quality.md.
 TITLE_WEIGHT, LENGTH_WEIGHT = 0.75, 1.0
-"""What a passage gets at most for query words in its entry's title, and for not being very short."""
+"""The maximum bonus of a passage for query words in its entry's title, and for not being very short."""
 FULL_LENGTH_BYTES = 100
-"""A passage of at least this many bytes of UTF-8 gets all of `LENGTH_WEIGHT`, a shorter one a share of it."""
+"""A passage with at least this many bytes gets all of `LENGTH_WEIGHT`. A shorter one gets a share of it."""
 PASSAGES_WITH_BONUS = 30
-"""How many of the best passages get a score for their title and length."""
+"""How many of the best passages get a bonus for their title and length."""
 SCORE_DIGITS = 4
 """Fused scores are rounded to this many digits. Rounding errors of the legs must not change the order."""
 

@@ -182,7 +182,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
             self._request_more_hits_at_end()
 
     def _iterate_rows_of_groups(self, answer: SearchAnswer) -> Iterator[ListRow]:
-        """Yield a row for the best hit of each entry, and below it the other hits of an unfolded entry."""
+        """Yield a row for the best hit of each entry. If the entry is unfolded, yield its other hits next."""
         groups: dict[str, list[Hit]] = {}
         for hit in answer.hits:
             groups.setdefault(hit.entry_id, []).append(hit)

@@ -86,7 +86,7 @@ class MarkStore:
         superseded_by: str | None = None,
         passage: str | None = None,
     ) -> Mark:
-        """Mark the turn or call of a reference, or a passage of it. An earlier mark on the same is replaced.
+        """Mark a turn, a call or a passage of one, and replace an earlier mark of the same place.
 
         `superseded_by` is a reference, and is kept only with the state `superseded`. Raises `UsageError`
         or `NothingFound` if there is nothing to mark.
@@ -116,7 +116,7 @@ class MarkStore:
         return mark
 
     def _save_marks(self, marks: Iterable[Mark]) -> int:
-        """Save the marks that are newer than the stored ones; return how many were saved."""
+        """Save each mark that is new or newer than its stored version. Return how many were saved."""
         saved = 0
         with self._file.open_write_transaction() as db:
             for mark in marks:

@@ -418,7 +418,7 @@ def _make_topic_document(library: Library, name: str) -> ReaderDocument:
 def _make_difference_document(
     library: Library, key: str, cite: CitationKey, width: int
 ) -> ReaderDocument:
-    """Make the document that compares what a turn was given of a subject with the subject now."""
+    """Make the document that compares a subject's text that was given to a turn with its present text."""
     from kbtui.citations.citation_and_conversation_export import format_given_text_remark
     from kbtui.tui.reader.difference_document import build_difference_document
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 WIDE_SCREEN = 120
 """A screen with at least this many columns is wide."""
 SIDE_BY_SIDE_WIDTHS = {True: 64, False: 100}
-"""Whether the screen is wide -> how many cells the reader needs to show both versions side by side."""
+"""How many cells the reader needs to show both versions side by side, on a wide (True) or other screen."""
 CONTEXT_PARAGRAPHS = 1
 """How many unchanged paragraphs are shown before and after each change."""
 TAB_WIDTH = 4
@@ -38,7 +38,7 @@ TAB_WIDTH = 4
 
 @dataclass(slots=True, eq=False, repr=False)
 class VersionNamesBlock(ReaderBlock):
-    """The names of both versions, above their columns or, on a narrow screen, one above the other."""
+    """Shows the names of both versions above their columns, or below each other on a narrow screen."""
 
     old_name: str
     new_name: str
@@ -56,7 +56,7 @@ class VersionNamesBlock(ReaderBlock):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ComparedParagraphBlock(ReaderBlock):
-    """A paragraph in its old and its new version: side by side, or one below the other."""
+    """Shows the old and the new version of a paragraph, side by side or below each other."""
 
     paragraph: ComparedParagraph
     side_by_side_width: int
@@ -131,7 +131,7 @@ def build_difference_document(
 def _iterate_paragraph_blocks(
     compared: Sequence[ComparedParagraph], width: int
 ) -> Iterator[ReaderBlock]:
-    """Yield the changed paragraphs and those around them, with a line for those left out between."""
+    """Yield blocks for changed paragraphs and their neighbours. One line replaces the paragraphs between."""
     changed = [index for index, one in enumerate(compared) if one.is_changed]
     shown = {
         near
@@ -165,7 +165,7 @@ def _lay_out_version(
     width: int,
     found: HighlightPattern | None,
 ) -> StyledLines:
-    """Return the lines of a version, each after its mark. A version without `ranges` has one role throughout."""
+    """Return the lines of a version, each after `mark`. Without `ranges`, all its text has one role."""
     if text is None:
         return []
     clean, marked = sanitize_text_and_move_ranges(text, list(ranges))
