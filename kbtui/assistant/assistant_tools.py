@@ -158,6 +158,11 @@ CONVERSATION_LIST = ToolDefinition(
         "title_contains": _make_string_schema("Only titles that contain this text, ignoring case."),
         "agents": _AGENTS,
         "labels": _LABELS,
+        "file": _make_string_schema(
+            "Only conversations in which a turn changed or read this file of the workspace, such as "
+            "src/main.py; with lines, such as src/main.py:12-20, only those whose edits wrote these lines. "
+            "Each conversation then has `file_turns`: the turn, what it did to the file, and the request."
+        ),
     },
 )
 CONVERSATION_GREP = ToolDefinition(

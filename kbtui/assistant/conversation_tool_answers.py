@@ -39,6 +39,16 @@ if TYPE_CHECKING:
         worktree: str | None
         labels: Mapping[str, str]
         problem: str | None
+        file_turns: NotRequired[list[FileTurnSummaryJson]]
+
+    class FileTurnSummaryJson(TypedDict):
+        """A turn that changed or read the file that a list was asked for, or wrote its `lines`."""
+
+        turn: int
+        time: str | None
+        actions: str
+        lines: str | None
+        request: str
 
     class EventJson(TypedDict, total=False):
         """An event of a turn as JSON, with the documented keys; keys that do not apply to it are left out."""
@@ -256,6 +266,7 @@ class ConversationReadAnswer:
 _ITEM_TAGS = {
     "marks": "mark",
     "conversations": "conversation",
+    "file_turns": "file_turn",
     "hits": "hit",
     "turns": "turn",
     "events": "event",

@@ -6,6 +6,7 @@ of the arguments.
 
 from __future__ import annotations
 
+import os
 import time
 from copy import deepcopy
 from dataclasses import replace
@@ -54,7 +55,7 @@ from kbtui.conversations.event_kinds import EVENT_KINDS, map_include_groups_to_e
 from kbtui.conversations.models import get_subagent_of_result
 from kbtui.conversations.shortened_ids import shorten_conversation_ids
 from kbtui.dates import format_timestamp
-from kbtui.errors import NothingFound, UsageError
+from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.secret_detection import mask_secrets, mask_secrets_in_json
 from kbtui.text import format_counted_noun, format_json
@@ -63,7 +64,12 @@ from kbtui.userdata.mark_store import MarkStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kbtui.assistant.conversation_tool_answers import ConversationInfoJson, EventJson, TurnJson
+    from kbtui.assistant.conversation_tool_answers import (
+        ConversationInfoJson,
+        EventJson,
+        FileTurnSummaryJson,
+        TurnJson,
+    )
     from kbtui.citations import Citation
     from kbtui.conversations.models import (
         Conversation,
@@ -109,10 +115,14 @@ def answer_conversation_list(
     title_contains: str | None = None,
     agents: Sequence[str] | None = None,
     labels: Sequence[str] | None = None,
+    file: str | None = None,
     max_chars: int | None = None,
     masked: bool = False,
 ) -> ConversationListPage:
     """Answer a call of `conversation_list`.
+
+    With `file`, a path in the workspace that may end with lines (`src/a.py:12-20`), only conversations
+    with a turn that changed or read the file, or that wrote these lines, are listed, each with these turns.
 
     `agents` has names of agents or beginnings of names; None selects all agents. `labels` has texts
     `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`. With `masked`, secrets are masked. The page has fewer than `limit` conversations
@@ -126,6 +136,9 @@ def answer_conversation_list(
     short_ids = shorten_conversation_ids(info.id for info in infos)
     infos = [info for info in infos if info.archived is archived and info.agent in names]
     infos = _select_conversations_by_label(infos, labels)
+    file_turns = _find_turns_of_file(workspace, file, masked=masked) if file else {}
+    if file:
+        infos = [info for info in infos if info.id in file_turns]
     if title_contains:
         wanted = title_contains.casefold()
         infos = [
@@ -142,6 +155,8 @@ def answer_conversation_list(
         entry = _make_conversation_json(
             _add_event_count_and_problems_if_small(info), masked=masked, short=room is not None
         )
+        if info.id in file_turns:
+            entry["file_turns"] = file_turns[info.id]
         if room is not None:
             room -= len(format_xml_element("conversation", entry, 4)) + 1
             if room < 0 and page.conversations:
@@ -162,6 +177,42 @@ def answer_conversation_list(
         notice = ConversationToolNotice(fact, "use a smaller offset", "use a smaller --offset")
         page.notices.append(notice)
     return page
+
+
+_FILE_TURNS_SHOWN = 20
+"""Of one conversation, at most this many turns that touched a file are listed, newest first."""
+
+
+def _find_turns_of_file(
+    workspace: Workspace, name: str, *, masked: bool
+) -> dict[str, list[FileTurnSummaryJson]]:
+    """Return the turns that changed or read a file of the workspace, newest first, by conversation."""
+    from kbtui.library.file_history import LineRange, blame_file
+    from kbtui.refs import split_slug_and_line_range
+
+    path, lines = split_slug_and_line_range(name)
+    root = os.path.realpath(workspace.root)
+    if not os.path.realpath(os.path.join(root, path)).startswith(f"{root}/"):  # noqa: PTH118
+        raise UsageError("the file is outside the workspace", where="file")
+    try:
+        found = blame_file(workspace, path, LineRange(*lines) if lines else None)
+    except KbtuiError as error:
+        raise type(error)(error.message, where="file", hint=error.hint) from error
+    turns: dict[str, list[FileTurnSummaryJson]] = {}
+    for turn in found.turns:
+        listed = turns.setdefault(turn.conversation, [])
+        if len(listed) < _FILE_TURNS_SHOWN:
+            request = _mask_secrets_if_requested(masked, turn.request)
+            listed.append(
+                {
+                    "turn": turn.turn,
+                    "time": format_timestamp(turn.time),
+                    "actions": turn.describe_actions(),
+                    "lines": turn.format_lines() or None,
+                    "request": cut_line_around_match(" ".join(request.split())),
+                }
+            )
+    return turns
 
 
 def _select_conversations_by_label(

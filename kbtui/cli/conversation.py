@@ -69,6 +69,8 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     )
     ls.add_argument("--ascending", action="store_true", help="list the oldest first")
     ls.add_argument("--title", metavar="TEXT", help="only titles that contain TEXT")
+    text = "only conversations with a turn that changed or read this file, or wrote these lines"
+    ls.add_argument("--file", metavar="PATH[:LINES]", help=text)
     grep = commands.add_parser("grep", aliases=["g"], help="search conversations line by line")
     text = "the text to find in a line; - reads it from standard input"
     grep.add_argument("pattern", nargs="+", metavar="PATTERN", help=text)
@@ -184,6 +186,7 @@ def _list_conversations(library: Library, args: Namespace) -> int:
             title_contains=args.title,
             agents=agents,
             labels=args.labels,
+            file=args.file,
         )
     found = find_unusable_conversation_directories(library.workspace, agents)
     strays = [stray for stray in found if not stray.has_no_turn]
@@ -554,6 +557,9 @@ class ConversationFormatter:
             time = self.style_text(f"{time:<{late}}", "dim")
             end = f"  {self.style_text(marks, 'yellow')}" if marks else ""
             yield f"{head}  {time}  {title}{end}"
+            for turn in entry.get("file_turns", ()):
+                wrote = f", lines {turn['lines']}" if turn["lines"] else ""
+                yield f"    turn {turn['turn']}: {turn['actions']}{wrote}"
             if entry["problem"]:
                 yield "    " + self.style_text(self.put_on_one_safe_line(entry["problem"]), "red")
 
@@ -705,6 +711,7 @@ _OPTIONS_BY_ARGUMENT = {
     "id": "ID",
     "agents": "--agent",
     "labels": "--label",
+    "file": "--file",
     **{name: f"--{name}" for name in ("limit", "offset", "sort", "context", "turn", "last")},
 }
 """Argument of a conversation tool -> the command's option or argument with the same meaning."""

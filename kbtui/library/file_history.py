@@ -123,6 +123,23 @@ class FileTurn(NamedTuple):
             "actions": [one.as_json() for one in self.actions],
         }
 
+    def describe_actions(self) -> str:
+        """Return what the turn did to the file, such as `changed +5 −2, read`."""
+        parts = []
+        for kind in dict.fromkeys(one.kind for one in self.actions):
+            found = [one for one in self.actions if one.kind == kind]
+            added, removed = sum(one.added for one in found), sum(one.removed for one in found)
+            counts = [*([f"+{added:,}"] if added else []), *([f"−{removed:,}"] if removed else [])]
+            parts.append(" ".join([kind, *counts]))
+        return ", ".join(parts)
+
+    def format_lines(self) -> str:
+        """Return the lines that the turn wrote, such as `3-5, 9`."""
+        return ", ".join(
+            str(one.first) if one.first == one.last else f"{one.first}-{one.last}"
+            for one in self.lines
+        )
+
 
 class UnexplainedLines(NamedTuple):
     """Lines that no turn wrote, and the commit that they come from (None without Git)."""

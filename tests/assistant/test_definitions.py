@@ -33,6 +33,7 @@ PARAMETERS = {
         "title_contains": ("string", None),
         "agents": ("array", None),
         "labels": ("array", None),
+        "file": ("string", None),
     },
     "conversation_grep": {
         "pattern": ("string", None),
@@ -122,6 +123,7 @@ def test_defaults_are_filled_in_and_null_counts_as_left_out() -> None:
         "title_contains": "x",
         "agents": None,
         "labels": None,
+        "file": None,
     }
 
 

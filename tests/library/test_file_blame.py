@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Builder, asked, called, said
 
+from kbtui.assistant.assistant_tools import answer_tool_call
 from kbtui.citations.file_changes import FileEdit
 from kbtui.citations.line_attribution import attribute_lines
 from kbtui.cli.main import main
@@ -203,6 +204,26 @@ def test_blame_of_lines_names_their_writers_and_the_lines_without_one(
     assert main([*where, "missing.py"]) == 1
     assert "no turn has read or changed this file" in capfd.readouterr().err
     assert main([*where, "src/b.py", "--diff"]) == 0
+
+
+def test_assistants_find_the_conversations_that_changed_a_file(
+    edited: Library, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reply = answer_tool_call("conversation_list", {"file": "lib/é.py:1-2"}, edited)
+    assert "<id>jp-c17800000001</id>" in reply.text
+    assert "jp-c17800000900" not in reply.text
+    for element in ("<turn>1</turn>", "<actions>created +2</actions>", "<lines>1-2</lines>"):
+        assert element in reply.text
+    assert "<request>Write it</request>" in reply.text
+    for name in ("../secret", "/etc/passwd", "missing.py", "lib/é.py:99"):
+        reply = answer_tool_call("conversation_list", {"file": name}, edited)
+        assert reply.is_error, name
+        assert reply.text.startswith("`file`: "), reply.text
+    where = ["-w", str(edited.workspace.root), "conversation", "ls", "--file", "lib/é.py"]
+    assert main(where) == 0
+    shown = capfd.readouterr().out
+    assert "    turn 1: moved, changed +5\n" in shown
+    assert "    turn 2: read\n    turn 1: created +2\n" in shown
 
 
 def test_a_hostile_repository_runs_nothing(tmp_path: Path) -> None:
