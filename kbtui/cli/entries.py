@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.models import Subject
     from kbtui.library import Library
+    from kbtui.library.subject_versions import SubjectVersion
 
 _COLUMN_HEADINGS = (
     "cited 30d",
@@ -182,7 +183,9 @@ def _format_entry_table(rows: list[tuple[str, ...]]) -> str:
 def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     from kbtui.index.entry_query import PREVIEW_CHARACTERS
 
-    actions = parser.add_subparsers(dest="action", required=True, metavar="new|edit|rm|show")
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar="new|edit|rm|show|history"
+    )
     new = actions.add_parser("new", help="create a subject file and edit it")
     text = "the subject's topic; optional if there is only one topic"
     new.add_argument("--topic", metavar="ID", help=text)
@@ -202,21 +205,31 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     show = actions.add_parser("show", help="print an entry's passages, status and citations")
     text = f"print whole passages, not just {PREVIEW_CHARACTERS} characters of each"
     show.add_argument("--full", action="store_true", help=text)
-    for command in (edit, remove, show):
+    history = actions.add_parser("history", help="list the versions of a subject")
+    text = "after each version, print what changed in it, as `diff -u` does"
+    history.add_argument("--diff", action="store_true", help=text)
+    for command in (edit, remove, show, history):
         text = "topic/slug, jp-c… or claude-…" if command is show else "topic/slug"
         command.add_argument("ref", metavar="REF", help=text)
-    for command in (new, show):
+    for command in (new, show, history):
         command.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_entry_command(args: Namespace) -> int:
     """Edit subject files: `new` creates one, `edit` opens one in $EDITOR, `rm` moves one to the trash.
 
-    `show` prints the passages, the status and the citations of an entry.
+    `show` prints the passages, the status and the citations of an entry. `history` lists the versions
+    of a subject, from Git and from conversations, and the turns that were given each of them.
     """
     from kbtui.library import open_workspace
 
-    actions = {"new": _create_entry, "edit": _edit_entry, "rm": _remove_entry, "show": _show_entry}
+    actions = {
+        "new": _create_entry,
+        "edit": _edit_entry,
+        "rm": _remove_entry,
+        "show": _show_entry,
+        "history": _show_subject_history,
+    }
     return actions[args.action](open_workspace(args.workspace), args)
 
 
@@ -373,6 +386,57 @@ def _show_entry(library: Library, args: Namespace) -> int:
     text = _format_entry_details(row, source, chunks, cites, short_refs)
     print_text_or_json(text, facts, args.json)
     return 0
+
+
+def _show_subject_history(library: Library, args: Namespace) -> int:
+    from kbtui.text_difference import format_unified_difference
+
+    ref = library.parse_entered_reference(args.ref)
+    if ref.kind != "subject":
+        raise UsageError("not a subject", where=args.ref, hint="write topic/slug")
+    with WaitingLine("bringing the index up to date"):
+        library.update_index()
+    if library.index_notices_text:
+        print_to_stderr(library.index_notices_text)
+    versions = library.list_subject_versions(ref)
+    turns = [turn for version in versions for turn in version.given_to]
+    short_refs = library.open_index_reader().shorten_references(turns)
+    library.close()
+    names = [_name_subject_version(version) for version in versions]
+    lines, facts = [], []
+    for index, version in enumerate(versions):
+        given = [short_refs.get(turn, turn) for turn in version.given_to]
+        said = [version.author, version.summary] if version.commit else []
+        lines.append("  ".join([names[index], *(sanitize_to_one_line(one or "") for one in said)]))
+        lines.append("\n")
+        lines += [f"  given to {', '.join(given)}\n"] if given else []
+        fact: dict[str, object] = {
+            "time": format_unix_time_as_iso(version.time),
+            "commit": version.commit,
+            "author": version.author,
+            "summary": version.summary,
+            "is_current": version.is_current,
+            "given_to": list(version.given_to),
+        }
+        if args.diff and index + 1 < len(versions):
+            older = versions[index + 1]
+            difference = format_unified_difference(
+                older.text, version.text, names[index + 1], names[index]
+            )
+            lines.append(sanitize(difference))
+            fact["difference"] = difference
+        facts.append(fact)
+    print_text_or_json("".join(lines), {"ref": str(ref), "versions": facts}, args.json)
+    return 0
+
+
+def _name_subject_version(version: SubjectVersion) -> str:
+    """Return the commit of a version, or what it is without one, and its time."""
+    kind = version.commit[:8] if version.commit else "from a conversation"
+    if version.is_current:
+        kind = f"{version.commit[:8]} (now)" if version.commit else "now"
+    time = (format_unix_time_as_iso(version.time) or "no date")[:16].replace("T", " ")
+    return f"{time}  {kind}"
 
 
 def _find_source_name_of_subject(library: Library, row: EntryRow) -> str | None:

@@ -1,15 +1,18 @@
-"""Reads the text of a subject that a turn was given, and the text that the subject has now."""
+"""Reads the text of a subject that a turn was given, its text now, and its earlier versions."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbtui.errors import NothingFound
+from kbtui.errors import KbtuiError, NothingFound
 from kbtui.library.reference_reader import ReferenceReader, open_cited_subject
 
 if TYPE_CHECKING:
     from kbtui.citations import Citation
     from kbtui.citations.citation_extraction import CitationKey
+    from kbtui.knowledge.models import Subject
+    from kbtui.refs import Ref
 
 
 class GivenAndCurrentText(NamedTuple):
@@ -30,6 +33,24 @@ class GivenAndCurrentText(NamedTuple):
         now_name = "/dev/null" if self.now is None else self.cite.target
         given_name = f"{self.cite.target} (given to {self.cite.source})"
         return format_unified_difference(self.given, self.now or "", given_name, now_name)
+
+
+class SubjectVersion(NamedTuple):
+    """A text that a subject had.
+
+    `commit`, `author` and `summary` are None for a version that is not committed: the current text, or
+    one that only a conversation has preserved. `time` is when the version was committed, changed or
+    first given, in seconds since 1970. `given_to` are the references of the turns that were given this
+    version, newest first.
+    """
+
+    text: str
+    time: float | None
+    commit: str | None = None
+    author: str | None = None
+    summary: str | None = None
+    is_current: bool = False
+    given_to: tuple[str, ...] = ()
 
 
 class SubjectVersionReader(ReferenceReader):
@@ -59,3 +80,75 @@ class SubjectVersionReader(ReferenceReader):
         text = given.text.strip() if subject.is_prose else given.text_without_fence
         now = find_corresponding_text(text, given.extent, subject.plain)
         return GivenAndCurrentText(cite, text, now)
+
+    def list_subject_versions(self, ref: Ref) -> list[SubjectVersion]:
+        """Return the texts that a subject had, newest first, and which turns were given which of them.
+
+        They come from Git if the subject is in a repository, and from the conversations in which a
+        turn was given the whole subject. A turn that was given a part belongs to the newest version
+        until then that has this part. Raises `NothingFound`, and `KbtuiError` if the subject cannot
+        be read.
+        """
+        from kbtui.citations.given_text import ComparableText, compare_given_text
+
+        subject = self.find_subject(ref)
+        versions = self._list_current_and_committed_versions(subject)
+        given: dict[int, list[str]] = {}
+        for cite in self._list_citations_with_given_texts(ref):
+            text, time = cite.given, cite.timestamp.timestamp() if cite.timestamp else None
+            if text is None:
+                continue
+            stored = text.make_stored_form()
+            matches = [
+                index
+                for index, one in enumerate(versions)
+                if compare_given_text(
+                    text.extent, stored, ComparableText(one.text, subject.relative)
+                ).state
+                != "changed"
+            ]
+            if not matches and text.extent == "whole":
+                is_prose = ComparableText(versions[0].text, subject.relative).is_prose
+                plain = text.text.strip() if is_prose else text.text_without_fence
+                versions.append(SubjectVersion(plain, time))
+                matches = [len(versions) - 1]
+            earlier = [
+                index for index in matches if time is None or (versions[index].time or 0.0) <= time
+            ]
+            if matches:
+                given.setdefault((earlier or matches)[0], []).append(cite.source)
+        versions = [
+            one._replace(given_to=tuple(dict.fromkeys(given.get(index, ()))))
+            for index, one in enumerate(versions)
+        ]
+        versions.sort(key=lambda one: (one.is_current, one.time or 0.0), reverse=True)
+        return versions
+
+    def _list_current_and_committed_versions(self, subject: Subject) -> list[SubjectVersion]:
+        from kbtui.citations.given_text import ComparableText
+        from kbtui.workspace.git_history import find_git_history
+
+        text = self.read_subject_text(subject)
+        versions: list[SubjectVersion] = []
+        history = find_git_history(str(self.workspace.root))
+        if history is not None and subject.path.is_relative_to(history.root):
+            path = str(subject.path.relative_to(history.root))
+            for one in history.list_file_versions(path):
+                old = history.read_file(one.commit, one.path)
+                if old is not None:
+                    versions.append(
+                        SubjectVersion(old, one.time, one.commit, one.author, one.summary)
+                    )
+        if versions and ComparableText(versions[0].text).plain == ComparableText(text).plain:
+            return [versions[0]._replace(is_current=True), *versions[1:]]
+        return [SubjectVersion(text, subject.mtime_ns / 1e9, is_current=True), *versions]
+
+    def _list_citations_with_given_texts(self, ref: Ref) -> list[Citation]:
+        """Return the citations of a subject, newest first, with what the turns were given."""
+        found = self.find_citing_turns(ref)
+        extracted: dict[CitationKey, Citation] = {}
+        for conversation in dict.fromkeys(cite.conversation for cite in found):
+            with suppress(KbtuiError):
+                cites = self.extract_citations(self.load_conversation(conversation))
+                extracted.update((cite.key, cite) for cite in cites)
+        return [extracted[cite.key] for cite in found if cite.key in extracted]

@@ -53,6 +53,19 @@ class FileName(NamedTuple):
     until: int
 
 
+class FileVersion(NamedTuple):
+    """A commit that changed a file, and the path that the file has in it.
+
+    `time` is when the commit was made, in seconds since 1970.
+    """
+
+    commit: str
+    time: int
+    author: str
+    summary: str
+    path: str
+
+
 class GitHistory:
     """Reads the history of one repository. All paths are relative to its root.
 
@@ -93,6 +106,24 @@ class GitHistory:
                 names.append(FileName(next(words, ""), until))
                 next(words, None)
         return [name for name in names if name.path]
+
+    def list_file_versions(self, path: str) -> list[FileVersion]:
+        """Return the commits that changed a file, newest first, also under its earlier paths.
+
+        Commits that deleted the file are left out.
+        """
+        output = self._run_git(
+            "log", "--follow", "-M", "--diff-filter=d", "--name-status", "--no-ext-diff",
+            "--no-textconv", "--no-show-signature", "-z", "--format=%x01%H%x00%ct%x00%an%x00%s",
+            "--", path,
+        )  # fmt: skip
+        versions = []
+        for record in (output or b"").decode("utf-8", "surrogateescape").split("\1")[1:]:
+            commit, time, author, summary, *changes = record.split("\0")
+            paths = [word for word in changes if word.strip("\n")][1:]
+            if paths:
+                versions.append(FileVersion(commit, int(time), author, summary, paths[-1]))
+        return versions
 
     def _run_git(self, *arguments: str) -> bytes | None:
         """Return the output of a command of `git`; None if it fails."""

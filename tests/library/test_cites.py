@@ -1,6 +1,7 @@
 """Tests of both ends of citations, with titles and missing targets."""
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -204,3 +205,41 @@ def test_the_command_prints_what_has_changed_since_the_turn(built: Builder) -> N
     [cite] = json.loads(run(built, "cites", turn, "--diff", "--json").stdout)["uses"]
     assert cite["state"] == "gone"
     assert cite["difference"].splitlines()[-1] == "-At most ten."
+
+
+def test_the_history_of_a_subject_names_the_turns_that_were_given_each_version(
+    built: Builder,
+) -> None:
+    def git(*words: str, time: str = "2026-05-01T10:00:00Z") -> None:
+        names = {"GIT_AUTHOR_DATE": time, "GIT_COMMITTER_DATE": time}
+        who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+        subprocess.run(["git", *who, *words], cwd=built.root, env=os.environ | names, check=True)
+
+    rest = "\nThe other limits are the same as before.\n"
+    words = ("ten", "eleven", "twelve", "many")
+    texts = [f"# Limits\n\nAt most {word}.\n{rest}" for word in words]
+    path = built.subject("guide/old-limits.md", texts[0])
+    git("init", "-q")
+    git("add", "docs/guide")
+    git("commit", "-qm", "say ten")
+    path = path.rename(path.with_name("limits.md"))
+    path.write_text(texts[1])
+    git("add", "-A", "docs/guide")
+    git("commit", "-qm", "say eleven", time="2026-05-02T10:00:00Z")
+    path.write_text(texts[3])
+    for number, text in ((4, texts[1]), (5, texts[2])):
+        call = called("l", "learn", text, topic="guide", subjects="limits")
+        built.conversation(number, [[asked("How many?"), *call, said("So many.")]])
+    done = run(built, "entry", "history", "guide/limits", "--diff", "--json")
+    versions = json.loads(done.stdout)["versions"]
+    turns = [f"jp-c{FIRST_ID + number}:1" for number in (4, 5)]
+    assert [one["summary"] for one in versions] == [None, None, "say eleven", "say ten"]
+    assert [one["given_to"] for one in versions] == [[], [turns[1]], [turns[0]], []]
+    assert [one["is_current"] for one in versions] == [True, False, False, False]
+    assert versions[2]["author"] == "Ada"
+    assert "-At most ten.\n+At most eleven.\n" in versions[2]["difference"]
+    lines = run(built, "entry", "history", "guide/limits").stdout.splitlines()
+    assert lines[0].endswith("  now")
+    assert lines[1].endswith("  from a conversation")
+    assert lines[2] == f"  given to {turns[1]}"
+    assert lines[3].endswith("  Ada  say eleven")
