@@ -166,7 +166,8 @@ class ConversationListPage:
 class ConversationGrepLine:
     """A matching line or a line of context; adjacent lines have the same `block`.
 
-    `parent_id` is the id of the parent of the line's conversation, or None.
+    `parent_id` is the id of the parent of the line's conversation, or None. `project` and `workspace`
+    are set if all projects were searched: the name of the project, and the workspace's root.
     """
 
     id: str
@@ -175,6 +176,8 @@ class ConversationGrepLine:
     parent_id: str | None
     line: GrepLine
     block: int
+    project: str | None = None
+    workspace: str | None = None
 
     def as_json(self) -> dict[str, object]:
         """Return the line as the JSON object that docs/guide/json.md describes."""
@@ -189,16 +192,34 @@ class ConversationGrepLine:
             "timestamp": self.line.timestamp,
             "text": self.line.text,
             "is_match": self.line.is_match,
+            **(
+                {"project": self.project, "workspace": self.workspace}
+                if self.project is not None
+                else {}
+            ),
         }
 
 
 class ConversationMatchCount(NamedTuple):
-    """A conversation with matches, and the number of its matching lines."""
+    """A conversation with matches, and the number of its matching lines.
+
+    `project` and `workspace` are set if all projects were searched.
+    """
 
     id: str
     agent: str
     title: str | None
     matches: int
+    project: str | None = None
+    workspace: str | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """Return the fields that have a value, and the title."""
+        return {
+            name: value
+            for name, value in self._asdict().items()
+            if name == "title" or value is not None
+        }
 
 
 @dataclass

@@ -351,7 +351,7 @@ def answer_conversation_grep(
     answer.hits = [hit for hit in answer.hits if hit.block in matching]
     if answer.omitted_match_count:
         is_cut = room is not None and (room < 0 or query.limit < limit)
-        notice = _make_omitted_matches_notice(answer, unfinished if is_cut else None)
+        notice = make_omitted_matches_notice(answer, unfinished if is_cut else None)
         answer.omitted_matches_notice = notice
         answer.notices.append(notice)
     if ids and excluded and excluded in _resolve_conversation_ids(workspace, ids):
@@ -376,7 +376,7 @@ def answer_conversation_grep(
     return answer
 
 
-def _make_omitted_matches_notice(
+def make_omitted_matches_notice(
     answer: ConversationGrepAnswer, unfinished: list[str] | None
 ) -> ConversationToolNotice:
     """Return the notice that says how many matches are omitted.

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     )
     from kbtui.conversations.models import ConversationUsage
     from kbtui.library import Library
+    from kbtui.workspace import Workspace
 
 
 def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
@@ -79,6 +80,8 @@ def declare_conversation_command_arguments(parser: ArgumentParser) -> None:
     text = "list the conversations with matches instead of the matches"
     grep.add_argument("-l", "--list", dest="lists_conversations", action="store_true", help=text)
     grep.add_argument("--case-sensitive", action="store_true", help="match case")
+    text = "search all workspaces that you have opened (`kbtui workspaces` lists them)"
+    grep.add_argument("--all", action="store_true", help=text)
     _add_repeatable_option(
         grep,
         "-i",
@@ -152,6 +155,7 @@ def run_conversation_command(args: Namespace) -> int:
     kbtui conversation ls --agent codex      list conversations with this agent
     kbtui conversation grep retry policy     find lines that contain "retry policy"
     kbtui conversation grep -r 'retr(y|ies)' find lines that match a regular expression
+    kbtui conversation grep --all retry      find lines in all projects
     kbtui conversation read jp-c17457886043  print a conversation, or one turn (…:3)
     kbtui conversation info claude-258c7280  count turns, calls and tokens
     kbtui conversation changes ID --stat     list the files that a conversation changed
@@ -216,9 +220,13 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
         context = 1 if args.format == "text" and sys.stdout.isatty() else 0
     if limit is not None and limit < 1:
         raise UsageError(f"must be at least 1, not {limit}", where="--limit")
-    with WaitingLine("searching conversations"):
-        answer = answer_conversation_grep(
-            library.workspace,
+    if args.all and ids is not None:
+        raise UsageError("an id names the conversation, so --all has no use", where="--id")
+
+    def grep_workspace(workspace: Workspace) -> ConversationGrepAnswer:
+        short_ids.update(shorten_conversation_ids(list_conversation_signatures(workspace)))
+        return answer_conversation_grep(
+            workspace,
             pattern=pattern,
             ignore_case=not args.case_sensitive,
             regex=args.regex,
@@ -230,7 +238,17 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
             limit=1 if args.lists_conversations else limit or 50,
             archived=args.archived,
         )
-        short_ids = shorten_conversation_ids(list_conversation_signatures(library.workspace))
+
+    short_ids: dict[str, str] = {}
+    with WaitingLine("searching conversations"):
+        if args.all:
+            from kbtui.assistant.all_projects_grep import grep_all_projects
+            from kbtui.userdata.workspace_registry import list_registered_workspaces
+
+            registered = list_registered_workspaces(library.settings, library.workspace)
+            answer = grep_all_projects(registered, grep_workspace, limit or 50)
+        else:
+            answer = grep_workspace(library.workspace)
     if args.lists_conversations:
         _print_conversations_with_matches(answer, short_ids, limit, args.format)
     else:
@@ -297,7 +315,7 @@ def _print_conversations_with_matches(
         "count": len(found),
         "omitted": len(answer.conversations) - len(found),
         "hint": hint or None,
-        "conversations": [one._asdict() for one in found],
+        "conversations": [one.as_json() for one in found],
     }
     if form == "json":
         print_json_result(shape)
@@ -310,7 +328,8 @@ def _print_conversations_with_matches(
         wide = max(map(len, ids), default=0)
         rows = zip(ids, found, strict=True)
         lines = [
-            f"{id_:<{wide}}  {one.matches:>6,}  {sanitize_to_one_line(one.title or 'Untitled')}"
+            f"{id_:<{wide}}  {one.matches:>6,}  "
+            f"{format_project_label(one.project)}{sanitize_to_one_line(one.title or 'Untitled')}"
             for id_, one in rows
         ]
         print_through_pager("".join(f"{line}\n" for line in lines))
@@ -507,6 +526,11 @@ def _print_conversation_answer(
         print_to_stderr(hint)
 
 
+def format_project_label(project: str | None) -> str:
+    """Return the label of a line from a search of all projects: `[website] `; "" without a project."""
+    return f"[{sanitize_to_one_line(project)}] " if project is not None else ""
+
+
 _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
 """Style or colour -> its number in an escape sequence for the terminal."""
 
@@ -588,13 +612,16 @@ class ConversationFormatter:
         """
         previous = None
         for hit in answer.hits:
-            opens_heading = self.terminal and (previous is None or hit.id != previous.id)
+            opens_heading = self.terminal and (
+                previous is None or (hit.id, hit.workspace) != (previous.id, previous.workspace)
+            )
             if opens_heading:
                 if previous is not None:
                     yield ""
                 id_ = short_ids.get(hit.id, hit.id)
                 parent = short_ids.get(hit.parent_id or "", hit.parent_id)
-                yield self._format_conversation_heading(id_, hit.title, parent)
+                heading = self._format_conversation_heading(id_, hit.title, parent)
+                yield f"{self.style_text(format_project_label(hit.project), 'dim')}{heading}"
             elif separate and previous is not None and hit.block != previous.block:
                 yield self.style_text("--", "dim")
             previous = hit
@@ -607,7 +634,8 @@ class ConversationFormatter:
         turn = ".." if line.turn is None else str(line.turn)
         if not self.terminal:
             kind = "m" if line.is_match else "c"
-            return f"{id_}:{turn}:{line.scope}:{kind}:{line.text}"
+            label = format_project_label(hit.project)
+            return f"{label}{id_}:{turn}:{line.scope}:{kind}:{line.text}"
         # The user can copy the id from the heading and append `:turn` to get a reference.
         head = f" {turn if turn == '..' else f':{turn}':>4} {line.scope:<11} "
         head += "rewound  " if line.is_rewound else ""

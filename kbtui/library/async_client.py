@@ -107,6 +107,7 @@ class MemoryClient:
         topics: Sequence[str] = (),
         limit: int = DEFAULT_LIMIT,
         per_entry: int = 0,
+        all_projects: bool = False,
         caller: str | None = None,
     ) -> SearchAnswer:
         """Call `Library.search`."""
@@ -119,6 +120,7 @@ class MemoryClient:
                 topics=topics,
                 limit=limit,
                 per_entry=per_entry,
+                all_projects=all_projects,
                 caller=caller,
             )
         )

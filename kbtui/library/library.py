@@ -245,6 +245,7 @@ class Library(SubjectVersionReader):
         topics: Sequence[str] = (),
         limit: int = DEFAULT_LIMIT,
         per_entry: int = 0,
+        all_projects: bool = False,
         origin: str | None = "sdk",
         caller: str | None = None,
     ) -> SearchAnswer:
@@ -252,9 +253,11 @@ class Library(SubjectVersionReader):
 
         `types` (entry types, source kinds, `conversation`) and `topics` limit which entries are
         searched; if they are empty, all are. `limit` is from 1 to 100. `per_entry` is the maximum
-        number of hits from one entry, 0 means no maximum. If `query` is a
-        `SearchRequest`, its own fields apply, and `mode`, `types`, `topics`, `limit` and
-        `per_entry` are ignored. `origin` and `caller` are recorded in the query log; if `origin` is None, the
+        number of hits from one entry, 0 means no maximum. With `all_projects`, all workspaces are
+        searched that the user has opened, and each hit has a `project` and a `workspace`. If `query`
+        is a `SearchRequest`, its own fields apply, and `mode`, `types`, `topics`, `limit`,
+        `per_entry` and `all_projects` are ignored.
+        `origin` and `caller` are recorded in the query log; if `origin` is None, the
         search is not logged.
 
         Raises `IndexUnavailable` if there is no index. Raises `UsageError` for a mistake in the
@@ -268,7 +271,13 @@ class Library(SubjectVersionReader):
         if isinstance(query, SearchRequest):
             return self._run_search_request(query, wait, origin, caller)
         request = make_search_request(
-            query, mode=mode, types=types, topics=topics, limit=limit, per_entry=per_entry
+            query,
+            mode=mode,
+            types=types,
+            topics=topics,
+            limit=limit,
+            per_entry=per_entry,
+            all_projects=all_projects,
         )
         answered = self._run_search_request(request, wait, origin, caller)
         if answered.mistakes:

@@ -298,6 +298,7 @@ def make_search_request(
     topics: Sequence[str] = (),
     limit: int = DEFAULT_LIMIT,
     per_entry: int = 0,
+    all_projects: bool = False,
 ) -> SearchRequest:
     """Make a request from the arguments of a Python caller.
 
@@ -320,6 +321,7 @@ def make_search_request(
         topics=tuple(topics),
         limit=index(limit),
         per_entry=index(per_entry),
+        all_projects=all_projects,
     )
 
 

@@ -185,3 +185,33 @@ def test_each_workspace_has_its_own_marks(three: dict[str, Builder]) -> None:
     found = search_all(three["alps"], "ibex", "mark:decided")["hits"]
     assert {hit["project"] for hit in found} == {"coast"}
     assert search_all(three["alps"], "ibex", "mark:rejected")["hits"] == []
+
+
+def test_grep_finds_lines_of_all_projects_and_each_conversation_of_a_project_once(
+    three: dict[str, Builder],
+) -> None:
+    for number, name in enumerate(("alps", "coast", "woods"), 1):
+        words = [asked(f"Where is the badger of the {name}?"), said("Below the badger tree.")]
+        three[name].conversation(number, [words])
+    clone = shutil.copytree(three["coast"].root, three["coast"].root.parent / "clone")
+    for root in (three["coast"].root, clone):
+        (root / ".git").mkdir()
+        (root / ".git" / "config").write_text('[remote "origin"]\n\turl = git@host.org:a/sea.git\n')
+        register_workspace(Builder(root).workspace, Settings())
+    shutil.rmtree(three["woods"].root)
+    grep = ["conversation", "grep", "--all"]
+    out, _, code = on_pipe([*grep, "badger", "--json"], cwd=three["alps"].root)
+    found = json.loads(out)
+    assert code == 0
+    assert (found["total"], found["count"]) == (4, 4)
+    assert [hit["project"] for hit in found["hits"]] == ["alps", "alps", "sea", "sea"]
+    assert f"{three['woods'].root} was not searched" in found["hint"]
+    out, _, _ = on_pipe([*grep, "badger of"], cwd=three["alps"].root)
+    assert [line.split(" ")[0] for line in out.decode().splitlines()] == ["[alps]", "[sea]"]
+    out, _, _ = on_pipe([*grep, "badger", "--limit", "3", "--json"], cwd=three["alps"].root)
+    assert (json.loads(out)["count"], json.loads(out)["omitted"]) == (3, 1)
+    out, _, _ = on_pipe([*grep, "badger", "--list", "--json"], cwd=three["alps"].root)
+    assert [one["project"] for one in json.loads(out)["conversations"]] == ["alps", "sea"]
+    out, _, _ = on_pipe(["conversation", "grep", "badger of"], cwd=three["alps"].root)
+    assert len(out.splitlines()) == 1
+    assert not out.startswith(b"[")
