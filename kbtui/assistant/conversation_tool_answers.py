@@ -167,7 +167,8 @@ class ConversationGrepLine:
     """A matching line or a line of context; adjacent lines have the same `block`.
 
     `parent_id` is the id of the parent of the line's conversation, or None. `project` and `workspace`
-    are set if all projects were searched: the name of the project, and the workspace's root.
+    are set if all projects were searched: the name of the project, and the workspace's root. `marks` are
+    the user's marks on the line's turn.
     """
 
     id: str
@@ -178,6 +179,7 @@ class ConversationGrepLine:
     block: int
     project: str | None = None
     workspace: str | None = None
+    marks: list[MarkFactsJson] = field(default_factory=list)
 
     def as_json(self) -> dict[str, object]:
         """Return the line as the JSON object that docs/guide/json.md describes."""
@@ -189,6 +191,7 @@ class ConversationGrepLine:
             "scope": self.line.scope,
             "turn": self.line.turn,
             **({"rewound": True} if self.line.is_rewound else {}),
+            **({"marks": self.marks} if self.marks else {}),
             "timestamp": self.line.timestamp,
             "text": self.line.text,
             "is_match": self.line.is_match,

@@ -318,6 +318,7 @@ def answer_conversation_grep(
     infos = [info for info in infos if names is None or info.agent in names]
     infos = _select_conversations_by_label(infos, labels)
     results = _search_conversations(infos, query)
+    marked = MarkStore(workspace).map_marks_of_conversations(result.info.id for result in results)
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
     room = None if max_chars is None else max_chars - _FRAME_LENGTH
     unfinished: list[str] = []
@@ -332,7 +333,14 @@ def answer_conversation_grep(
                 is_full = True
                 break
             block = (number << 32) + line.block
-            hit = ConversationGrepLine(ref, info.agent, title, info.parent, line, block)
+            marks = [
+                mark.make_facts(is_short=max_chars is not None)
+                for mark in marked.get(info.id, {}).get(line.turn or 0, ())
+            ]
+            marks = mask_secrets_in_json(marks) if masked else marks
+            hit = ConversationGrepLine(
+                ref, info.agent, title, info.parent, line, block, marks=marks
+            )
             if room is not None:
                 room -= len(format_xml_element("hit", hit.as_json(), 4)) + 1
                 if room < 0:

@@ -639,6 +639,7 @@ class ConversationFormatter:
         # The user can copy the id from the heading and append `:turn` to get a reference.
         head = f" {turn if turn == '..' else f':{turn}':>4} {line.scope:<11} "
         head += "rewound  " if line.is_rewound else ""
+        head += "".join(f"{mark['state']}  " for mark in hit.marks)
         room = self.width - measure_text_width(head)
         text = sanitize(line.text).expandtabs(4)
         found = spans(text) if line.is_match else []

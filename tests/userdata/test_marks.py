@@ -228,6 +228,9 @@ def test_a_mark_is_shown_wherever_its_turn_is_printed(
     given = answer_conversation_read(built.workspace, id=ID, masked=True).as_json()
     assert "sk-ant" not in json.dumps(given)
     assert "use *RRF*" in json.dumps(given)
+    assert main(["conversation", "grep", "Done.", "--json"]) == 0
+    (hit,) = json.loads(capsys.readouterr().out)["hits"]
+    assert [mark["label"] for mark in hit["marks"]] == ["decided: use *RRF*"]
     # Damaged marks hide no conversation.
     (built.workspace.data_dir / "marks.sqlite").write_bytes(b"no database" * 100)
     assert main(["conversation", "read", ID]) == 0
