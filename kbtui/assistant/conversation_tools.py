@@ -86,6 +86,8 @@ MAX_READ_LENGTH = 60_000
 """The default limit for the length of an answer of `conversation_read`, in characters of XML."""
 _FRAME_LENGTH = 10_000
 """How many of an answer's `max_chars` characters are reserved for the hint and other short fields."""
+_FRAME_SHARE = 0.4
+"""A short answer reserves this share of its `max_chars` characters instead."""
 _MIN_HIT_LENGTH = 100
 """A hit has at least this many characters of XML. A search collects no more hits than could fit."""
 REGEX_SECONDS = 30
@@ -94,6 +96,11 @@ _MAX_PROBLEMS_NAMED = 3
 _MAX_IDS_NAMED = 40
 _MAX_LABELS_SHOWN = 20
 _FEWER_KINDS_HINT = "name only the kinds of event that you need"
+
+
+def _leave_room_for_frame(max_chars: int) -> int:
+    """Return how many of `max_chars` characters are left for rows or matches."""
+    return max_chars - min(_FRAME_LENGTH, int(_FRAME_SHARE * max_chars))
 
 
 def _check_argument_minimum(name: str, value: int, minimum: int) -> None:
@@ -150,7 +157,7 @@ def answer_conversation_list(
         infos = [add_last_event_time(info) for info in infos]
     infos.sort(key=lambda info: info.make_time_sort_key(sort), reverse=descending)
     page = ConversationListPage(len(infos), offset, [], short_ids=short_ids)
-    room = None if max_chars is None else max_chars - _FRAME_LENGTH
+    room = None if max_chars is None else _leave_room_for_frame(max_chars)
     for info in infos[offset : offset + limit]:
         entry = _make_conversation_json(
             _add_event_count_and_problems_if_small(info), masked=masked, short=room is not None
@@ -320,7 +327,7 @@ def answer_conversation_grep(
     results = _search_conversations(infos, query)
     marked = MarkStore(workspace).map_marks_of_conversations(result.info.id for result in results)
     answer = ConversationGrepAnswer(is_bounded=max_chars is not None)
-    room = None if max_chars is None else max_chars - _FRAME_LENGTH
+    room = None if max_chars is None else _leave_room_for_frame(max_chars)
     unfinished: list[str] = []
     is_full = False
     for number, result in enumerate(results):

@@ -278,8 +278,9 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
     rewound = " · rewound" if hit.get("rewound") else ""
     outdated = " · knowledge changed since" if hit.get("outdated_subjects") else ""
     marks = "".join(f" · {sanitize_to_one_line(one['label'])}" for one in hit.get("marks", ()))
+    later = f" · again in turn {turn}" if (turn := hit.get("later_turn")) else ""
     others = f" · {format_counted_noun(more, 'more passage')}" if more > 0 else ""
-    facts = f"{dim}{parent}{role}{rewound}{outdated}{marks}{others}{off}"
+    facts = f"{dim}{parent}{role}{rewound}{outdated}{marks}{later}{others}{off}"
     project = f"{dim}[{sanitize_to_one_line(hit['project'])}]{off} " if "project" in hit else ""
     head = f"{project}{bold}{sanitize(ref)}{off}  {sanitize_to_one_line(hit['title'])}{facts}"
     start = max(0, (matches[0][0] if matches else 0) - CONTEXT_CHARACTERS)
@@ -297,7 +298,12 @@ def format_search_hit(hit: HitJson, ref: str, *, plain: bool, more: int = 0) -> 
         at = last
     parts.append(_join_lines_with_spaces(text[at:end]))
     body = "".join(parts).strip()
-    return f"{head}\n    {'…' if start else ''}{body}{'…' if len(text) > end else ''}"
+    lines = [head, f"    {'…' if start else ''}{body}{'…' if len(text) > end else ''}"]
+    if answer := hit.get("answer"):
+        shown = sanitize_to_one_line(answer)
+        cut = f"{shown[:EXCERPT_CHARACTERS]}…" if len(shown) > EXCERPT_CHARACTERS else shown
+        lines.append(f"    {dim}answer:{off} {cut}")
+    return "\n".join(lines)
 
 
 def _join_lines_with_spaces(text: str) -> str:

@@ -23,7 +23,7 @@ from kbtui.text import replace_surrogates
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from kbtui.citations.given_text import GivenTextExtent
@@ -543,6 +543,45 @@ class CatalogDatabase:
         """Return the numbers of the chunks in turns; `turns` has pairs of a conversation's id and a turn."""
         query = "SELECT number FROM chunks WHERE entry_id = ? AND turn = ?"
         return [number for turn in turns for (number,) in self._db.execute(query, turn)]
+
+    def read_final_answers(
+        self, requests: Mapping[tuple[str, int], int], max_characters: int
+    ) -> dict[tuple[str, int], str]:
+        """Map turns to the heads of their final answers, at most about `max_characters` long each.
+
+        `requests` maps a turn, a pair of entry id and turn number, to the position of a chunk of its request.
+        The final answer is the last text of the assistant without another event in it. Turns without
+        an answer are left out.
+        """
+        found = {}
+        for (entry_id, turn), ordinal in requests.items():
+            rows = self._db.execute(
+                "SELECT turn, role, substr(text, 1, ?) FROM chunks "
+                "WHERE entry_id = ? AND ordinal > ? ORDER BY ordinal",
+                (max_characters, entry_id, ordinal),
+            )
+            head, is_answer = "", False
+            for number, role, text in rows:
+                if number != turn:
+                    break
+                if role == "assistant" and not is_answer:
+                    head = text
+                elif role == "assistant" and len(head) < max_characters:
+                    head += f"\n{text}"
+                is_answer = role == "assistant"
+            if head.strip():
+                found[entry_id, turn] = head
+        return found
+
+    def find_turns_of_spoken_chunks(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:
+        """Map the numbers of chunks of requests and answers to pairs of entry id and turn number."""
+        rows = self._db.execute(
+            "SELECT number, entry_id, turn FROM chunks "
+            f"WHERE number IN ({_make_sql_placeholders(numbers)}) "
+            "AND role IN ('user', 'assistant') AND turn IS NOT NULL",
+            list(numbers),
+        )
+        return {number: (entry_id, turn) for number, entry_id, turn in rows}
 
     def get_visible_chunk_ids(
         self, numbers: Collection[int], *, hidden: bool, archived: bool

@@ -128,6 +128,8 @@ class IndexReader:
             )
 
     find_chunk_numbers_of_turns = _delegate_to_catalog(CatalogDatabase.find_chunk_numbers_of_turns)
+    read_final_answers = _delegate_to_catalog(CatalogDatabase.read_final_answers)
+    find_turns_of_spoken_chunks = _delegate_to_catalog(CatalogDatabase.find_turns_of_spoken_chunks)
     get_chunks_by_number = _delegate_to_catalog(CatalogDatabase.get_chunks_by_number)
     get_visible_chunk_ids = _delegate_to_catalog(CatalogDatabase.get_visible_chunk_ids)
     list_entry_chunks = _delegate_to_catalog(CatalogDatabase.list_entry_chunks)

@@ -290,6 +290,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
         run.keyword_search.analyzed_words, run.query.phrases, run.keyword_search.language
     )
     hits: list[Hit] = []
+    positions: dict[tuple[str, int], int] = {}
     total = omitted = left_out = 0
     passages = Counter(entry_id for _, entry_id in run.visible_chunks.values())
     taken: Counter[str] = Counter()
@@ -305,6 +306,8 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
                 passages[entry_id] -= 1
                 continue
             entry, chunk = loaded
+            if chunk.role == "user" and chunk.turn is not None:
+                positions[entry_id, chunk.turn] = chunk.ordinal
             hit = make_search_hit(entry, chunk, state, run.entries_by_id)._replace(
                 score=run.scores[number],
                 matches=finder.find_matches(chunk.text),
@@ -314,7 +317,66 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
         taken[entry_id] += 1
         total += 1
     hits = [hit._replace(entry_passages=passages[hit.entry_id]) for hit in hits]
+    hits = _add_answers(run, hits, positions)
+    hits = _add_later_turns(run, hits)
     return add_outdated_subjects(run, hits), HitCounts(total, omitted, left_out)
+
+
+ANSWER_CHARACTERS = 600
+"""A hit on a request carries at most this many characters of the turn's final answer."""
+LATER_MATCH_SHARE = 0.5
+"""A later turn takes up the matter of a hit if it matches the query at least half as well as the hit."""
+
+
+def _add_answers(
+    run: SearchRun, hits: list[Hit], positions: dict[tuple[str, int], int]
+) -> list[Hit]:
+    """Return the hits. A hit on a request has the head of its turn's final answer.
+
+    `positions` maps the turns of these hits to the positions of their chunks.
+    """
+    if not positions:
+        return hits
+    found = run.reader.read_final_answers(positions, ANSWER_CHARACTERS)
+    cut = {turn: _cut_at_word(text, ANSWER_CHARACTERS) for turn, text in found.items()}
+    return [
+        hit._replace(answer=cut.get((hit.entry_id, hit.turn or 0))) if hit.role == "user" else hit
+        for hit in hits
+    ]
+
+
+def _cut_at_word(text: str, length: int) -> str:
+    if len(text) <= length:
+        return text
+    kept = text[: length - 2].rsplit(maxsplit=1)[0] if " " in text[:length] else text[: length - 2]
+    return f"{kept} …"
+
+
+def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
+    """Return the hits. A hit in a turn names the last later turn that matches the query well, too."""
+    entry_ids = {hit.entry_id for hit in hits if hit.turn}
+    if not entry_ids:
+        return hits
+    numbers = {
+        chunk_id: number
+        for number, (chunk_id, entry_id) in run.visible_chunks.items()
+        if entry_id in entry_ids
+    }
+    turns: dict[str, list[tuple[int, float]]] = {}
+    spoken = run.reader.find_turns_of_spoken_chunks(list(numbers.values()))
+    for number, (entry_id, turn) in spoken.items():
+        turns.setdefault(entry_id, []).append((turn, run.fusion.measure_match(number)))
+
+    def find_later_turn(hit: Hit) -> int | None:
+        least = LATER_MATCH_SHARE * run.fusion.measure_match(numbers[hit.chunk_id])
+        later = (
+            turn
+            for turn, match in turns.get(hit.entry_id, ())
+            if turn > (hit.turn or 0) and match >= least
+        )
+        return max(later, default=None) if least > 0 else None
+
+    return [hit._replace(later_turn=find_later_turn(hit)) if hit.turn else hit for hit in hits]
 
 
 def add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
@@ -451,6 +513,12 @@ class LegFusion:
         if leg == "semantic" and number in self._pending:
             leg = "lexical"
         return weight * self._scales[leg].scale_score(number)
+
+    def measure_match(self, number: int) -> float:
+        """Return how well a chunk matches: the sum of its scaled scores, 0 if all hits are equal."""
+        return sum(
+            self._scales[name].scale_score(number) for name, own in self.ranks.items() if own
+        )
 
     def fuse_leg_scores(self) -> dict[int, float]:
         """Return the fused score of each ranked chunk, by chunk number."""

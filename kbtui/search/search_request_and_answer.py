@@ -137,6 +137,8 @@ if TYPE_CHECKING:
         parent_id: str | None
         parent_title: str | None
         rewound: bool
+        answer: str | None
+        later_turn: int | None
         outdated_subjects: list[OutdatedSubjectJson]
         marks: list[MarkFactsJson]
         project: str
@@ -385,6 +387,9 @@ class Hit(NamedTuple):
     * `project`, `workspace` and `also_in` are set in a search of all projects: the project's name, the
       root of the hit's workspace, and the roots of the other workspaces that contain the passage.
     * `entry_passages` is how many passages of the entry the search found, this one included.
+    * `answer` is the head of the final answer in the turn, if the hit is a request.
+    * `later_turn` is the last later turn of the conversation that matches the query at least half as
+      well as this hit, or None.
     """
 
     ref: str
@@ -410,6 +415,8 @@ class Hit(NamedTuple):
     marks: "Sequence[MarkFactsJson]" = ()
     freshness: Freshness = "fresh"
     entry_passages: int = 1
+    answer: str | None = None
+    later_turn: int | None = None
     legs: dict[str, int | None] = {}  # noqa: RUF012  (nobody changes it)
     project: str | None = None
     workspace: str | None = None
@@ -435,6 +442,8 @@ class Hit(NamedTuple):
                 "parent_id": self.parent_id,
                 "parent_title": self.parent_title,
                 "rewound": self.rewound,
+                "answer": self.answer,
+                "later_turn": self.later_turn,
                 "outdated_subjects": [
                     {"ref": ref, "state": state} for ref, state in self.outdated_subjects
                 ],

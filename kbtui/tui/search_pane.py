@@ -299,10 +299,17 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         if hit.outdated_subjects:
             title.append((" knowledge changed since", "warning"))
         title += [(f" {cut_to_width(one['label'], 60)}", "accent") for one in hit.marks]
+        if hit.later_turn:
+            title.append((f" again in turn {hit.later_turn}", "dim"))
         if hit.freshness == "changed":
             title.append((" changed after indexing", "warning"))
         width, where = self._measure_hit_row(ref)
-        below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, 2)]
+        lines = 1 if hit.answer else 2
+        below: list[Spans] = [[("  ", ""), *line] for line in make_hit_excerpt(hit, width, lines)]
+        if hit.answer:
+            answer = hit._replace(text=hit.answer, matches=(), role="assistant")
+            for at, line in enumerate(make_hit_excerpt(answer, width - 2, 2)):
+                below.append([("  ↳ " if at == 0 else "    ", "accent"), *line])
         right: Spans = [(f"+{more}  ", "accent")] if more > 0 else []
         return ListRow(hit.chunk_id, title, [*right, (where, "dim")], below, data=hit)
 

@@ -1,12 +1,13 @@
 """The answers of each tool equal hand-written texts."""
 
 import re
+from pathlib import Path
 
 import pytest
 from assistant_support import LIVE, without_lines
 from hypothesis import given
 from hypothesis import strategies as st
-from support import Builder
+from support import FIRST_ID, Builder, asked, said
 
 from kbtui.assistant.assistant_tools import (
     TOOLS,
@@ -25,7 +26,7 @@ from kbtui.conversations.models import (
     Turn,
 )
 from kbtui.index.entries_and_chunks import make_subject_id
-from kbtui.library import Library
+from kbtui.library import Library, open_workspace
 from kbtui.notices import Notice, make_keywords_only_notice
 from kbtui.search.search_request_and_answer import Hit, SearchAnswer
 
@@ -400,3 +401,32 @@ def test_secrets_are_masked_only_where_asked_for(built: Builder, library: Librar
         answer_tool_call("learn", arguments, library, masked=True).text
         == "API_KEY=[masked: secret]\n"
     )
+
+
+@pytest.mark.parametrize("max_chars", [1_000, 1_300, 2_500])
+def test_an_answer_fits_the_callers_budget_and_every_passage_keeps_its_reference(
+    workspace_root: Path, max_chars: int
+) -> None:
+    builder = Builder(workspace_root)
+    builder.conversation(9, [[asked(f"heron {n} " * 60), said("wade " * 200)] for n in range(30)])
+    with open_workspace(builder.root) as library:
+        calls = {
+            "knowledge_search": {"query": "heron"},
+            "conversation_grep": {"pattern": "heron"},
+            "conversation_list": {},
+        }
+        for name, arguments in calls.items():
+            reply = answer_tool_call(name, {**arguments, "max_chars": max_chars}, library)
+            assert not reply.is_error
+            assert len(reply.text) <= max_chars, name
+        text = answer_tool_call(
+            "knowledge_search", {**calls["knowledge_search"], "max_chars": max_chars}, library
+        ).text
+        refs = re.findall(r"Sources: (.*)", text)[0].split(", ")
+        assert len(SEARCH_RESULT_HEADER.findall(text)) == len(refs) >= 1
+        assert "raise `max_chars`" in text
+        reply = answer_tool_call(
+            "conversation_read", {"id": f"jp-c{FIRST_ID + 9}", "max_chars": max_chars}, library
+        )
+        assert reply.is_error
+        assert len(reply.text) <= max_chars

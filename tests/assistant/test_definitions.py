@@ -34,6 +34,7 @@ PARAMETERS = {
         "agents": ("array", None),
         "labels": ("array", None),
         "file": ("string", None),
+        "max_chars": ("integer", 60_000),
     },
     "conversation_grep": {
         "pattern": ("string", None),
@@ -47,6 +48,7 @@ PARAMETERS = {
         "limit": ("integer", 50),
         "archived": ("boolean", False),
         "include_current": ("boolean", False),
+        "max_chars": ("integer", 60_000),
     },
     "conversation_read": {
         "id": ("string", None),
@@ -54,14 +56,17 @@ PARAMETERS = {
         "last": ("integer", None),
         "include": ("array", ["chat", "reasoning", "tool_calls", "tool_results"]),
         "include_current": ("boolean", False),
+        "max_chars": ("integer", 60_000),
     },
     "knowledge_search": {
         "query": ("string", None),
         "limit": ("integer", 20),
+        "per_entry": ("integer", 0),
         "types": ("array", None),
         "topics": ("array", None),
         "in": ("string", None),
         "include_current": ("boolean", False),
+        "max_chars": ("integer", 60_000),
     },
 }
 REQUIRED = {
@@ -124,6 +129,7 @@ def test_defaults_are_filled_in_and_null_counts_as_left_out() -> None:
         "agents": None,
         "labels": None,
         "file": None,
+        "max_chars": 60_000,
     }
 
 
@@ -157,7 +163,7 @@ def test_all_mistakes_are_named_at_once_with_the_arguments_that_there_are() -> N
     with pytest.raises(UsageError) as raised:
         check_and_convert_tool_arguments(TOOLS["conversation_read"], {"turn": "one", "lst": 1})
     assert raised.value.message.count(";") == 2
-    assert raised.value.hint == "arguments: id, turn, last, include, include_current"
+    assert raised.value.hint == "arguments: id, turn, last, include, include_current, max_chars"
 
 
 def test_what_is_clearly_meant_is_taken_so() -> None:

@@ -49,7 +49,8 @@ def test_an_error_has_the_shape_that_jp_reads(built: Builder) -> None:
     assert json.loads(ended.stdout) == {
         "type": "error",
         "message": "`limit` must be at least 1, not 0 "
-        "(arguments: limit, offset, sort, descending, archived, title_contains, agents, labels, file)",
+        "(arguments: limit, offset, sort, descending, archived, title_contains, agents, labels, file, "
+        "max_chars)",
         "trace": [],
         "transient": False,
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support import Builder, asked, said
+from support import Builder, asked, called, said
 
 from kbtui.cli.search import format_search_messages
 from kbtui.index.index_reader import IndexReader
@@ -257,3 +257,32 @@ def test_a_hidden_subject_does_not_show_in_what_is_said_of_emptiness(tmp_path: P
     assert ask(secret, reader, "xylophones").empty
     assert not ask(secret, reader, "xylophones", hidden=True).empty
     reader.close()
+
+
+def test_a_hit_on_a_request_has_the_answer_and_the_last_later_turn(workspace_root: Path) -> None:
+    builder = Builder(workspace_root)
+    builder.topics(guide={})
+    builder.conversation(
+        1,
+        [
+            [asked("Where does the otter sleep?"), said("Let me look."),
+             *called("a", "fs_read_file", "otter.txt"), said("In a holt by the river.")],
+            [asked("Thanks."), said("Gladly.")],
+            [asked("Once more: where does the otter sleep now?"), said("In the barn: it moved.")],
+        ],
+        title="Beds",
+    )  # fmt: skip
+    index = WorkspaceIndexWriter(builder.workspace, Settings())
+    index.refresh_index()
+    index.close()
+    reader = IndexReader(builder.workspace.cache_dir)
+    hits = search_index(
+        builder.workspace, reader, SearchRequest("where does the otter sleep", mode="lexical")
+    ).hits
+    reader.close()
+    found = {(hit.turn, hit.role): hit for hit in hits}
+    assert found[1, "user"].answer == "In a holt by the river."
+    assert found[1, "user"].later_turn == 3
+    assert found[3, "user"].answer == "In the barn: it moved."
+    assert found[3, "user"].later_turn is None
+    assert all(hit.answer is None for hit in hits if hit.role != "user")
