@@ -20,12 +20,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbtui.assistant.assistant_tools import format_search_answer
 from kbtui.search.search_pipeline import SearchRun, run_search_and_build_answer
 from kbtui.search.search_request_and_answer import SearchRequest
 from tests.arguments import make_name_parser
 from tests.eval import cranfield, qmsum
 from tests.eval.indexed_corpus import IndexedCorpus, Vectors, cache_folder, index_corpus
-from tests.eval.labelled_questions import CORPUS, read_questions
+from tests.eval.labelled_questions import CORPUS, read_decisions, read_questions, squeeze_space
 from tests.eval.metrics import METRICS, compare_by_bootstrap, mean, measure
 
 if TYPE_CHECKING:
@@ -172,6 +173,31 @@ def compare_fusion(
     return lines, wrong
 
 
+DECISION_CHARACTERS = 1500
+"""Of an answer to a question about a decision, only this many characters are looked at."""
+
+
+def count_returned_decisions(vectors: Vectors) -> dict[str, int]:
+    """Count how often the decision stands in what an assistant gets within `DECISION_CHARACTERS`.
+
+    The keys say what is returned: hits without answers, or hits with the answers in their turns.
+    """
+    found = load_set("demo", vectors, None)
+    assert found is not None
+    corpus, _ = found
+    counts = {"without answers": 0, "with answers": 0}
+    for text, words in read_decisions().items():
+        answer = corpus.search(SearchRequest(text, kinds=("conversation",)))
+        plain = answer._replace(
+            hits=[hit._replace(answer=None, later_turn=None) for hit in answer.hits]
+        )
+        for name, one in (("without answers", plain), ("with answers", answer)):
+            returned = squeeze_space(format_search_answer(one, DECISION_CHARACTERS))
+            counts[name] += squeeze_space(words) in returned
+    corpus.close()
+    return counts
+
+
 def main() -> int:
     """Measure the sets; return 1 if a figure is too low."""
     parser = argparse.ArgumentParser(prog="python -m tests.eval")
@@ -223,6 +249,11 @@ def main() -> int:
             (GOLDEN / f"{name}.trec").write_text("\n".join(lines) + "\n")
             of_questions = [[round(row[m], 4) for m in METRICS] for row in rows["fusion"]]
             (GOLDEN / f"{name}.json").write_text(json.dumps(of_questions) + "\n")
+    if not args.sets:
+        total = len(read_decisions())
+        print(f"\ndecisions within {DECISION_CHARACTERS:,} characters, of {total} questions")
+        for what, count in count_returned_decisions(vectors).items():
+            print(f"  hits {what:<16} {count:>3}  ({count / total:.0%})")
     print("\n".join(["", *wrong]) if wrong else "")
     return 1 if wrong else 0
 

@@ -71,3 +71,8 @@ def read_questions(name: str) -> list[LabelledQuestion]:
         for kind, questions in data.items()
         for text, answers in questions.items()
     ]
+
+
+def read_decisions() -> dict[str, str]:
+    """Return the questions of `decisions.toml`, each with words of the decision that it asks for."""
+    return tomllib.loads((HERE / "decisions.toml").read_text("utf-8"))

@@ -7,10 +7,15 @@ import pytest
 from eval.labelled_questions import (
     CORPUS,
     LabelledQuestion,
+    read_decisions,
     read_questions,
     squeeze_space,
 )
-from kbtui.conversations.conversation_repository import find_conversation, load_conversation
+from kbtui.conversations.conversation_repository import (
+    find_conversation,
+    list_conversations,
+    load_conversation,
+)
 from kbtui.conversations.models import format_event_text
 from kbtui.knowledge import load_knowledge, read_subject_text
 from kbtui.workspace import open_workspace_at_root
@@ -45,3 +50,18 @@ def read_answer_text(ref: str) -> str:
 def test_every_answer_is_there(question: LabelledQuestion) -> None:
     for answer in question.answers:
         assert squeeze_space(answer.words) in squeeze_space(read_answer_text(answer.ref)), answer
+
+
+def test_every_decision_is_in_an_answer_of_the_conversations() -> None:
+    workspace = open_workspace_at_root(CORPUS)
+    answers = " ".join(
+        squeeze_space(format_event_text(event))
+        for info in list_conversations(workspace)
+        for turn in load_conversation(info).turns
+        for event in turn.events
+        if event.kind == "message"
+    )
+    decisions = read_decisions()
+    assert len(decisions) >= 40
+    for question, words in decisions.items():
+        assert squeeze_space(words) in answers, question
