@@ -38,7 +38,7 @@ class Settings(NamedTuple):
     ] = "english"
     engine_idle: Annotated[
         float,
-        "seconds after which the engine exits when no client is connected",
+        "seconds after which the engine closes a workspace without clients; it exits when none is open",
         (),
         "KBTUI_ENGINE_IDLE",
     ] = 600.0
