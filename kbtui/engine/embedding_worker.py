@@ -220,6 +220,8 @@ class SharedEmbeddingModels:
         self.embedders: SharedObjects[OnnxEmbedder | EmbeddingProcess] = SharedObjects()
         self.bulk_processes: SharedObjects[EmbeddingProcess] = SharedObjects()
         self.last_used = time.monotonic()
+        self.has_embedded_many = False
+        """Whether many passages were embedded. The memory that this took does not come back completely."""
 
     def are_unused_for(self, seconds: float) -> bool:
         """Return whether a model is loaded, and was not needed for this many seconds."""
@@ -353,6 +355,7 @@ class EngineEmbeddingModel:
         process = self._bulk_process
         if is_bulk and process is None:
             self._log("many passages have no vector; a process embeds them on all cores")
+            self._shared.has_embedded_many = True
             process = self._bulk_process = self._shared.bulk_processes.acquire(
                 self._shared_key, self, lambda: self._make_process(model)
             )

@@ -37,8 +37,12 @@ MAX_SEARCHES = 16
 """At most this many searches in one workspace run at the same time. Others wait until one has ended."""
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
 """How long the engine waits for another process to unlock an index, and how often it asks for that."""
-MODEL_IDLE_SECONDS = 300.0
-"""If no query and no passage has needed the model for this many seconds, its memory is freed."""
+MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
+"""If no query and no passage has needed the model for this many seconds, its memory is freed.
+
+The second value applies after many passages were embedded, because this leaves 80 MB in pieces that cannot
+be returned otherwise.
+"""
 END_SECONDS = 12.0
 """An engine that ends waits at most this many seconds until its workspaces are closed."""
 
@@ -130,8 +134,10 @@ class WorkspaceTable:
 
     @property
     def is_model_unused(self) -> bool:
-        """Whether a model is loaded that nothing has needed for `MODEL_IDLE_SECONDS`, nor needs soon."""
-        return self.models.are_unused_for(MODEL_IDLE_SECONDS) and not any(
+        """Whether a model is loaded that nothing has needed for a while, nor needs soon."""
+        has_embedded_many = self.models.has_embedded_many
+        seconds = BACKLOG_IDLE_SECONDS if has_embedded_many else MODEL_IDLE_SECONDS
+        return self.models.are_unused_for(seconds) and not any(
             slot.opened is None or slot.opened.has_passages_to_embed
             for slot in self._slots.values()
         )
