@@ -168,3 +168,8 @@ async def test_the_difference_to_what_the_turn_was_given_opens_and_follows_the_f
         await tui.until("2 changes")
         rows = [row.strip("│▎ ▁▂▃▄▅▆▇█") for row in tui.text.split("\n")]
         assert rows.index("+ At most twelve.") == rows.index("- At most ten.") + 1
+        await tui.open("project/limits")
+        await tui.press("O")
+        await tui.until("2 versions")
+        await tui.until("kept by a conversation")
+        await tui.until("given to jp-c17800000008:1")

@@ -338,6 +338,8 @@ class DocumentNavigator:
         if target.cite is not None:
             width = self._pane.app.size.width
             return _make_difference_document(library, target.key, target.cite, width)
+        if target.view == "history" and ref and ref.kind == "subject":
+            return _make_history_document(library, ref, self._pane.app.size.width)
         if target.key == "prompt":
             return _make_prompt_document(library)
         if ref is None:
@@ -436,6 +438,19 @@ def _make_difference_document(
     document.ref = cite.target if texts.now is not None else None
     topic, _, slug = cite.target.partition("/")
     document.record = library.load_knowledge().find_subject(topic, slug)
+    return document
+
+
+def _make_history_document(library: Library, ref: Ref, width: int) -> ReaderDocument:
+    """Make the document that lists the versions of a subject."""
+    from kbtui.tui.reader.difference_document import build_history_document
+    from kbtui.tui.reader.subject_document import SUBJECT_VIEWS, make_subject_badges
+
+    subject = library.find_subject(ref)
+    versions = library.list_subject_versions(ref)
+    document = build_history_document(subject.ref, versions, screen_width=width)
+    document.views, document.record = (*SUBJECT_VIEWS, "history"), subject
+    document.badges = [*document.badges, *make_subject_badges(subject)]
     return document
 
 

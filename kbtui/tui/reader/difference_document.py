@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kbtui.dates import format_unix_time_as_day
 from kbtui.text import format_counted_noun, sanitize_text_and_move_ranges, sanitize_to_one_line
 from kbtui.text_difference import compare_paragraphs
 from kbtui.tui.framework.styled_text import (
@@ -25,6 +26,7 @@ from kbtui.tui.reader.reader_document import ReaderDocument
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kbtui.library.subject_versions import SubjectVersion
     from kbtui.text_difference import ComparedParagraph, TextRange
 
 WIDE_SCREEN = 120
@@ -128,8 +130,45 @@ def build_difference_document(
     return document
 
 
+def build_history_document(
+    ref: str, versions: Sequence[SubjectVersion], *, screen_width: int = 80
+) -> ReaderDocument:
+    """Build the document that lists the versions of a subject, newest first, and what changed in each.
+
+    Below each version are links to the turns that were given it. The versions are the blocks of the
+    kind "change".
+    """
+    width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
+    blocks: list[ReaderBlock] = []
+    starts = []
+    for number, version in enumerate(versions):
+        starts.append(len(blocks))
+        blocks.append(_make_version_heading(number, version))
+        for turn in version.given_to:
+            left: Spans = [("  given to ", "dim"), (sanitize_to_one_line(turn), "link")]
+            blocks.append(HeadingBlock(f"given:{number}:{turn}", left, link=turn))
+        if number + 1 < len(versions):
+            compared = compare_paragraphs(versions[number + 1].text.strip(), version.text.strip())
+            blocks += _iterate_paragraph_blocks(compared, width, f"version:{number}:")
+    count = format_counted_noun(len(versions), "version")
+    document = ReaderDocument(ref, sanitize_to_one_line(ref), blocks, ref=ref, view="history")
+    document.badges = [(count, "dim")]
+    document.block_indices_by_kind["change"] = starts
+    return document
+
+
+def _make_version_heading(number: int, version: SubjectVersion) -> ReaderBlock:
+    """Return the line above a version: its time, its commit, and who committed it."""
+    kind = version.commit[:8] if version.commit else "kept by a conversation"
+    kind = "now" if version.is_current else kind
+    left: Spans = [(f"{format_unix_time_as_day(version.time or 0.0)} ", "turn"), (kind, "strong")]
+    said = [version.author, version.summary] if version.commit else []
+    left += [(f"  {sanitize_to_one_line(one or '')}", "dim") for one in said]
+    return HeadingBlock(f"version:{number}", [*left, (" ", "")], rule=True, above=int(number > 0))
+
+
 def _iterate_paragraph_blocks(
-    compared: Sequence[ComparedParagraph], width: int
+    compared: Sequence[ComparedParagraph], width: int, key: str = ""
 ) -> Iterator[ReaderBlock]:
     """Yield blocks for changed paragraphs and their neighbours. One line replaces the paragraphs between."""
     changed = [index for index, one in enumerate(compared) if one.is_changed]
@@ -145,16 +184,16 @@ def _iterate_paragraph_blocks(
             left_out += 1
             continue
         if left_out:
-            yield _make_left_out_block(index, left_out)
+            yield _make_left_out_block(f"{key}unchanged:{index}", left_out)
             left_out = 0
-        yield ComparedParagraphBlock(f"paragraph:{index}", one, width, above=1)
+        yield ComparedParagraphBlock(f"{key}paragraph:{index}", one, width, above=1)
     if left_out and changed:
-        yield _make_left_out_block(len(compared), left_out)
+        yield _make_left_out_block(f"{key}unchanged:end", left_out)
 
 
-def _make_left_out_block(index: int, count: int) -> ReaderBlock:
+def _make_left_out_block(key: str, count: int) -> ReaderBlock:
     text = f"⋯ {format_counted_noun(count, 'unchanged paragraph')}"
-    return HeadingBlock(f"unchanged:{index}", [(text, "dim")], above=1)
+    return HeadingBlock(key, [(text, "dim")], above=1)
 
 
 def _lay_out_version(

@@ -585,6 +585,13 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.find_bar.hide_input()
         self._find_worker.discard_pending_results()
 
+    def action_show_subject_history(self) -> None:
+        """Show the versions of the open subject."""
+        if "source" in self.viewport.document.views:
+            self.post_message(self.ViewChangeRequested("history"))
+        else:
+            self._post_status_message("Only a subject has a history.", "dim")
+
     def action_request_next_view(self) -> None:
         if len(self.viewport.document.views) > 1:
             self.post_message(self.ViewChangeRequested())
