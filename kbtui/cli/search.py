@@ -225,14 +225,16 @@ def format_hits_with_explanations(answer: SearchAnswerEngineMessage, *, plain: b
     """
     parts: list[str] = []
     short_refs = answer["details"]["short_refs"]
-    last = {hit["entry_id"]: at for at, hit in enumerate(answer["hits"])}
-    shown: dict[str, int] = {}
+    # Entries of two workspaces can have the same id.
+    entries = [(hit.get("workspace"), hit["entry_id"]) for hit in answer["hits"]]
+    last = {entry: at for at, entry in enumerate(entries)}
+    shown = dict.fromkeys(entries, 0)
     for at, hit in enumerate(answer["hits"]):
-        entry_id = hit["entry_id"]
-        shown[entry_id] = shown.get(entry_id, 0) + 1
+        entry = entries[at]
+        shown[entry] += 1
         more = 0
-        if answer["left_out"] and last[entry_id] == at:
-            more = hit["entry_passages"] - shown[entry_id]
+        if answer["left_out"] and last[entry] == at:
+            more = hit["entry_passages"] - shown[entry]
         ref = short_refs.get(hit["ref"], hit["ref"])
         parts.append(format_search_hit(hit, ref, plain=plain, more=more))
         if explained := hit.get("explanation"):
