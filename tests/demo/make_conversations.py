@@ -73,6 +73,7 @@ class EventWriter:
         self.number, self.facts = number, facts
         self.now = self.began = datetime.fromisoformat(facts["begins"]).replace(tzinfo=UTC)
         self.names: dict[str, str] = {}
+        self.arguments: dict[str, dict[str, Any]] = {}
         self.count = 0
 
     def write_events(self, body: str) -> list[dict[str, Any]]:
@@ -140,7 +141,11 @@ class EventWriter:
     def _call(self, event: dict[str, Any], words: list[str], text: str) -> None:
         self.names[words[0]] = words[1]
         event |= {"id": self._call_id(words[0]), "name": words[1]}
-        event["arguments"] = _encoded(tomllib.loads(text))
+        arguments = tomllib.loads(text)
+        if arguments.get("content", "").startswith("<< "):
+            arguments["content"] = _read_subject(arguments["content"].strip("\n"))
+        self.arguments[words[0]] = arguments
+        event["arguments"] = _encoded(arguments)
 
     def _result(self, event: dict[str, Any], words: list[str], text: str) -> None:
         name = self.names[words[0]]
@@ -150,6 +155,9 @@ class EventWriter:
             text = f"```{words[1]}\n{text}\n```\n"
         elif name == "knowledge_search":
             text = _add_headers(text)
+        elif name == "fs_create_file":
+            path, content = (self.arguments[words[0]][key] for key in ("path", "content"))
+            text = f"File '{path}' created. File size: {len(content.encode())}"
         self._respond(event, words[0], _escapes(text), failed=False)
 
     def _error(self, event: dict[str, Any], words: list[str], text: str) -> None:

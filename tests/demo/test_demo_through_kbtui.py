@@ -13,6 +13,7 @@ from kbtui.conversations.models import Conversation
 from kbtui.index.entries_and_chunks import make_subject_id
 from kbtui.knowledge import KnowledgeBase, load_knowledge, read_subject_for_assistant
 from kbtui.library import open_workspace
+from kbtui.library.file_history import LineRange, blame_file
 from kbtui.workspace import Workspace, open_workspace_at_root
 
 
@@ -100,7 +101,7 @@ def test_repeated_ids_are_paired_in_order(conversations: dict[str, Conversation]
 
 
 def test_a_message_in_two_pieces_is_one(conversations: dict[str, Conversation]) -> None:
-    last = conversations["jp-c17949084100"].turns[-1].events[-1]
+    last = conversations["jp-c17949084100"].turns[3].events[-1]
     assert "80×24 and 200×50" in last.text
 
 
@@ -142,6 +143,7 @@ def test_a_turn_that_was_given_an_earlier_version_is_marked_and_others_are_not(
 
     assert find_states("jp-c17864351433", 1) == {"engineering/embeddings": "changed"}
     assert find_states("jp-c17894716009", 5) == {"engineering/testing-rules": "unchanged"}
+    assert find_states("jp-c17949084100", 1)["engineering/release-checklist"] == "changed"
     assert find_states("jp-c17932182652", 1) == {
         "operations/runbooks/search-finds-nothing": "unchanged"
     }
@@ -153,3 +155,39 @@ def test_a_turn_that_was_given_an_earlier_version_is_marked_and_others_are_not(
     lines = library.read_given_and_current_text(cite).format_as_unified_difference().split("\n")
     assert any(line.startswith("-bf16 is the default since August.") for line in lines)
     assert any(line.startswith("+So the processor is checked first.") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("path", "beginning", "turn"),
+    [
+        ("docs/decisions/015-generations.md", "**Decision.**", "jp-c17894716009:4.1"),
+        ("docs/decisions/015-generations.md", "**Consequences.**", "jp-c17949084100:5.1"),
+        (".jp/kb/engineering/release-checklist.md", "- [ ] Has the schema", "jp-c17949084100:5.2"),
+        (".jp/kb/engineering/embeddings.md", "So the processor is", "jp-c17864351433:4.1"),
+        (".jp/kb/engineering/embeddings.md", "| fp32, batches of eight", None),
+        (
+            "docs/decisions/014-bf16-where-the-processor-has-it.md",
+            "**Considered.**",
+            "jp-c17864351433:4.2",
+        ),
+    ],
+)
+def test_blame_names_the_turn_that_wrote_a_line(
+    workspace: Workspace, path: str, beginning: str, turn: str | None
+) -> None:
+    lines = (workspace.root / path).read_text("utf-8").split("\n")
+    (number,) = (n for n, line in enumerate(lines, 1) if line.startswith(beginning))
+    found = blame_file(workspace, path, LineRange(number, number))
+    assert [one.ref for one in found.turns] == ([turn] if turn else [])
+    assert bool(found.unexplained) == (turn is None)
+
+
+def test_blame_names_the_turn_that_changed_a_line_before_the_one_that_wrote_it(
+    workspace: Workspace,
+) -> None:
+    created, changed = (
+        blame_file(workspace, "docs/decisions/015-generations.md").turns[at].actions[0]
+        for at in (-1, 0)
+    )
+    line = next(line for line in changed.format_diff().split("\n") if line.startswith("-**"))
+    assert f"+{line[1:]}" in created.format_diff().split("\n")

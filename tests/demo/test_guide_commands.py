@@ -158,6 +158,8 @@ def test_a_shown_command_works(demo: Path, line: str) -> None:
         run(demo, ["index", "--no-vectors"])  # so that there is one
     if words[:2] in (["mark", "ls"], ["mark", "rm"]):
         run(demo, ["mark", "add", "jp-c17757622345:1", "decided"])  # in any order of the tests
+    if words[:2] == ["mark", "import"]:
+        run(demo, ["mark", "export", "-o", words[2]])
     done = run(demo, words)
     said = f"{COMMANDS[line]}: {line}\n{done.stdout[:500]}{done.stderr}"
     assert done.returncode == EXIT_CODES.get(line, 0), said
