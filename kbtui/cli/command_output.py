@@ -59,7 +59,7 @@ def apply_terminal_text_setting() -> None:
         from contextlib import suppress
 
         from kbtui.text import set_sanitize_policy
-        from kbtui.workspace.settings import load_settings
+        from kbtui.workspace.user_settings import load_settings
 
         with suppress(ConfigError):
             set_sanitize_policy(load_settings().terminal_text)

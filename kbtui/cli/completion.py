@@ -240,7 +240,7 @@ def _list_source_name_completions(path: str | None, topic_name: str, current: st
 
 
 def _list_setting_key_completions(path: str | None, topic_name: str, current: str) -> Pairs:
-    from kbtui.workspace.settings import SETTING_KEYS
+    from kbtui.workspace.user_settings import SETTING_KEYS
 
     return [(key.name, key.text) for key in SETTING_KEYS]
 

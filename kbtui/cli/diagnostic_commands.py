@@ -19,7 +19,7 @@ from kbtui.errors import ConfigError, UsageError, WorkspaceError, suggest_simila
 from kbtui.refs import CONVERSATION_ID
 from kbtui.text import sanitize
 from kbtui.version import __version__
-from kbtui.workspace import Settings, find_workspace, load_settings, paths, settings
+from kbtui.workspace import Settings, find_workspace, load_settings, paths, user_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def declare_paths_command_arguments(parser: ArgumentParser) -> None:
 def run_paths_command(args: Namespace) -> int:
     """Print the directories and files that kbtui uses for this workspace."""
     workspace = find_workspace(Path(args.workspace) if args.workspace else None)
-    settings_file = settings.get_settings_path()
+    settings_file = user_settings.get_settings_path()
     if args.looked:
         from kbtui.workspace.jp_config import read_config_layers
 
@@ -212,7 +212,9 @@ def _list_versions_and_environment() -> Iterator[str]:
     yield ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
     try:
         keys = [
-            row.key.name for row in settings.list_settings_with_origins() if row.origin != "default"
+            row.key.name
+            for row in user_settings.list_settings_with_origins()
+            if row.origin != "default"
         ]
         yield f"changed settings: {', '.join(keys) or 'none'}"
     except ConfigError as error:
@@ -349,15 +351,17 @@ def run_config_command(args: Namespace) -> int:
     kbtui config --example       print a commented file to begin with
     """
     if args.example:
-        print_result(settings.format_example_settings())
+        print_result(user_settings.format_example_settings())
         return 0
-    if args.key is not None and args.key not in {key.name for key in settings.SETTING_KEYS}:
-        hint = suggest_similar_key(args.key, settings.Settings._fields)
+    if args.key is not None and args.key not in {key.name for key in user_settings.SETTING_KEYS}:
+        hint = suggest_similar_key(args.key, user_settings.Settings._fields)
         raise UsageError(f"unknown key {args.key!r}", hint=hint)
     found = [
-        row for row in settings.list_settings_with_origins() if args.key in (None, row.key.name)
+        row
+        for row in user_settings.list_settings_with_origins()
+        if args.key in (None, row.key.name)
     ]
-    path = settings.get_settings_path()
+    path = user_settings.get_settings_path()
     if args.json:
         keys = [
             {
@@ -371,7 +375,7 @@ def run_config_command(args: Namespace) -> int:
         ]
         print_json_result({"file": str(path), "exists": path.exists(), "keys": keys})
         return 0
-    values = [settings.format_toml_value(row.value) for row in found]
+    values = [user_settings.format_toml_value(row.value) for row in found]
     if args.key is not None:
         print_result((found[0].value if isinstance(found[0].value, str) else values[0]) + "\n")
         return 0

@@ -7,7 +7,7 @@ from argparse import _SubParsersAction
 
 from kbtui.cli.command_output import print_result
 from kbtui.version import __version__
-from kbtui.workspace.settings import SETTING_KEYS, format_toml_value
+from kbtui.workspace.user_settings import SETTING_KEYS, format_toml_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from kbtui.refs import (
 )
 from kbtui.text import format_counted_noun
 from kbtui.workspace import load_settings
-from kbtui.workspace.settings import get_chosen_agents, locate_chosen_agents
+from kbtui.workspace.user_settings import get_chosen_agents, locate_chosen_agents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -207,7 +207,7 @@ class ModelVectorSearch:
     def count_missing_vectors(self, index: SearchedIndex, *, hidden: bool) -> tuple[int, int]:
         """Return how many chunks have no vector yet, and how many get a vector in total."""
         store = self._open_vectors(index)
-        total = index.reader.count_chunks_to_embed(hidden=hidden)
+        total = index.reader.count_embeddable_chunks(hidden=hidden)
         found = store.count_vector_rows(None if hidden else "hidden = false") if store else 0
         return max(0, total - found), total
 

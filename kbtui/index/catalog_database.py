@@ -659,7 +659,7 @@ class CatalogDatabase:
         """Yield the number, entry id and vector hash of every chunk that needs a vector."""
         yield from self._db.execute("SELECT number, entry_id, hash FROM chunks WHERE embed = 1")
 
-    def count_chunks_to_embed(self, *, hidden: bool) -> int:
+    def count_embeddable_chunks(self, *, hidden: bool) -> int:
         """Count the chunks that get a vector; those of hidden entries count only if `hidden` is true."""
         query = (
             "SELECT count(*) FROM chunks JOIN entries ON entries.id = entry_id "

@@ -136,7 +136,7 @@ class IndexReader:
     get_chunk_by_id = _delegate_to_catalog(CatalogDatabase.get_chunk_by_id)
     get_entries_by_id = _delegate_to_catalog(CatalogDatabase.get_entries_by_id)
     count_catalog_rows = _delegate_to_catalog(CatalogDatabase.count_catalog_rows)
-    count_chunks_to_embed = _delegate_to_catalog(CatalogDatabase.count_chunks_to_embed)
+    count_embeddable_chunks = _delegate_to_catalog(CatalogDatabase.count_embeddable_chunks)
     has_no_entries = _delegate_to_catalog(CatalogDatabase.has_no_entries)
     find_citations = _delegate_to_catalog(CatalogDatabase.find_citations)
     find_citations_of_subjects_by_turns = _delegate_to_catalog(

@@ -229,7 +229,7 @@ def _diagnose_terminal(library: Library | None) -> Iterator[FindingWithoutArea]:
 
 
 def _diagnose_settings(library: Library | None) -> Iterator[FindingWithoutArea]:
-    from kbtui.workspace.settings import get_settings_path, list_settings_with_origins
+    from kbtui.workspace.user_settings import get_settings_path, list_settings_with_origins
 
     changed = [one.key.name for one in list_settings_with_origins() if one.origin != "default"]
     file = str(get_settings_path()) if get_settings_path().exists() else None

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
         author: str | None
         summary: str | None
 
-    class FileBlameJson(TypedDict):
-        """A `FileBlame` as JSON."""
+    class FileTurnHistoryJson(TypedDict):
+        """A `FileTurnHistory` as JSON."""
 
         path: str
         lines: list[int] | None
@@ -159,7 +159,7 @@ class UnexplainedLines(NamedTuple):
         }
 
 
-class FileBlame(NamedTuple):
+class FileTurnHistory(NamedTuple):
     """The turns that changed or read a file, newest first; or those that wrote some of its lines.
 
     `path` is relative to the workspace if the file is in it. `earlier_names` are the file's paths before
@@ -172,7 +172,7 @@ class FileBlame(NamedTuple):
     unexplained: list[UnexplainedLines]
     earlier_names: list[str]
 
-    def as_json(self) -> FileBlameJson:
+    def as_json(self) -> FileTurnHistoryJson:
         """Return the answer as JSON."""
         return {
             "path": self.path,
@@ -252,7 +252,7 @@ def make_path_shortener(workspace: Workspace) -> Callable[[str], str]:
 
 def blame_file(
     workspace: Workspace, name: str, lines: LineRange | None = None, directory: str | None = None
-) -> FileBlame:
+) -> FileTurnHistory:
     """Find the turns that changed or read a file, newest first, under all names that it has had.
 
     `name` is relative to `directory` or to the workspace. With `lines`, find the turns whose edits wrote
@@ -278,14 +278,14 @@ def blame_file(
         raise NothingFound("no turn has read or changed this file", where=name, hint=hint)
     earlier_names = [one for one in names.until if one != path]
     if lines is None:
-        return FileBlame(path, None, found, [], earlier_names)
+        return FileTurnHistory(path, None, found, [], earlier_names)
     text_lines = _read_file_lines(os.path.join(root, path), name)  # noqa: PTH118
     lines = _cut_lines_at_end_of_file(lines, len(text_lines), name)
     wanted = range(lines.first - 1, lines.last)
     edits = _EditsOfTurns(found)
     origins = _list_line_origins(history, os.path.join(prefix, path), text_lines)  # noqa: PTH118
     writers = edits.find_writing_edits(history, text_lines, wanted, origins)
-    return FileBlame(
+    return FileTurnHistory(
         path,
         lines,
         edits.select_turns(writers),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbtui.index.entries_and_chunks import CatalogEntry
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Subject
-    from kbtui.library.file_history import FileBlame
+    from kbtui.library.file_history import FileTurnHistory
 
 
 class ReferenceReader(IndexAndEngineAccess):
@@ -178,7 +178,7 @@ class ReferenceReader(IndexAndEngineAccess):
                     parts.append(f"### {who}\n\n{format_event_text(event)}")
         return "\n\n".join(parts)
 
-    def blame(self, name: str, directory: str | None = None) -> FileBlame:
+    def blame(self, name: str, directory: str | None = None) -> FileTurnHistory:
         """Find the turns that changed or read a file, newest first, or that wrote lines of it.
 
         `name` is a path, relative to `directory` or to the workspace, or the reference of a subject. Both

@@ -27,7 +27,7 @@ from kbtui.search.search_pipeline import (
     HitCounts,
     LegFusion,
     SearchRun,
-    add_outdated_subjects,
+    add_outdated_subjects_to_hits,
     format_filters_in_effect,
     make_search_hit,
 )
@@ -110,7 +110,7 @@ def search_indexes(
     return _CombinedSearch(indexes, request).answer(vectors)
 
 
-class _Place(NamedTuple):
+class _PassageInIndex(NamedTuple):
     """Where a passage is: the position of its index, and its chunk number and entry id there."""
 
     position: int
@@ -125,7 +125,7 @@ class _CombinedSearch:
         self._indexes, self._request = indexes, request
         self._runs: dict[int, SearchRun] = {}
         """The searches of the indexes that can have hits, by the position of the index."""
-        self._places: dict[int, dict[int, _Place]] = {}
+        self._places: dict[int, dict[int, _PassageInIndex]] = {}
         """The places of each ranked passage, by the position of the index."""
         self._legs: dict[str, ChunkRanking] = {}
         self._checkers: dict[int, HitFreshnessChecker] = {}
@@ -286,7 +286,9 @@ class _CombinedSearch:
                 continue
             chunk_id, entry_id = visible[number]
             chunk = int(chunk_id, 16)
-            self._places.setdefault(chunk, {})[position] = _Place(position, number, entry_id)
+            self._places.setdefault(chunk, {})[position] = _PassageInIndex(
+                position, number, entry_id
+            )
             rows.append(RankedChunk(chunk, score, entry_id, chunk))
         return rows
 
@@ -325,7 +327,7 @@ class _CombinedSearch:
         place = self._list_places(chunk)[0]
         return self._indexes[place.position].project_key, place.entry_id
 
-    def _list_places(self, chunk: int) -> list[_Place]:
+    def _list_places(self, chunk: int) -> list[_PassageInIndex]:
         return [place for _, place in sorted(self._places[chunk].items())]
 
     def _make_hits(
@@ -355,16 +357,16 @@ class _CombinedSearch:
                 hits.append(hit._replace(score=scores[chunk], entry_passages=count, legs=legs))
             taken[owner] += 1
             total += 1
-        return self._add_outdated_subjects(hits), HitCounts(total, omitted, left_out)
+        return self._add_outdated_subjects_to_hits(hits), HitCounts(total, omitted, left_out)
 
-    def _add_outdated_subjects(self, hits: list[Hit]) -> list[Hit]:
+    def _add_outdated_subjects_to_hits(self, hits: list[Hit]) -> list[Hit]:
         """Return the hits with the subjects that have changed since they were given to the hits' turns."""
         found: dict[str, Hit] = {}
         for position, run in self._runs.items():
             root = str(self._indexes[position].workspace.root)
             own = [hit for hit in hits if hit.workspace == root]
             with self._name_failing_index(position):
-                found |= {hit.chunk_id: hit for hit in add_outdated_subjects(run, own)}
+                found |= {hit.chunk_id: hit for hit in add_outdated_subjects_to_hits(run, own)}
         return [found[hit.chunk_id] for hit in hits]
 
     def _make_hit(self, chunk: int) -> Hit | None:

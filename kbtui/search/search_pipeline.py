@@ -319,7 +319,7 @@ def _make_hits_of_best_chunks(run: SearchRun) -> tuple[list[Hit], HitCounts]:
     hits = [hit._replace(entry_passages=passages[hit.entry_id]) for hit in hits]
     hits = _add_answers(run, hits, positions)
     hits = _add_later_turns(run, hits)
-    return add_outdated_subjects(run, hits), HitCounts(total, omitted, left_out)
+    return add_outdated_subjects_to_hits(run, hits), HitCounts(total, omitted, left_out)
 
 
 ANSWER_CHARACTERS = 600
@@ -379,7 +379,7 @@ def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     return [hit._replace(later_turn=find_later_turn(hit)) if hit.turn else hit for hit in hits]
 
 
-def add_outdated_subjects(run: SearchRun, hits: list[Hit]) -> list[Hit]:
+def add_outdated_subjects_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]:
     """Return the hits. A hit in a turn names the subjects that have changed since they were given to it."""
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
     if not turns:

@@ -32,7 +32,7 @@ from kbtui.sources.source_document_directory import (
 )
 from kbtui.userdata.user_data_store import SkippedDocument, SourceRunRecord, UserData
 from kbtui.workspace.paths import SOURCES_FILE, make_private_directory
-from kbtui.workspace.settings import load_settings
+from kbtui.workspace.user_settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kbtui.conversations.project_directories import ProjectIdentity, identify_project
 from kbtui.files import read_regular_file, write_file_atomically
 from kbtui.workspace import paths
-from kbtui.workspace.settings import get_excluded_directories
+from kbtui.workspace.user_settings import get_excluded_directories
 from kbtui.workspace.workspace import Workspace
 
 if TYPE_CHECKING:

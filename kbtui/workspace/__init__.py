@@ -8,7 +8,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kbtui.workspace.settings import Settings, load_settings
+    from kbtui.workspace.user_settings import Settings, load_settings
     from kbtui.workspace.workspace import Workspace, find_workspace, open_workspace_at_root
 
 __all__ = ["Settings", "Workspace", "find_workspace", "load_settings", "open_workspace_at_root"]
@@ -17,5 +17,5 @@ __all__ = ["Settings", "Workspace", "find_workspace", "load_settings", "open_wor
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "settings" if name in {"Settings", "load_settings"} else "workspace"
+    module = "user_settings" if name in {"Settings", "load_settings"} else "workspace"
     return getattr(import_module(f"kbtui.workspace.{module}"), name)

@@ -9,7 +9,7 @@ import pytest
 
 from kbtui.cli.main import main
 from kbtui.errors import ConfigError
-from kbtui.workspace.settings import (
+from kbtui.workspace.user_settings import (
     SETTING_KEYS,
     Settings,
     format_example_settings,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.cli.main import COMMANDS, load_command_parser_and_runner
 from kbtui.tui.command_table import ALL_COMMANDS, SCOPES, SCREENS
-from kbtui.workspace.settings import SETTING_KEYS, format_toml_value
+from kbtui.workspace.user_settings import SETTING_KEYS, format_toml_value
 
 if TYPE_CHECKING:
     from argparse import Action, ArgumentParser

@@ -13,7 +13,7 @@ from kbtui.engine import connect_or_start_engine
 from kbtui.library import Library
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.workspace import load_settings
-from kbtui.workspace.settings import get_settings_path
+from kbtui.workspace.user_settings import get_settings_path
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from kb_support import Build, write
 
 from kbtui.errors import NothingFound
 from kbtui.knowledge import KnowledgeBase, read_subject_for_assistant, read_subject_text
-from kbtui.workspace.settings import get_settings_path
+from kbtui.workspace.user_settings import get_settings_path
 
 
 def test_the_listing_of_a_topic_reads_as_in_the_rfd(two_topics: Build) -> None:

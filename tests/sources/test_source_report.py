@@ -13,7 +13,7 @@ from web_support import FAST, Site, SourceWorkspace, page_with_links
 
 from kbtui.sources.http_fetcher import SourceRunLimits
 from kbtui.userdata.user_data_store import UserData
-from kbtui.workspace.settings import get_settings_path
+from kbtui.workspace.user_settings import get_settings_path
 
 pytestmark = pytest.mark.usefixtures("read_in_this_process")
 

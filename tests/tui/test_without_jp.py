@@ -7,7 +7,7 @@ from claude_sessions import answered, session_id, typed, write_session
 from support import Builder, asked, said
 from tui_support import running
 
-from kbtui.workspace.settings import get_settings_path
+from kbtui.workspace.user_settings import get_settings_path
 
 
 @pytest.fixture

@@ -310,7 +310,7 @@ def test_every_variable_that_is_read_belongs_to_the_client_environment() -> None
                     value, ast.Constant
                 ):
                     read.add(value.value)
-    from kbtui.workspace.settings import SETTING_KEYS
+    from kbtui.workspace.user_settings import SETTING_KEYS
 
     read |= {key.variable for key in SETTING_KEYS if key.variable}
     assert read | set(paths.AGENT_DIRECTORY_VARIABLES) == set(paths.CLIENT_VARIABLES)

@@ -130,7 +130,7 @@ class AiderFormat(ConversationFormat):
         builder = TurnBuilder()
         problems: list[str] = []
         try:
-            text = self._read_session(info, MAX_SESSION_BYTES)
+            text = self._read_text_of_session(info, MAX_SESSION_BYTES)
             if info.size > MAX_SESSION_BYTES:
                 problems.append(f"only its first {MAX_SESSION_BYTES >> 20} MB are read")
             parse_session(text, builder, info.created_at)
@@ -145,11 +145,11 @@ class AiderFormat(ConversationFormat):
     def read_usage(self, info: ConversationInfo) -> ConversationUsage | None:
         """Return the sum of the tokens that aider reported in rounded numbers. Never raises."""
         try:
-            return sum_reported_tokens(self._read_session(info, MAX_SESSION_BYTES))
+            return sum_reported_tokens(self._read_text_of_session(info, MAX_SESSION_BYTES))
         except WorkspaceError:
             return None
 
-    def _read_session(self, info: ConversationInfo, size: int) -> str:
+    def _read_text_of_session(self, info: ConversationInfo, size: int) -> str:
         """Read the text of a session without its first line. Raises `WorkspaceError`."""
         path = str(info.events_path)
         history = self._find_sessions_of_file(path)

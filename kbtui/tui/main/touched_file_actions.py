@@ -14,7 +14,7 @@ from kbtui.text import sanitize_to_one_line
 from kbtui.tui.navigation_target import make_navigation_target
 
 if TYPE_CHECKING:
-    from kbtui.library.file_history import FileAtCall, FileBlame
+    from kbtui.library.file_history import FileAtCall, FileTurnHistory
     from kbtui.refs import Ref
     from kbtui.tui.main.document_navigator import MainScreenContext
     from kbtui.tui.main.selected_item_actions import SelectedItemActions
@@ -101,7 +101,7 @@ class TouchedFileActions:
             holds_keys=True,
         )
 
-    def _find_turns(self, ref: Ref) -> FileBlame:
+    def _find_turns(self, ref: Ref) -> FileTurnHistory:
         library = self._main.library
         if ref.kind == "subject":
             return library.blame(library.find_subject(ref).file)
@@ -117,7 +117,7 @@ class TouchedFileActions:
             raise NothingFound(f"this {'call' if ref.call else 'turn'} read or changed no file")
         return blame_file(library.workspace, touched[0].path)
 
-    def _choose_turn(self, found: FileBlame) -> None:
+    def _choose_turn(self, found: FileTurnHistory) -> None:
         from kbtui.tui.framework.dialogs import DialogOption, OptionsDialog
         from kbtui.tui.main.jump_labels import LETTERS
 
