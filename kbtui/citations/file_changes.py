@@ -297,8 +297,14 @@ def get_command_of_call(call: ConversationEvent) -> str | None:
         words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
         return _get_command_text(words)
     if _PROGRAM_TOOL.fullmatch(name):
-        values = [str(value) for value in arguments.values() if isinstance(value, str | int)]
-        return " ".join([name.replace("_", " ", 1), *values])
+        # A number or a switch says nothing without the name of its argument.
+        words = [
+            word
+            for value in arguments.values()
+            for word in (value if isinstance(value, list) else [value])
+            if isinstance(word, str)
+        ]
+        return " ".join([name.replace("_", " ", 1), *words])
     return None
 
 

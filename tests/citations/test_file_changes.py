@@ -138,7 +138,8 @@ def test_commands_and_failures_are_listed() -> None:
         1,
         [
             make_call("shell", {"command": ["bash", "-lc", "make test"]}, "2 failed", failed=True),
-            make_call("cargo_test", {"package": "core"}),
+            make_call("cargo_test", {"package": "core", "backtrace_frames": 5}),
+            make_call("git_log", {"paths": ["a.py"], "count": 3}),
             make_call("Read", {"file_path": "/ws/a.py"}),
         ],
     )
@@ -146,6 +147,7 @@ def test_commands_and_failures_are_listed() -> None:
     assert [(one.text, one.has_failed) for one in done.commands] == [
         ("make test", True),
         ("cargo test core", False),
+        ("git log a.py", False),
     ]
     assert [one.name for one in done.failures] == ["shell"]
     assert done.list_paths("read") == ["a.py"]
