@@ -125,10 +125,13 @@ class TouchedFileActions:
             self._main.status.flash_message(f"no turn changed or read {found.path}", "dim")
             return
         options = []
-        for letter, turn in zip(LETTERS, found.turns, strict=False):
-            done = ", ".join(dict.fromkeys(one.kind for one in turn.actions))
+        kinds = [", ".join(dict.fromkeys(one.kind for one in turn.actions)) for turn in found.turns]
+        width = max(map(len, kinds[: len(LETTERS)]))
+        for letter, turn, done in zip(LETTERS, found.turns, kinds, strict=False):
             date = f"{turn.time.astimezone():%Y-%m-%d}" if turn.time else "-"
-            name = f"{date}  {done}  {sanitize_to_one_line(turn.title)}:{turn.turn}"
+            # The title is last, because a narrow dialog cuts the end of the row.
+            title = sanitize_to_one_line(turn.title)
+            name = f"{date:<10}  {done:<{width}}  turn {turn.turn}  {title}"
             options.append(
                 DialogOption(letter, name, sanitize_to_one_line(turn.request[:200]), turn.ref)
             )
