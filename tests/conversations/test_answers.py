@@ -12,7 +12,7 @@ from jp_files import ID, Stream, jp_id, workspace_at, write
 from support import list_answer, read_answer
 
 from kbtui.assistant.conversation_tool_answers import format_answer_as_xml
-from kbtui.assistant.conversation_tools import MAX_READ_LENGTH
+from kbtui.assistant.conversation_tools import MAX_READ_LENGTH, answer_conversation_read
 from kbtui.errors import NothingFound, UsageError
 
 
@@ -297,8 +297,11 @@ def test_an_answer_over_the_limit_is_refused_with_what_would_fit(heavy: Path) ->
     with pytest.raises(UsageError):
         read(heavy, last=fitting + 1)
     assert size(read(heavy, include=["chat"])) < MAX_READ_LENGTH, "measured after include"
-    assert read(heavy, max_chars=None)["count"] == 10, "a person has no limit"
-    assert size(read(heavy, max_chars=1_000_000)) > MAX_READ_LENGTH
+    everything = answer_conversation_read(
+        workspace_at(heavy.parent), id=f"jp-c{ID}", max_chars=None
+    ).as_json()
+    assert everything["count"] == 10, "a person has no limit"
+    assert size(everything) > MAX_READ_LENGTH
 
 
 def test_where_not_even_the_last_turn_fits_one_turn_is_offered(jp: Path) -> None:

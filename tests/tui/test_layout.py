@@ -278,7 +278,7 @@ async def test_the_headers_use_the_room_there_is(book: Builder) -> None:
         await tui.type("sentences")
         await tui.until("a temporary index; keywords only: not in this test")
         for size, summary in (
-            ((110, 24), "3 hits   a temporary index; keywords only: not in"),
+            ((110, 24), "1 hit · 8 passages   a temporary index; keywords o"),
             ((160, 40), "a temporary index; keywords only: not in this test"),
         ):
             await tui.pilot.resize_terminal(*size)

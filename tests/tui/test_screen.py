@@ -90,7 +90,7 @@ async def test_help_explains_the_keys_of_where_one_is(book: Builder) -> None:
         await tui.press("escape", "2", "question_mark")
         await tui.until("In the reader")
         assert tui.text.index("In the reader") < tui.text.index("Moving inside a pane")
-        assert "Go to the next turn, or to the next match" in tui.text
+        assert "Go to the next turn or change, or to the next" in tui.text
         await tui.press("q")
         assert "In the reader" not in tui.text
         assert tui.app.is_running

@@ -309,7 +309,7 @@ class SelectedItemActions:
         if ref.kind == "conversation" and ref.turn is not None:
             from kbtui.tui.main.touched_file_actions import TouchedFileActions
 
-            TouchedFileActions(main, self).edit_file_of_call(ref)
+            TouchedFileActions(main, self.run_with_activity_shown).edit_file_of_call(ref)
             return
         if ref.kind != "subject":
             key = find_key_label_of_command("copy_more", main.screen.configured_keys)
@@ -333,9 +333,13 @@ class SelectedItemActions:
 
     def list_turns_of_file(self) -> None:
         """List the turns that changed or read the file of the current item."""
+        reference = self.get_selected_reference_or_warn()
+        if reference is None:
+            return
         from kbtui.tui.main.touched_file_actions import TouchedFileActions
 
-        TouchedFileActions(self._main, self).list_turns_of_file()
+        actions = TouchedFileActions(self._main, self.run_with_activity_shown)
+        actions.list_turns_of_file(parse_ref(reference))
 
     def export_conversation(self) -> None:
         """Ask for a file, and write the open conversation to it as Markdown."""

@@ -14,22 +14,26 @@ from kbtui.text import sanitize_to_one_line
 from kbtui.tui.navigation_target import make_navigation_target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kbtui.library.file_history import FileAtCall, FileTurnHistory
     from kbtui.refs import Ref
     from kbtui.tui.main.document_navigator import MainScreenContext
-    from kbtui.tui.main.selected_item_actions import SelectedItemActions
 
 
 class TouchedFileActions:
     """Runs commands on the file of the current item, which is a subject, a tool call or a turn."""
 
-    def __init__(self, main: MainScreenContext, items: SelectedItemActions) -> None:
+    def __init__(
+        self, main: MainScreenContext, run_with_activity_shown: Callable[..., None]
+    ) -> None:
+        """Create the commands; see `SelectedItemActions.run_with_activity_shown`."""
         self._main = main
-        self._items = items
+        self._run_with_activity_shown = run_with_activity_shown
 
     def edit_file_of_call(self, ref: Ref) -> None:
         """Open a file that a call or a turn touched in the editor. If there are several, ask which."""
-        self._items.run_with_activity_shown(
+        self._run_with_activity_shown(
             "looking for the file …",
             partial(self._find_files, ref, self._get_line_at_cursor()),
             self._choose_file_to_edit,
@@ -80,12 +84,8 @@ class TouchedFileActions:
         else:
             show(f"closed {sanitize_to_one_line(file.name)}", "dim")
 
-    def list_turns_of_file(self) -> None:
-        """List the turns that changed or read the file of the current item, and open the chosen one."""
-        reference = self._items.get_selected_reference_or_warn()
-        if reference is None:
-            return
-        ref = parse_ref(reference)
+    def list_turns_of_file(self, ref: Ref) -> None:
+        """List the turns that changed or read the file of an item, and open the chosen one."""
         if ref.kind not in ("subject", "conversation") or (ref.kind, ref.turn) == (
             "conversation",
             None,
@@ -94,7 +94,7 @@ class TouchedFileActions:
                 "Go to a tool call or a subject: its file has turns."
             )
             return
-        self._items.run_with_activity_shown(
+        self._run_with_activity_shown(
             "reading conversations …",
             partial(self._find_turns, ref),
             self._choose_turn,
