@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from argparse import Action, ArgumentParser, Namespace
     from collections.abc import Callable, Iterable
 
-    from kbtui.cli.argument_parser import CommandParser
+    from kbtui.cli.command_parser import CommandParser
     from kbtui.knowledge import KnowledgeBase
     from kbtui.knowledge.models import Topic
     from kbtui.workspace import Workspace

@@ -9,7 +9,6 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, replace
 
-from kbtui.cli.argument_parser import add_filter_options, iterate_filters_from_options
 from kbtui.cli.command_output import (
     WaitingLine,
     ask_for_confirmation,
@@ -20,6 +19,7 @@ from kbtui.cli.command_output import (
     print_through_pager,
     print_to_stderr,
 )
+from kbtui.cli.command_parser import add_filter_options, iterate_filters_from_options
 from kbtui.cli.tui_commands import declare_open_command_arguments
 from kbtui.dates import DAY_SECONDS, format_unix_time_as_iso
 from kbtui.errors import KbtuiError, NothingFound, UsageError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from kbtui.citations import Citation
-    from kbtui.cli.argument_parser import CommandParser
+    from kbtui.cli.command_parser import CommandParser
     from kbtui.index.entry_query import EntryChunkJson, EntryPage, EntryRow
     from kbtui.knowledge.front_matter import FrontMatterAndBody
     from kbtui.knowledge.models import Subject

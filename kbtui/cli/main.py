@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from kbtui.cli.argument_parser import CommandParser
+    from kbtui.cli.command_parser import CommandParser
 
 
 # For each command, its module in kbtui.cli and its description. `kbtui` without a command runs `tui`.
@@ -134,7 +134,7 @@ def load_command_parser_and_runner(name: str) -> "tuple[CommandParser, Callable[
 
     Raises `KeyError` for an unknown command.
     """
-    from kbtui.cli.argument_parser import CommandParser
+    from kbtui.cli.command_parser import CommandParser
 
     module = import_module(f"kbtui.cli.{COMMANDS[name][0]}")
     run = getattr(module, f"run_{name}_command")
@@ -252,7 +252,7 @@ def _split_off_workspace_option(words: list[str]) -> tuple[str | None, list[str]
 
 def _find_parser_to_complete(words: list[str]) -> "tuple[CommandParser, int]":
     """Return the parser for completing a command line, and how many of its first words to skip."""
-    from kbtui.cli.argument_parser import CommandParser
+    from kbtui.cli.command_parser import CommandParser
 
     workspace, rest = _split_off_workspace_option(words)
     name = ALIASES.get(rest[0], rest[0]) if rest else ""

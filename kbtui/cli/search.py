@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from kbtui.cli.argument_parser import add_filter_options, parse_filter_options
 from kbtui.cli.command_output import are_colors_off, print_json_result, print_to_stderr
+from kbtui.cli.command_parser import add_filter_options, parse_filter_options
 from kbtui.errors import UsageError
 from kbtui.text import (
     LEG_NAMES,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from kbtui.cli.argument_parser import CommandParser
+    from kbtui.cli.command_parser import CommandParser
     from kbtui.engine.engine_protocol import EngineSearchRequest
     from kbtui.search.search_request_and_answer import (
         EmbeddedChunkTextJson,

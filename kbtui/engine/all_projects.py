@@ -14,7 +14,7 @@ from kbtui.errors import IndexUnavailable, KbtuiError, UsageError
 from kbtui.index.index_generations import is_rust_panic
 from kbtui.index.index_reader import IndexReader
 from kbtui.notices import Notice, make_keywords_only_notice
-from kbtui.search.combined_search import (
+from kbtui.search.multi_index_search import (
     IndexSearchFailed,
     QueryVector,
     SearchedIndex,

@@ -235,7 +235,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
             rows.append(ListRow("blank", [], selectable=False))
             if activity := self._activities.get(turn):
                 rows += self._make_activity_rows(self._conversation.info.id, turn, activity)
-            self._number_cited_tool_calls(turn, used)
+            self._show_citation_numbers_in_reader(turn, used)
         if self._target is not None:
             turns: dict[str, list[Citation]] = {}
             for cite in self._using:
@@ -246,7 +246,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
                 rows += self._make_explanation_rows("using", self._why_not_used)
         self.list.set_rows(rows)
 
-    def _number_cited_tool_calls(self, turn: int, used: list[Citation]) -> None:
+    def _show_citation_numbers_in_reader(self, turn: int, used: list[Citation]) -> None:
         """Show the number of each citation next to its tool call in the reader."""
         numbers = {
             f"call:{turn}.{cite.call}": number

@@ -188,15 +188,15 @@ def make_library_rows(
 ) -> list[ListRow]:
     """Return all rows of the pane, from top to bottom."""
     # Conditions such as `tool:` apply to conversations only, so no subject can match.
-    topics = [] if state.filter.parts else _make_topic_section(contents, state)
-    return [*topics, *_make_conversation_section(contents, state, present)]
+    topics = [] if state.filter.parts else _make_topics_section(contents, state)
+    return [*topics, *_make_conversations_section(contents, state, present)]
 
 
 def _make_note_row(key: str, text: str, role: str = "dim") -> ListRow:
     return ListRow(f"note:{key}", [(text, role)], selectable=False)
 
 
-def _make_topic_section(contents: LibrarySnapshot, state: LibraryPaneState) -> Iterator[ListRow]:
+def _make_topics_section(contents: LibrarySnapshot, state: LibraryPaneState) -> Iterator[ListRow]:
     yield make_heading_row("topics", "TOPICS")
     if contents.topics_failure:
         yield _make_problem_row("topics", f"topics: {contents.topics_failure}")
@@ -338,7 +338,7 @@ def _make_subject_row(subject: Subject, reason: str | None) -> ListRow:
     return row
 
 
-def _make_conversation_section(
+def _make_conversations_section(
     contents: LibrarySnapshot, state: LibraryPaneState, present: datetime
 ) -> Iterator[ListRow]:
     """Yield the rows of the conversations: first pinned, then live, then archived ones."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbtui.index.vector_store import make_vector_filter_sql
-from kbtui.search.combined_search import QueryVector, SearchedIndex, search_indexes
+from kbtui.search.multi_index_search import QueryVector, SearchedIndex, search_indexes
 from kbtui.search.search_request_and_answer import SearchRequest
 from tests.eval import cranfield
 from tests.eval.indexed_corpus import IndexedCorpus, Vectors, cache_folder, index_corpus

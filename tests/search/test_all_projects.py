@@ -11,7 +11,7 @@ from running import on_pipe
 from support import Builder, asked, kill_engine, said
 
 from kbtui.library import open_workspace
-from kbtui.search.combined_search import SearchedIndex, search_indexes
+from kbtui.search.multi_index_search import SearchedIndex, search_indexes
 from kbtui.search.search_request_and_answer import SearchRequest
 from kbtui.userdata.workspace_registry import register_workspace
 from kbtui.workspace import Settings

@@ -314,7 +314,7 @@ class _LlmConversationReader:
             *([f"[system: {system}]"] if system else []),
             *self._describe_fragments(row["id"]),
             *([prompt] if prompt else []),
-            *self._describe_response_attachments(row["id"]),
+            *self._list_prompt_attachment_placeholders(row["id"]),
         ]
         if prompt is None and row["prompt"]:
             lines.append(str(row["prompt"]))
@@ -366,7 +366,7 @@ class _LlmConversationReader:
         )
         return [_format_fragment_placeholder(row) for row in self._fetch_rows(query, response_id)]
 
-    def _describe_response_attachments(self, response_id: str) -> list[str]:
+    def _list_prompt_attachment_placeholders(self, response_id: str) -> list[str]:
         if not self._has_table_columns("prompt_attachments", "response_id", "attachment_id"):
             return []
         query = (

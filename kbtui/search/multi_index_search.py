@@ -107,7 +107,7 @@ def search_indexes(
     workspaces are excluded, the answer lists the mistakes of the query in the first one. Without
     `vectors`, the answer has only keyword hits. Raises `IndexSearchFailed`.
     """
-    return _CombinedSearch(indexes, request).answer(vectors)
+    return _MultiIndexSearch(indexes, request).answer(vectors)
 
 
 class _PassageInIndex(NamedTuple):
@@ -118,7 +118,7 @@ class _PassageInIndex(NamedTuple):
     entry_id: str
 
 
-class _CombinedSearch:
+class _MultiIndexSearch:
     """One search of several indexes. Passages are named by their chunk ids, as numbers."""
 
     def __init__(self, indexes: Sequence[SearchedIndex], request: SearchRequest) -> None:
