@@ -210,5 +210,5 @@ def _format_index_behind(values: Any) -> str:
 
 
 def format_notices(notices: Iterable[Notice]) -> str | None:
-    """Return the text of all notices for people, joined by `; `; None without notices."""
+    """Return the text of all notices for people, joined by `; `; None if there are no notices."""
     return "; ".join(map(format_notice, notices)) or None

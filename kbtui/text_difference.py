@@ -37,7 +37,7 @@ class ComparedParagraph(NamedTuple):
 
     `old` is None for a paragraph that was added, and `new` is None for one that was removed. For a
     paragraph that differs, `old_ranges` and `new_ranges` are the changed words; otherwise both are
-    empty. `old_line` and `new_line` are the number of the paragraph's first line in the old and in the
+    empty. `old_line` and `new_line` are the numbers of the paragraph's first line in the old and in the
     new text, counted from 1.
     """
 
@@ -207,7 +207,10 @@ def _pair_similar_paragraphs(
 def _find_most_similar_pairs(
     old: list[tuple[str, int]], new: list[tuple[str, int]]
 ) -> list[tuple[int, int]]:
-    """Return pairs of positions, increasing in both lists, so that the sum of similarities is largest."""
+    """Pair old with new paragraphs so that the sum of their similarities is as large as possible.
+
+    Each pair has a position in `old` and one in `new`. Both positions increase from pair to pair.
+    """
     if not old or not new or len(old) * len(new) > _PAIRS_MAX:
         return []
     before = [Counter(_WORD.findall(text)) for text, _ in old]

@@ -25,7 +25,7 @@ def grep_all_projects(
     grep_workspace: Callable[[Workspace], ConversationGrepAnswer],
     limit: int,
 ) -> ConversationGrepAnswer:
-    """Search the conversations of workspaces, and join the answers in their order.
+    """Search the conversations of several workspaces, and join the answers in the order of the workspaces.
 
     The answer has at most `limit` matches. A conversation that several workspaces of a project contain
     counts once. A workspace that cannot be searched is named in a notice. Raises `UsageError` for an
@@ -73,7 +73,7 @@ def _add_hits_up_to_limit(
     *,
     first_block: int,
 ) -> None:
-    """Add lines of one workspace. Context whose matching line exceeds the limit is left out."""
+    """Add lines of one workspace. Leave out the context of matching lines that exceed the limit."""
     added = []
     for hit in hits:
         if hit.line.is_match:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         file_turns: NotRequired[list[FileTurnSummaryJson]]
 
     class FileTurnSummaryJson(TypedDict):
-        """A turn that changed or read the file that a list was asked for, or wrote its `lines`."""
+        """A turn in the list of a file's turns. The turn changed or read the file, or it wrote `lines`."""
 
         turn: int
         time: str | None
@@ -241,7 +241,7 @@ class ConversationGrepAnswer:
     conversations: list[ConversationMatchCount] = field(default_factory=list)
     notices: list[ConversationToolNotice] = field(default_factory=list)
     omitted_matches_notice: ConversationToolNotice | None = None
-    """That one of the notices that says how many matches are left out."""
+    """The notice that says how many matches are left out. It is also in `notices`."""
 
     @property
     def omitted_match_count(self) -> int:

@@ -128,8 +128,9 @@ def answer_conversation_list(
 ) -> ConversationListPage:
     """Answer a call of `conversation_list`.
 
-    With `file`, a path in the workspace that may end with lines (`src/a.py:12-20`), only conversations
-    with a turn that changed or read the file, or that wrote these lines, are listed, each with these turns.
+    With `file`, a path in the workspace, only conversations with a turn that changed or read this file
+    are listed, each with these turns. If the path ends with lines (`src/a.py:12-20`), only turns that
+    wrote these lines count.
 
     `agents` has names of agents or beginnings of names; None selects all agents. `labels` has texts
     `KEY` or `KEY=VALUE`; a conversation must have all these labels. `sort` is one of `TIME_SORTS`. With `masked`, secrets are masked. The page has fewer than `limit` conversations
@@ -505,8 +506,8 @@ def answer_conversation_read(
 ) -> ConversationReadAnswer:
     """Answer a call of `conversation_read`.
 
-    `extract_citations` returns the citations of a conversation. Each turn then names the subjects
-    that have changed since they were given to it.
+    If `extract_citations` is given, which returns the citations of a conversation, each turn names the
+    subjects that have changed since this turn was given them.
 
     `id` can also name a turn or call (`jp-c17457886043:3.2`). `max_chars` limits the size of the
     answer as XML, even if another format is printed; None means no limit. A single turn that

@@ -47,7 +47,7 @@ UNKNOWN_STATE_REASONS: dict[UnknownStateReason, str] = {
 
 
 def format_cited_text_state(cite: Citation) -> str:
-    """Return a text that says whether the cited subject has changed since; "" for other citations."""
+    """Return a text that says whether the cited subject has changed since the citation; "" for other citations."""
     if cite.state == "unknown" and cite.state_reason is not None:
         return f"may have changed: {UNKNOWN_STATE_REASONS[cite.state_reason]}"
     return {"changed": "changed since", "gone": "gone", "unchanged": "unchanged"}.get(
@@ -75,8 +75,9 @@ def format_conversation_markdown(
     """Return `turns` of a conversation as Markdown; only events of `kinds` are included.
 
     The text of messages is unchanged. Tool calls and results are in code fences that their content
-    cannot close. Each turn begins with the user's `marks` on it, by the turn's number, and ends with a
-    list of its citations. The document ends with a list of all citations.
+    cannot close. `marks` maps the number of a turn to the user's marks on the turn. Each turn begins
+    with its marks and ends with a list of its citations. The document ends with a list of all
+    citations.
     """
     shown = {turn.number for turn in turns}
     cited = [citation for citation in citations if citation.turn in shown]

@@ -334,7 +334,7 @@ def _iterate_actions_of_call(call: ConversationEvent) -> Iterator[_RawAction]:
 
 
 def list_proposed_changes(call: ConversationEvent) -> list[FileAction]:
-    """Return the changes that a tool call asked for, with paths as in the call, even if it failed.
+    """Return the changes that a tool call asked for, even if the call failed. Paths are as in the call.
 
     Of shell commands, only those with an apply-patch text are read.
     """
@@ -350,7 +350,7 @@ def list_proposed_changes(call: ConversationEvent) -> list[FileAction]:
 
 
 def _iterate_changes_of_call(call: ConversationEvent, said: str) -> Iterator[_RawAction]:
-    """Yield the changes of a call of a tool that is not a shell. `said` is its result, or ""."""
+    """Yield the changes of a call of a tool that is not a shell. `said` is the result of the call, or ""."""
     arguments = call.arguments or {}
     name = call.name or ""
     if match := _TOOL_OF_SERVER.fullmatch(name):
@@ -557,8 +557,9 @@ def _make_redirected_write(
 def _iterate_commands(script: str) -> Iterator[tuple[list[str], str | None, bool, bool]]:
     """Yield the simple commands of a script.
 
-    Each is yielded as its words, the file that its output goes to, whether the output is appended to
-    this file, and whether the command has a here-document. Reading stops at text that cannot be parsed.
+    Four values are yielded for each command: its words, the file that its output goes to, whether the
+    output is appended to this file, and whether the command has a here-document. Reading stops at text
+    that cannot be parsed.
     """
     lexer = shlex.shlex(script, posix=True, punctuation_chars=";<>|&\n()")
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""

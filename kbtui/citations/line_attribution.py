@@ -104,7 +104,7 @@ def _compare_lines(old: list[str], new: list[str]) -> Sequence[tuple[str, int, i
 
 
 def _complete_edits(edits: Sequence[FileEdit]) -> list[FileEdit]:
-    """Return the edits, with the old text added to edits of whole files if earlier edits determine it."""
+    """Add the old text to edits of whole files if earlier edits determine this text; return all edits."""
     completed: list[FileEdit] = []
     text: str | None = None
     for edit in edits:

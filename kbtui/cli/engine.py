@@ -49,8 +49,8 @@ def run_engine_command(args: Namespace) -> int:
     """Show or stop the engine, the process that keeps the indexes of all workspaces up to date.
 
     The engine of a user serves all workspaces, so `stop` stops it for all of them. Screens and tools
-    that are running start it again. `pause` stops the embedding of this workspace's passages until
-    `continue`, also in later engines.
+    that are running start it again. `pause` stops the embedding of this workspace's passages until you
+    run `continue`, even if another engine starts in between.
     """
     from kbtui.engine import EngineNotRunning
     from kbtui.library import open_workspace

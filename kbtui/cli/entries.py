@@ -64,7 +64,12 @@ def declare_entries_command_arguments(parser: CommandParser) -> None:
     from kbtui.index.entry_query import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 
     add = parser.add_argument
-    add("query", nargs="*", metavar="QUERY", help="words to find in titles and texts, and filters")
+    add(
+        "query",
+        nargs="*",
+        metavar="QUERY",
+        help="words to find in titles and texts; the query can also contain filters",
+    )
     add_filter_options(parser, "entries")
     add("--hidden", action="store_true", help="include hidden subjects")
     add("--archived", action="store_true", help="include archived conversations")
@@ -206,7 +211,7 @@ def declare_entry_command_arguments(parser: ArgumentParser) -> None:
     text = f"print whole passages, not just {PREVIEW_CHARACTERS} characters of each"
     show.add_argument("--full", action="store_true", help=text)
     history = actions.add_parser("history", help="list the versions of a subject")
-    text = "after each version, print what changed in it, as `diff -u` does"
+    text = "below each version, print its changes in the format of `diff -u`"
     history.add_argument("--diff", action="store_true", help=text)
     for command in (edit, remove, show, history):
         text = "topic/slug, jp-c… or claude-…" if command is show else "topic/slug"
@@ -431,7 +436,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
 
 
 def _name_subject_version(version: SubjectVersion) -> str:
-    """Return the commit of a version, or what it is without one, and its time."""
+    """Return the time and the commit of a version. Without a commit, return what kind of version it is."""
     kind = version.commit[:8] if version.commit else "from a conversation"
     if version.is_current:
         kind = f"{version.commit[:8]} (now)" if version.commit else "now"
@@ -495,7 +500,7 @@ def run_show_command(args: Namespace) -> int:
 def declare_cites_command_arguments(parser: ArgumentParser) -> None:
     text = "topic/slug, jp-c…, claude-…:3, chunk:ID or a file's path"
     parser.add_argument("ref", metavar="REF", help=text)
-    text = "after each subject that has changed since, print the difference as `diff -u` does"
+    text = "below each changed subject, print the changes in the format of `diff -u`"
     parser.add_argument("--diff", action="store_true", help=text)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

@@ -190,7 +190,7 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
 
 
 def _select_activity(activity: TurnActivity, call: int | None, path: str | None) -> TurnActivity:
-    """Return the part of an activity that belongs to one call and one file; None means all."""
+    """Return the part of an activity that belongs to one call and one file. None means all calls or all files."""
     from kbtui.citations.file_changes import TurnActivity
 
     return TurnActivity(
@@ -249,7 +249,7 @@ def _format_change(source: str, action: FileAction) -> str:
 
 
 def _print_diff(text: str) -> None:
-    """Print a diff, on a terminal in colours and through the pager."""
+    """Print a diff. On a terminal, print it in colours and through the pager."""
     if not sys.stdout.isatty():
         print_result(text)
         return

@@ -47,7 +47,7 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     text = "only marks whose text cannot be found any more"
     ls.add_argument("--unmatched", action="store_true", help=text)
     rm = commands.add_parser("rm", help="remove marks")
-    text = "the id of a mark, or a turn or call: all marks on it"
+    text = "the id of a mark; or a turn or call, to remove all marks on it"
     rm.add_argument("names", metavar="ID|REF", nargs="+", help=text)
     export = commands.add_parser("export", help="write all marks as JSON")
     text = "write to FILE (default: standard output)"
@@ -109,7 +109,7 @@ def _list_marks(library: Library, args: Namespace) -> int:
 
 
 def _format_mark(placed: PlacedMark) -> str:
-    """Format a mark on one line, with its id at the end, and on a second line why its text is not found."""
+    """Format a mark on one line, with its id at the end. If its text is not found, a second line says why."""
     mark = placed.mark
     title = sanitize_to_one_line(mark.title or "Untitled")
     lines = [f"{placed.ref}  {mark.label}  ({title}; {mark.id})"]

@@ -56,7 +56,7 @@ def declare_search_command_arguments(parser: CommandParser) -> None:
         "--per-entry",
         type=int,
         metavar="N",
-        help="passages of each subject or conversation; 0 means all (default: 1, with --json 0)",
+        help="passages of each subject or conversation; 0 means all (default: 1; with --json: 0)",
     )
     add("--wait", type=float, metavar="S", help="seconds to wait for the model (default: 10)")
     add("--explain", action="store_true", help="explain the rank of each hit")

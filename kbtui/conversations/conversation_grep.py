@@ -39,7 +39,7 @@ class GrepPattern(Protocol):
 def make_grep_pattern(
     pattern: str, *, ignore_case: bool = True, is_regex: bool = False
 ) -> GrepPattern:
-    """Return a literal pattern or a regular expression; raises `UsageError` if it is invalid."""
+    """Return a literal pattern or a regular expression; raises `UsageError` for an invalid expression."""
     kind = RegexGrepPattern if is_regex else LiteralGrepPattern
     return kind(pattern, ignore_case)
 

@@ -58,7 +58,7 @@ class FilePatch(NamedTuple):
 
 
 class PatchInText(NamedTuple):
-    """A patch, and the range of characters that it takes in a text. A fence around it is part of the range."""
+    """A patch, and the range of characters that it takes up in a text, including a fence around the patch."""
 
     start: int
     end: int
@@ -80,7 +80,7 @@ _FENCE_END = re.compile(r"```[ \t]*(?:\n|\Z)")
 
 
 def find_unified_diffs(text: str) -> Iterator[PatchInText]:
-    """Yield the unified diffs in a text, such as a tool result. A diff that was cut off ends at its cut."""
+    """Yield the unified diffs in a text, such as a tool result. A diff that was cut off ends where it was cut."""
     position = 0
     while (header := _FILE_HEADER.search(text, position)) is not None:
         position = header.end()

@@ -98,7 +98,7 @@ def make_path_relative_to_project(path: str, directories: Iterable[str]) -> str:
 
 
 def find_other_worktrees(root: str) -> list[tuple[str, str]]:
-    """Return the other worktrees of the repository around `root`, each with the path of `root` in it.
+    """Return the other worktrees of the repository around `root`, each with the path that `root` has there.
 
     This reads Git's files, because starting `git` would take longer.
     """
@@ -170,7 +170,7 @@ def _find_common_git_directory(top: str) -> str | None:
 
 
 MAX_CLONES_FOLLOWED = 5
-"""A clone of a local clone is followed to the original repository over at most this many steps."""
+"""From a clone of local clones, at most this many steps lead to the original repository."""
 
 
 class ProjectIdentity(NamedTuple):

@@ -1,7 +1,7 @@
-"""Marks on turns and passages: decided, rejected or superseded; and where a marked text is now.
+"""Sets marks on turns and passages (decided, rejected, superseded), and finds where a marked text is now.
 
-A mark remembers the text that it is attached to, and the event's id and time. So it stays with its
-text if turns are added or if the conversation is rewritten, and it never moves to another text.
+A mark stores its text, and the id and the time of the event that contains this text. So the mark stays
+with its text if turns are added or if the conversation is rewritten, and never moves to another text.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def from_json(cls, shape: Any) -> Mark:
-        """Parse the JSON of `as_json`. Raises `ValueError` if it is not that of a mark."""
+        """Parse the JSON of `as_json`. Raises `ValueError` if this is not the JSON of a mark."""
         if not isinstance(shape, dict) or not isinstance(shape.get("anchor"), dict):
             raise ValueError("a mark is an object with an anchor")
         try:
@@ -266,7 +266,7 @@ def _hash_event(event: ConversationEvent) -> str:
 
 
 def _hash_openings(turns: Iterable[Turn]) -> Iterator[str]:
-    """Yield a hash for each turn: that of the first events of this turn and of all turns before it."""
+    """Yield a hash for each turn. It covers one event of this turn and one of each earlier turn."""
     history = sha256()
     for turn in turns:
         event = _find_event_to_mark(turn, None)

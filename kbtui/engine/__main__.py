@@ -1,8 +1,8 @@
 """Runs the engine. Clients start it with `python -P -m kbtui.engine CACHE`.
 
-The argument only shows in lists of processes which engine it is. The engine finds the cache directory
-by its environment variables, as its clients do. An engine that starts itself anew adds the fields of
-`InheritedState`.
+The argument only tells people who list processes which engine this is. Like its clients, the engine
+finds the cache directory from environment variables. When an engine restarts itself, the fields of
+`InheritedState` follow as further arguments.
 """
 
 import os

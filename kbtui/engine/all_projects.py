@@ -43,7 +43,7 @@ class AllProjects:
         self._lock = threading.Lock()
         self._readers: dict[Path, IndexReader] = {}
         self._stores: dict[Path, VectorStore | None] = {}
-        """The vectors of each index generation; None if it has no vectors of the model."""
+        """The vectors of each index generation; None for a generation without vectors of the model."""
 
     def close(self) -> None:
         """Close the indexes. A later search opens them again."""

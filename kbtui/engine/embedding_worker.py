@@ -175,7 +175,7 @@ class SharedObjects(Generic[Shared]):
         self._objects: dict[str, tuple[Shared, set[object]]] = {}
 
     def acquire(self, key: str, user: object, make: Callable[[], Shared]) -> Shared:
-        """Return the object of a key for one more user. If there is none, `make` makes it.
+        """Return the object of a key for one more user. If there is no object yet, `make` makes it.
 
         While one thread makes an object, others that want the same object wait.
         """
@@ -212,7 +212,7 @@ class SharedObjects(Generic[Shared]):
 class SharedEmbeddingModels:
     """The models that an engine has loaded, and its processes that embed many passages.
 
-    All workspaces with the same model use the same ones, so each is in memory only once. `last_used`
+    Workspaces with the same model share it and its process, so each is in memory only once. `last_used`
     says when a query or a passage last needed one, as a value of `time.monotonic`.
     """
 
@@ -221,15 +221,15 @@ class SharedEmbeddingModels:
         self.bulk_processes: SharedObjects[EmbeddingProcess] = SharedObjects()
         self.last_used = time.monotonic()
         self.has_embedded_many = False
-        """Whether many passages were embedded. The memory that this took does not come back completely."""
+        """Whether many passages were embedded. The memory that this took cannot be freed completely."""
 
     def are_unused_for(self, seconds: float) -> bool:
-        """Return whether a model is loaded, and was not needed for this many seconds."""
+        """Return whether a model is loaded and nothing has needed it for this many seconds."""
         return not self.embedders.is_empty and time.monotonic() - self.last_used > seconds
 
 
 class EngineEmbeddingModel:
-    """The embedding model of a workspace, which it shares with the workspaces that use the same one.
+    """The embedding model of a workspace. Workspaces with the same model share it.
 
     The engine runs the packaged model itself, with onnxruntime, and starts a process to embed many
     passages. Other models need torch, so they run in a process all the time. Only one thread may load
@@ -396,7 +396,7 @@ class EmbeddingWorker:
 
     * `keywords_only_notice` says why semantic search is unavailable; None if it is available.
     * `left` is the number of chunks without a vector, or None while it is unknown.
-    * `is_paused_by_user` means that passages are not embedded until the user says so.
+    * `is_paused_by_user` means that passages are not embedded until the user continues the embedding.
     * `is_asleep` means that the model is not loaded because neither a query nor a chunk needs it.
     * `model_ready` is set when the model is loaded or loading has failed.
     * `caught_up` is set when every chunk has its vector, or when an error prevents embedding.
@@ -441,7 +441,7 @@ class EmbeddingWorker:
         """The directory of the index generation whose vectors have been rebuilt. They are rebuilt only once."""
         self._failed_at: float | None = None
         self._failures = 0
-        """How often the model could not be loaded since it was last loaded."""
+        """How many attempts to load the model have failed since the last one that succeeded."""
         self._is_wanted = threading.Event()
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -472,7 +472,7 @@ class EmbeddingWorker:
 
     @property
     def is_writing(self) -> bool:
-        """Whether the thread may write vectors. A stopped thread that still loads the model does not."""
+        """Whether the thread may still write vectors. A stopped thread that is loading the model may not."""
         return self.is_busy and self._thread.is_alive()
 
     def set_generation_to_embed(self, folder: Path) -> None:
@@ -502,7 +502,7 @@ class EmbeddingWorker:
         self._on_change()
 
     def _find_pause_reason(self) -> PauseReason | None:
-        """Return why the next batch must wait, or None. If the user wants it, free the memory for batches."""
+        """Return why the next batch must wait, or None. If the user has paused embedding, end the bulk process."""
         if self.is_paused_by_user:
             self._model.end_bulk_process()
             return "user"

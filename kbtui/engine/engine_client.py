@@ -67,9 +67,9 @@ class EngineClient:
     ) -> None:
         """Connect to the socket and exchange hello messages; each step may take `timeout` seconds.
 
-        All requests are for the workspace with this `root`, in the environment of the caller. The
-        engine opens it. If `opens` is false and the workspace is not open, the engine answers only
-        `engine_status` and `stop`.
+        All requests are for the workspace with this `root`, in the environment of the caller. If
+        `opens` is true, the engine opens the workspace. Otherwise, unless the workspace is open
+        already, the engine answers only `engine_status` and `stop`.
 
         Raises `UnresponsiveEngine` if a step takes longer. Raises `EngineOwnedByOtherUser` if a
         process of another user listens on the socket. Raises `EngineUnavailable` if no process

@@ -18,7 +18,7 @@ from kbtui.version import __version__
 from kbtui.workspace import paths
 
 LOCK_FILE = "engine.lock"
-"""The name of the lock file of an engine in the cache directory, and of that of an index in its directory."""
+"""The name of an engine's lock file in the cache directory, and of an index's lock file in its directory."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ def read_engine_lock_file() -> EngineLock | None:
 
 
 def read_lock_file(path: Path) -> EngineLock | None:
-    """Return the content of the lock file of an engine or of an index; None if it has none."""
+    """Return the content of the lock file of an engine or of an index; None if no valid content can be read."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
@@ -154,11 +154,15 @@ def connect_or_start_engine(
 ) -> EngineClient:
     """Connect to the engine, for a workspace.
 
-    If `start` is true, an engine is started if none is running, an engine whose index has another
-    format is replaced, and the engine opens the workspace. The function waits at most `wait` seconds for the engine. During the wait, it calls
-    `check` repeatedly; `check` can raise an exception to cancel. Raises `EngineNotRunning` if no engine
-    is running and `start` is false. Raises `EngineUnavailable` if the connection fails for another
-    reason.
+    If `start` is true:
+
+    * If no engine is running, this function starts one.
+    * If the index of the running engine has another format, a new engine replaces it.
+    * The engine opens the workspace.
+
+    The function waits at most `wait` seconds for the engine. During the wait, it calls `check`
+    repeatedly; `check` can raise an exception to cancel. Raises `EngineNotRunning` if no engine is
+    running and `start` is false. Raises `EngineUnavailable` if the connection fails for another reason.
     """
     client = _connect_to_running_engine(workspace, min(wait, SILENT_SECONDS), check, opens=start)
     if client is not None and start and client.hello.get("schema") != compute_index_schema_hash():
@@ -221,9 +225,9 @@ def _connect_to_running_engine(
 
 
 def list_differing_directory_variables(client: EngineClient) -> list[str]:
-    """Return the environment variables for agents' directories that the engine reads with other values.
+    """Return the variables for agents' directories that have other values in the engine than in this client.
 
-    There are some if the workspace was opened for another client, which still uses it.
+    The values differ if another client, for which the workspace was opened, still uses the workspace.
     """
     own = paths.read_agent_directory_variables()
     known = client.hello.get("agent_variables", own)
@@ -231,7 +235,7 @@ def list_differing_directory_variables(client: EngineClient) -> list[str]:
 
 
 def _stop_incompatible_engine(client: EngineClient) -> None:
-    """Stop an engine whose index has another format. Raises `EngineUnavailable` if its version is newer."""
+    """Stop an engine whose index has another format. Raises `EngineUnavailable` if the engine is newer."""
     if _parse_version_numbers(str(client.hello.get("version"))) > _parse_version_numbers(
         __version__
     ):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class InheritedState(NamedTuple):
-    """What an engine hands over when it starts itself anew: descriptors of its lock and socket, and the umask."""
+    """What an engine hands over when it restarts itself: descriptors of its lock and socket, and the umask."""
 
     lock: int
     listener: int
@@ -108,10 +108,9 @@ def run_engine(inherited: InheritedState | None = None) -> int:
 
 
 def _start_anew(state: InheritedState) -> NoReturn:
-    """Replace this process's program by a new engine, which keeps the process id, the lock and the socket.
+    """Replace the program of this process by a new engine. The process id, the lock and the socket stay.
 
-    The libraries of the model and of the vectors keep hundreds of megabytes as long as their program
-    runs.
+    Only this frees the hundreds of megabytes that the libraries of the model and of the vectors keep.
     """
     os.set_inheritable(state.listener, True)
     sys.stderr.flush()

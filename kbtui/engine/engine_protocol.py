@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     class HelloMessage(TypedDict, total=False):
         """The first message that each side of a connection sends.
 
-        Both sides send `hello`, `protocol` and `version`. A client also says for which workspace its
-        requests are: the path `root`, and `client_environment`, its variables of
+        Both sides send `hello`, `protocol` and `version`. A client also sends `root`, the path of the
+        workspace that its requests are for, and `client_environment`, its values of the variables in
         `paths.CLIENT_VARIABLES`. If `opens` is false, the engine does not open this workspace.
 
-        An engine also sends `schema`, a hash of the index's format, its `pid`, and its directory
-        `cache`, in which it has all indexes. `is_open` says whether the workspace is open, or is being
+        An engine also sends `schema`, a hash of the index's format, its `pid`, and `cache`, the path of
+        the directory with all its indexes. `is_open` says whether the workspace is open, or is being
         opened. `agent_variables` are the variables that set where agents store their conversations; if
         the workspace was opened for another client, they are those of that client.
         """
@@ -95,9 +95,9 @@ if TYPE_CHECKING:
     class IndexProgressEvent(TypedDict):
         """An event: a phase of indexing has advanced.
 
-        `done`, `total` and `parts` are those of `IndexProgress`. `waits` says why the work pauses, or is
-        None. `per_second` is the pace, in entries or passages per second. It is None while it is
-        unknown, like `seconds_left`.
+        `done`, `total` and `parts` are those of `IndexProgress`. `waits` says why the work pauses, or
+        is None. `per_second` is the pace, in entries or passages per second. `per_second` and
+        `seconds_left` are None while they are unknown.
         """
 
         event: Literal["progress"]

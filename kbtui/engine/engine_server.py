@@ -70,9 +70,9 @@ QUIET_SHARE = 0.1
 UNUSED_SECONDS = 3.0
 """An engine with no open workspace ends when it has had no client for this many seconds."""
 RECONNECT_SECONDS = 60.0
-"""Clients that connect within this many seconds after the engine has started itself anew had used it before.
+"""A client that connects within this many seconds after a restart is taken for an earlier client.
 
-They do not need the model at once.
+It lost its connection when the engine restarted itself to free memory, and does not need the model at once.
 """
 MAX_CLIENTS = 256
 MAX_UNGREETED = 64
@@ -97,7 +97,7 @@ class EngineServer:
     ) -> None:
         """Create the server, which listens on `listener` at `socket_path`.
 
-        `has_restarted` says that the engine has just started itself anew to free a model's memory.
+        `has_restarted` says that the engine has just restarted itself to free a model's memory.
 
         `holds_lock_and_socket` returns whether the lock file and the socket still belong to this
         engine. `umask` is the user's own umask, for files that sources write.
@@ -114,7 +114,7 @@ class EngineServer:
         self._requests = 0
         """The number of requests that are being answered."""
         self.should_restart = False
-        """Whether the engine must start itself anew when `serve_clients` has returned."""
+        """Whether the engine must restart itself when `serve_clients` has returned."""
         self._clients: set[ClientConnection] = set()
         self._ungreeted: list[ClientConnection] = []
         self._last_seen = self._last_event = time.monotonic()
@@ -156,7 +156,7 @@ class EngineServer:
                 and not self._requests
                 and self._table.is_model_unused
             ):
-                self._log("the model is unused; the engine starts anew, to free its memory")
+                self._log("the model is unused; the engine restarts to free the model's memory")
                 self.should_restart = True
                 return
             if self._clients or not self._table.is_empty or self._table.is_busy:
@@ -218,7 +218,9 @@ class EngineServer:
         except Exception:
             self._log(f"an error: {traceback.format_exc()}")
             if slot is not None:
-                self._table.close_workspace(slot, "an error while it answered a client")
+                self._table.close_workspace(
+                    slot, "an error occurred while the engine answered a client"
+                )
         finally:
             self._clients.discard(client)
             if slot is not None:

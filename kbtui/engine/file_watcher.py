@@ -267,7 +267,7 @@ class FileWatcher:
             os.close(alarm)
 
     def check_soon(self) -> None:
-        """Check the roots now if the last check may have been long ago, because a client needs the files."""
+        """Check the roots for a client that needs the files, unless they were checked recently."""
         self._used_at = time.monotonic()
         if self._pause > 2 * ROOT_CHECK_SECONDS and self._alarm is not None:
             self._pause = ROOT_CHECK_SECONDS

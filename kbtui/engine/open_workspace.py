@@ -61,10 +61,10 @@ class PaceEstimator:
 
     def __init__(self) -> None:
         self._samples: dict[str, list[tuple[float, int]]] = {}
-        """Phase -> pairs of a time and how many items were done then, of about the last `PACE_SECONDS`.
+        """Phase -> pairs of a time and the number of items done by then, for about the last `PACE_SECONDS`.
 
-        The first pair of a phase only says with how many items it began. It is dropped when more are
-        done, because the time until then includes loading.
+        The first pair only says how many items were done when the phase began. This pair is dropped when more
+        items are done, because the time before the first of them includes loading.
         """
         self._has_advanced: set[str] = set()
 
@@ -134,12 +134,12 @@ class OpenWorkspace:
     ) -> None:
         """Create the workers; call this in the event loop.
 
-        The workers and `operations` read the environment variables in `client_environment`. Searches and
-        other slow work run in `search_pool`, which no other workspace uses; `models` are shared by all.
-        `umask` is the user's own umask, for files that sources write. Operations call
+        The workers and `operations` read the environment variables in `client_environment`. Searches
+        and other slow work run in `search_pool`, which no other workspace uses; `models` are shared by
+        all. `umask` is the user's own umask, for files that sources write. Operations call
         `end_if_obsolete`, which raises `ConnectionResetError` if the client must connect again.
-        `loads_model_early` returns whether the model is loaded when a client subscribes to events,
-        and not only at its first search.
+        `loads_model_early` returns whether the model is loaded when a client subscribes to events, and
+        not only at the client's first search.
         """
         self.workspace, self.settings, self._log = workspace, settings, log
         self.client_environment = client_environment
@@ -224,7 +224,7 @@ class OpenWorkspace:
 
     @property
     def is_writing(self) -> bool:
-        """Whether a thread still writes the index or the vectors; `stop_threads` was called before."""
+        """Whether a thread still writes the index or the vectors. Call this only after `stop_threads`."""
         return self._index_worker.is_alive or self._embedding_worker.is_writing
 
     def close_files(self) -> None:
@@ -264,7 +264,7 @@ class OpenWorkspace:
         self._search_service.close_index_if_idle()
 
     def note_client_request(self) -> None:
-        """Look for changed files again if the last look was long ago, because a client needs them."""
+        """Look for changed files for a client that needs them, unless the last check was recent."""
         self._file_watcher.check_soon()
 
     async def _run_in_thread(self, work: Callable[..., Answer], *arguments: object) -> Answer:
@@ -281,7 +281,7 @@ class OpenWorkspace:
             self._log(f"sources: {error}")
 
     def find_reason_to_close(self) -> str | None:
-        """Return why the workspace must be opened anew, or None if it can stay open."""
+        """Return why the workspace must be closed and opened again, or None if it can stay open."""
         if not self._index_worker.is_alive:
             return "the thread that writes the index has ended"
         with self.client_environment.use():

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 MAX_SEARCHES = 16
 """At most this many searches in one workspace run at the same time. Others wait until one has ended."""
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
-"""How long the engine waits for another process to unlock an index, and how often it asks for that."""
+"""How long the engine waits for another process to unlock an index, and the interval of its requests to do so."""
 MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
 """If no query and no passage has needed the model for this many seconds, its memory is freed.
 
-The second value applies after many passages were embedded, because this leaves 80 MB in pieces that cannot
-be returned otherwise.
+The second value applies after many passages were embedded, because embedding leaves 80 MB of fragmented
+memory that only a restart of the engine frees.
 """
 END_SECONDS = 12.0
 """An engine that ends waits at most this many seconds until its workspaces are closed."""
@@ -134,7 +134,7 @@ class WorkspaceTable:
 
     @property
     def is_model_unused(self) -> bool:
-        """Whether a model is loaded that nothing has needed for a while, nor needs soon."""
+        """Whether a model is loaded, nothing has needed it for a while, and nothing will need it soon."""
         has_embedded_many = self.models.has_embedded_many
         seconds = BACKLOG_IDLE_SECONDS if has_embedded_many else MODEL_IDLE_SECONDS
         return self.models.are_unused_for(seconds) and not any(
@@ -148,8 +148,8 @@ class WorkspaceTable:
         """Add a client to the workspace with the path `root`, and return the workspace.
 
         `variables` are the client's environment. If the workspace is open in another environment and no
-        other client uses it, it is opened anew. If it is not open and `opens` is false, the result is
-        None. Raises `ValueError` if `root` is not an absolute path.
+        other client uses it, it is closed and opened again in this environment. If it is not open and
+        `opens` is false, the result is None. Raises `ValueError` if `root` is not an absolute path.
         """
         if not root.startswith("/") or "\0" in root:
             raise ValueError(f"not an absolute path: {root!r}")
@@ -193,7 +193,7 @@ class WorkspaceTable:
         return [one.describe_status() for one in opened if one is not None]
 
     def close_obsolete_workspace(self, slot: WorkspaceSlot) -> None:
-        """Close a workspace that must be opened anew, and raise `ConnectionResetError`.
+        """Close a workspace that must be opened again, and raise `ConnectionResetError`.
 
         Does nothing if the workspace can stay open.
         """
@@ -240,7 +240,7 @@ class WorkspaceTable:
     async def _open_workspace(
         self, slot: WorkspaceSlot, closing: asyncio.Task[None] | None
     ) -> OpenWorkspace:
-        """Open a workspace when `closing` has ended, which closes the same workspace.
+        """Wait until `closing` has closed the same workspace, and open it.
 
         Raises `KbtuiError` or `OSError`.
         """
@@ -331,9 +331,10 @@ class WorkspaceTable:
 
 
 def lock_index(workspace: Workspace) -> FileLock:
-    """Lock the index of a workspace; ask an older engine that has locked it to end.
+    """Lock the index of a workspace. If an older engine has locked it, ask this engine to end.
 
-    Raises `EngineUnavailable` if another process keeps the lock, or `OSError`.
+    Raises `EngineUnavailable` if another process keeps the lock. Raises `OSError` if the lock file cannot
+    be opened.
     """
     path = get_index_lock_path(workspace)
     end, ask_at = time.monotonic() + TAKEOVER_SECONDS, 0.0

@@ -547,7 +547,7 @@ class CatalogDatabase:
     def read_final_answers(
         self, requests: Mapping[tuple[str, int], int], max_characters: int
     ) -> dict[tuple[str, int], str]:
-        """Map turns to the heads of their final answers, at most about `max_characters` long each.
+        """Map turns to the beginnings of their final answers, each of about `max_characters` at most.
 
         `requests` maps a turn, a pair of entry id and turn number, to the position of a chunk of its request.
         The final answer is the last text of the assistant without another event in it. Turns without

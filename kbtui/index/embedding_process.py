@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 STARTS_MAX = 2
-"""For the same texts, the process is started at most this many times. It may end while it embeds them."""
+"""If the process ends while it embeds texts, a new process tries again; at most this many are started for them."""
 SAMPLE_TEXTS = 32
 """The methods are compared on this many texts."""
 METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {
@@ -241,7 +241,7 @@ class EmbeddingProcessServer:
                 self._answers.flush()
 
     def embed_query(self, texts: list[str]) -> Matrix:
-        """Return the vector of the query, which is the only text."""
+        """Return the vector of a query. `texts` contains only this query."""
         assert self._embedder is not None
         return self._embedder.embed_query(texts[0])
 

@@ -325,7 +325,7 @@ class EmbeddingQueue:
             yield parts
 
     def _read_missing_chunks_of_entry(self, entry_id: str) -> EntryChunksToEmbed | None:
-        """Read an entry with the positions of its chunks without a vector; None if it has none."""
+        """Read an entry and the positions of its chunks without vectors; return None if all chunks have vectors."""
         with self._catalog.open_read_transaction():
             entry = self._catalog.get_entry(entry_id)
             chunks = self._catalog.list_entry_chunks(entry_id)

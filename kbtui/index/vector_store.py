@@ -87,7 +87,7 @@ Only the best `LEAN_CANDIDATES` keyword hits are considered. The first of them w
 MAX_FRAGMENTS = 24
 """Without `force`, the table is compacted only if it has more fragments, or more new writes, than this."""
 OVERFETCH = 3
-"""A search that needs N rows fetches this number times N, to find the nearest chunks of more entries."""
+"""A search that needs N rows fetches this many times N rows, to find the nearest chunks of more entries."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")
@@ -295,7 +295,7 @@ class VectorStore:
 
 
 def has_vectors_of_model(folder: Path, model: str) -> bool:
-    """Return whether there is a table of a model's vectors, so that `VectorStore` opens it and writes nothing."""
+    """Return whether a model's vectors have a table. If so, `VectorStore` opens this table and writes nothing."""
     return (folder / f"{_make_table_name(model)}.lance").is_dir()
 
 

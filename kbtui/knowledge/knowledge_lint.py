@@ -37,7 +37,7 @@ MIN_SIMILARITY = 0.8
 MIN_WORDS, MAX_WORDS = 20, 20_000
 """Texts with fewer than `MIN_WORDS` words are not compared. Words after the first `MAX_WORDS` are ignored."""
 MAX_TEXTS_PER_RUN = 50
-"""A sequence of words that is in more texts than this is not a reason to compare these texts."""
+"""If more texts than this have a sequence of words in common, kbtui does not compare them because of this sequence."""
 
 _WORD = re.compile(r"\w+")
 

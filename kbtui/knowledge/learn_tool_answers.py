@@ -323,10 +323,10 @@ def _format_omitted_subjects(parts: list[str], caller: LearnToolCaller) -> str:
     lines = _list_fitting_names(parts, MAX_NAMES_CHARACTERS - 2 * _NOTE_CHARACTERS)
     if left := parts[len(lines) :]:
         lines.append(f"- … and {len(left):,} more: use a narrower glob")
-    count = format_counted_noun(len(parts), "subject does", "subjects do")
+    count = format_counted_noun(len(parts), "subject was", "subjects were")
     note = (
-        f"{count} not fit into {caller.max_chars:,} characters. Call `learn` again with "
-        "these in `subjects`, a few at a time:"
+        f"{count} left out, because the answer has at most {caller.max_chars:,} characters. To load them, "
+        "call `learn` again with a few of these names in `subjects`:"
     )
     return "\n".join([note, "", *lines])
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         actions: list[FileActionJson]
 
     class UnexplainedLinesJson(TypedDict):
-        """`UnexplainedLines` as JSON; all values about the commit are None without Git."""
+        """`UnexplainedLines` as JSON; all values about the commit are None if Git does not know the lines."""
 
         lines: list[int]
         commit: str | None
@@ -142,7 +142,7 @@ class FileTurn(NamedTuple):
 
 
 class UnexplainedLines(NamedTuple):
-    """Lines that no turn wrote, and the commit that they come from (None without Git)."""
+    """Lines that no turn wrote, and the commit that they come from; None if Git does not know them."""
 
     lines: LineRange
     commit: LineOrigin | None
@@ -253,11 +253,11 @@ def make_path_shortener(workspace: Workspace) -> Callable[[str], str]:
 def blame_file(
     workspace: Workspace, name: str, lines: LineRange | None = None, directory: str | None = None
 ) -> FileTurnHistory:
-    """Find the turns that changed or read a file, newest first, under all names that it has had.
+    """Find the turns that changed or read a file under any of the names that it has had, newest first.
 
     `name` is relative to `directory` or to the workspace. With `lines`, find the turns whose edits wrote
-    these lines of the file as it is. Raises `NothingFound` if there is no such file and no turn knows it,
-    or if the file has none of the lines. Raises `UsageError` for an invalid path or range.
+    these lines of the current file. Raises `NothingFound` if the file does not exist and no turn has read
+    or changed it, or if the file has none of the lines. Raises `UsageError` for an invalid path or range.
     """
     from kbtui.workspace.git_history import find_git_history
 
@@ -295,7 +295,7 @@ def blame_file(
 
 
 class _FileNames:
-    """The paths that a file has had. Each has the time when the file was moved, or None for the current one."""
+    """The paths that a file has had, each with the time when the file got another path (None for the current path)."""
 
     def __init__(self, path: str) -> None:
         self.until: dict[str, float | None] = {path: None}

@@ -253,12 +253,11 @@ class Library(SubjectVersionReader):
 
         `types` (entry types, source kinds, `conversation`) and `topics` limit which entries are
         searched; if they are empty, all are. `limit` is from 1 to 100. `per_entry` is the maximum
-        number of hits from one entry, 0 means no maximum. With `all_projects`, all workspaces are
-        searched that the user has opened, and each hit has a `project` and a `workspace`. If `query`
-        is a `SearchRequest`, its own fields apply, and `mode`, `types`, `topics`, `limit`,
-        `per_entry` and `all_projects` are ignored.
-        `origin` and `caller` are recorded in the query log; if `origin` is None, the
-        search is not logged.
+        number of hits from one entry, 0 means no maximum. With `all_projects`, all workspaces that the
+        user has opened are searched, and each hit has a `project` and a `workspace`. If `query` is a
+        `SearchRequest`, its own fields apply, and `mode`, `types`, `topics`, `limit`, `per_entry` and
+        `all_projects` are ignored. `origin` and `caller` are recorded in the query log; if `origin` is
+        None, the search is not logged.
 
         Raises `IndexUnavailable` if there is no index. Raises `UsageError` for a mistake in the
         query, a `limit` outside 1 to 100, or a `wait` below 0 or above a day. Mistakes in the query

@@ -179,10 +179,11 @@ class ReferenceReader(IndexAndEngineAccess):
         return "\n\n".join(parts)
 
     def blame(self, name: str, directory: str | None = None) -> FileTurnHistory:
-        """Find the turns that changed or read a file, newest first, or that wrote lines of it.
+        """Find the turns that changed or read a file, newest first.
 
-        `name` is a path, relative to `directory` or to the workspace, or the reference of a subject. Both
-        can end with a range of lines: `src/main.py:12-20`. Raises the errors of `blame_file`.
+        `name` is a path relative to `directory` or to the workspace, or else the reference of a subject. If
+        it ends with a range of lines (`src/main.py:12-20`), find only the turns that wrote these lines.
+        Raises the errors of `blame_file`.
         """
         from kbtui.library.file_history import LineRange, blame_file
 
@@ -392,7 +393,7 @@ def _get_turn_of_reference(conversation: Conversation, ref: Ref) -> Turn:
 
 
 def open_cited_subject(knowledge: KnowledgeBase, target: str) -> ComparableText | None:
-    """Return the text of a cited subject, which is read only when it is needed.
+    """Return the text of a cited subject. The file is read only when the text is needed.
 
     Returns None if the subject is gone or disabled.
     """

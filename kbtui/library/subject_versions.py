@@ -84,10 +84,10 @@ class SubjectVersionReader(ReferenceReader):
     def list_subject_versions(self, ref: Ref) -> list[SubjectVersion]:
         """Return the texts that a subject had, newest first, and which turns were given which of them.
 
-        They come from Git if the subject is in a repository, and from the conversations in which a
-        turn was given the whole subject. A turn that was given a part belongs to the newest version
-        until then that has this part. Raises `NothingFound`, and `KbtuiError` if the subject cannot
-        be read.
+        The texts come from Git if the subject is in a repository, and from the conversations in which a
+        turn was given the whole subject. If a turn was given only a part, it is listed with the newest
+        version that contains this part and is not newer than the turn. Raises `NothingFound`, and
+        `KbtuiError` if the subject cannot be read.
         """
         from kbtui.citations.given_text import ComparableText, compare_given_text
 

@@ -210,10 +210,10 @@ class QueryTermBuilder:
         return self._scale_to_summed_statistics(query, *((field, stem) for stem in stems))
 
     def _scale_to_summed_statistics(self, query: Any, *field_terms: tuple[str, str]) -> Any:
-        """Return a query that scores as in one index with all entries, if there are summed statistics.
+        """If there are summed statistics, boost a query so that it scores as in one index with all entries.
 
-        tantivy multiplies a score by the rarity of its terms in this index. The boost replaces it by
-        their rarity in all indexes.
+        tantivy multiplies a score by the rarity of the query's terms in this index. The boost replaces this
+        factor by the rarity of the terms in all indexes.
         """
         if self._summed_statistics is None or self._own_statistics is None:
             return query
@@ -248,7 +248,7 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 3
-"""To find the best N chunks, and the best chunks of more entries, a search first fetches this number times N.
+"""To find the best N chunks and the best chunks of more entries, a search first fetches this many times N rows.
 """
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
@@ -271,8 +271,9 @@ class KeywordSearch:
     ) -> None:
         """Prepare the search of the keyword indexes of `reader`.
 
-        `statistics` are those of the indexes that are searched together: of hidden subjects (True),
-        and of visible entries (False). None means that only the indexes of `reader` are searched.
+        `statistics` has the sums over all indexes that are searched together: at True those for hidden
+        subjects, at False those for visible entries. None means that only the indexes of `reader` are
+        searched.
         """
         self.language = StemmingAnalyzer(reader.language)
         self.sides = [
@@ -376,7 +377,7 @@ class _KeywordIndexQuery:
         self.query = self._build_tantivy_query(wanted, excluded, filters, archived=request.archived)
 
     def rank_chunks_of_index(self, limit: int) -> list[RankedChunk]:
-        """Return the best `limit` chunks of this index. If they belong to few entries, add those of others."""
+        """Return the best `limit` chunks of this index. If they belong to few entries, add chunks of other entries."""
         if self.query is None or not self.searcher.num_docs:
             return []
         fetched = limit * OVERFETCH_FACTOR

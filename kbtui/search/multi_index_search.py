@@ -1,9 +1,9 @@
 """Searches several indexes, those of all projects of the user, as if they were one index.
 
-Every index keeps its own rules: a subject that its workspace hides or disables is not found there. The
-two rankings of all indexes are merged before they are fused, so that a hit gets the rank that it would
-have in one index. A passage that is in several workspaces has the same chunk id in all of them. It is one
-hit, which belongs to the first of these workspaces.
+Every index keeps its own rules: a subject that its workspace hides or disables is not found there. For
+each leg, the rankings of all indexes are merged into one. Only then are the two legs fused, so that a
+hit gets the rank that it would have in one index. A passage that is in several workspaces has the same
+chunk id in all of them. It is one hit, which belongs to the first of these workspaces.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ class _MultiIndexSearch:
     def _rank_by_meaning(
         self, vectors: VectorSearch, vector: list[float], words: ChunkRanking
     ) -> ChunkRanking:
-        """Rank the chunks of all indexes. The best chunks in `words`, the keyword ranking, move the vector."""
+        """Rank the chunks of all indexes by meaning. Move `vector` towards one of the best chunks by keywords first."""
         from kbtui.index.vector_store import LEAN_CANDIDATES, move_vector_towards
 
         goal = None
@@ -360,7 +360,7 @@ class _MultiIndexSearch:
         return self._add_outdated_subjects_to_hits(hits), HitCounts(total, omitted, left_out)
 
     def _add_outdated_subjects_to_hits(self, hits: list[Hit]) -> list[Hit]:
-        """Return the hits with the subjects that have changed since they were given to the hits' turns."""
+        """Add to hits the subjects that their turns were given and that have changed since."""
         found: dict[str, Hit] = {}
         for position, run in self._runs.items():
             root = str(self._indexes[position].workspace.root)

@@ -166,11 +166,11 @@ MAX_TITLED_ENTRIES = 2000
 class ArgumentAndExclusionFilters(NamedTuple):
     """Filters that have no field in `SearchRequest`: arguments of tool calls, and exclusions.
 
-    `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of each tuple.
-    `without` has a pair `(field, values)` for each exclusion: a chunk must have none of the values in this
-    field of the keyword index. `turns` are pairs of a conversation's id and a turn: a chunk must be in
-    one of them, unless it is None. A chunk must not be in one of `without_turns`, whose chunks have the
-    numbers `without_chunks`.
+    `args` has a tuple of terms for each `arg:` filter. A chunk must match at least one term of each
+    tuple. `without` has a pair `(field, values)` for each exclusion: a chunk must have none of the
+    values in this field of the keyword index. `turns` is None or contains pairs of a conversation's id
+    and a turn: a chunk must be in one of these turns. `without_turns` are excluded turns, and
+    `without_chunks` are the numbers of their chunks.
     """
 
     args: tuple[tuple[str, ...], ...] = ()
@@ -416,8 +416,8 @@ class _QueryFilterApplier:
     ) -> set[str]:
         """Return the ids of the conversations that have one of the labels, as in the library pane.
 
-        Raises `FilterValueError` if none has. The labels are read from the files, because the index
-        does not contain them.
+        Raises `FilterValueError` if there are no such conversations. The labels are read from the
+        files, because the index does not contain them.
         """
         from kbtui.conversations.conversation_repository import list_conversations
         from kbtui.conversations.models import ConversationToolsAndModels

@@ -137,7 +137,7 @@ class SearchExplainer:
         return SearchLegRank(rank, round(score, 6), part)
 
     def _rank_many_chunks_in_leg(self, leg: str) -> dict[int, tuple[int, float]]:
-        """Map the best chunks of a leg, more than a search needs, to their rank and score in it."""
+        """Map the best chunks of a leg to their rank and score in the leg. Include more chunks than a search needs."""
         if leg not in self._deep:
             ranked: ChunkRanking | None = []
             if leg == "lexical":

@@ -248,7 +248,7 @@ class SearchRun:
             self.legs["semantic"] = self.filter_semantic_ranking(ranked)
 
     def filter_semantic_ranking(self, ranked: ChunkRanking) -> ChunkRanking:
-        """Return the chunks of a ranking by meaning that fulfil the query's phrases and exclusions."""
+        """Remove chunks that violate the query's phrases or exclusions from a ranking by meaning; return the rest."""
         narrowing = self.narrowing
         exclusions = (self.query.excluded, narrowing.without, narrowing.without_turns)
         if not (self.query.phrases or any(exclusions)):
@@ -331,7 +331,7 @@ LATER_MATCH_SHARE = 0.5
 def _add_answers(
     run: SearchRun, hits: list[Hit], positions: dict[tuple[str, int], int]
 ) -> list[Hit]:
-    """Return the hits. A hit on a request has the head of its turn's final answer.
+    """Add the beginning of the turn's final answer to each hit on a request, and return the hits.
 
     `positions` maps the turns of these hits to the positions of their chunks.
     """
@@ -353,7 +353,7 @@ def _cut_at_word(text: str, length: int) -> str:
 
 
 def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Return the hits. A hit in a turn names the last later turn that matches the query well, too."""
+    """Add the last later turn that also matches the query well to each hit in a turn, and return the hits."""
     entry_ids = {hit.entry_id for hit in hits if hit.turn}
     if not entry_ids:
         return hits
@@ -380,7 +380,7 @@ def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
 
 
 def add_outdated_subjects_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Return the hits. A hit in a turn names the subjects that have changed since they were given to it."""
+    """Add the subjects that a turn was given and that have changed since to each hit, and return the hits."""
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
     if not turns:
         return hits
@@ -449,8 +449,9 @@ class LegScale:
     first `depth` scores. Ranks would lose how much better the first hits are than the others.
 
     A leg with fewer than `depth` hits has found all matches. For keywords, all other passages then have
-    the score 0, and count as such in the standard deviation. If there are more hits, a passage that is
-    not among them may be a match that was cut off, so it gets the score of the hit at `depth`.
+    the score 0, and count as such in the standard deviation. If a leg has at least `depth` hits, a
+    passage that is not among them may be a match that was cut off. This passage gets the score of the
+    hit at `depth`.
     """
 
     def __init__(self, ranked: ChunkRanking, *, depth: int, is_lexical: bool) -> None:
@@ -483,7 +484,7 @@ class LegFusion:
         coverage: float = 1.0,
         pending: Collection[int] = (),
     ) -> None:
-        """Create the fusion of `legs`, the rankings by name.
+        """Create the fusion. `legs` maps the name of each leg to its ranking.
 
         `coverage` is the share of chunks with a vector, and `pending` are the keyword hits without one.
         """

@@ -210,7 +210,7 @@ class SearchRequest(NamedTuple):
     * `chunks`: chunk numbers. If there are any, only these chunks are searched.
     * `worded`: the chunk numbers of the keyword hits, best first. The semantic leg takes the first
       of these chunks that has a vector, and moves the vector of the query towards it.
-    * `all_projects`: whether all workspaces are searched that the user has opened.
+    * `all_projects`: whether all workspaces that the user has opened are searched.
 
     Filters in `query` can narrow these options, but never widen them.
     """

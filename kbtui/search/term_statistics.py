@@ -1,7 +1,7 @@
 """Counts how common terms are in several keyword indexes together, so that scores can be compared.
 
-tantivy scores each index with its own statistics: a word that is rare in one workspace and common in
-another would make the hits of the first rank too high. With the summed statistics, all
+tantivy scores each index with its own statistics: if a word is rare in one workspace and common in
+another, hits in the first workspace would get scores that are too high. With the summed statistics, all
 indexes score their chunks as one index with all entries would.
 """
 
@@ -51,7 +51,7 @@ class TermStatistics:
 
     @cached_property
     def _scored_documents(self) -> int:
-        """The number of documents that tantivy's scores count. It includes replaced documents."""
+        """The number of documents that tantivy counts for its scores. This number includes replaced documents."""
         return sum(_count_scored_documents(one, self._schema) for one in self._searchers)
 
     def compute_rarity(self, *field_terms: tuple[str, str]) -> float:
@@ -65,7 +65,7 @@ class TermStatistics:
 
 
 def _count_scored_documents(searcher: Any, schema: Any) -> int:
-    """Return the number of documents with which tantivy computes scores, from the explanation of a score."""
+    """Return how many documents tantivy counts for its scores. The explanation of a score contains this number."""
     # `num_docs` does not count replaced documents, but `doc_freq` and scores do.
     for value in ("no", "yes"):
         query = Query.term_query(schema, "archived", value, "basic")

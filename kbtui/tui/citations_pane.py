@@ -103,7 +103,7 @@ class CitationsPane(BorderOnlyPane, Vertical):
         self._using: list[Citation] = []
         """The citations that name the open document, from all conversations."""
         self._cites_of_rows: dict[str, Citation] = {}
-        """Key of a row -> the citation of the row that has changed, or else the first one."""
+        """Key of a row -> the citation in this row whose subject has changed; if there is none, the first citation."""
         self._why_not_used = ""
         self._activities: dict[int, TurnActivity] = {}
         """Turn number -> what the turn did; empty until the citations are loaded."""

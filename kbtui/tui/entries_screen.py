@@ -74,7 +74,7 @@ PAGE_ROWS = 200
 MAX_PAGE_ROWS = 5000
 """The screen reads at most this many rows at a time.
 
-Each time, all entries of the index are visited. So it is faster to read many rows at a time.
+Every read visits all entries of the index, so a few large reads are faster than many small ones.
 """
 ALL_ROWS = 10**9
 STATUS_SIGNS = {"ready": ("●", "inserted"), "pending": ("◌", "warning"), "error": ("!", "error")}
@@ -546,7 +546,7 @@ class EntriesScreen(ListDetailScreen):
         self._show_entry_details_after_delay()
 
     def _show_entry_details_after_delay(self) -> None:
-        """Show the details of the selected entry once it was selected for `READ_DELAY_SECONDS`."""
+        """Show the details of the selected entry when the selection has not changed for `READ_DELAY_SECONDS`."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
         self._detail_timer = self.set_timer(READ_DELAY_SECONDS, self._show_entry_details)

@@ -1,4 +1,4 @@
-"""The marks screen: open marked turns, change the marks or remove them; and the form of a mark."""
+"""The screen that lists the marks, to open, change and remove them, and the dialog that edits one mark."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def ask_for_mark(
 ) -> None:
     """Ask for the state, note and passage of a mark on a turn or call, and save it.
 
-    `known` is the mark to change; None sets a new one. It can also be removed here. `on_changed` is
-    called with a message when the mark has been saved or removed.
+    `known` is the mark to change; None sets a new one. The user can also remove `known`. `on_changed`
+    is called with a message when the mark has been saved or removed.
     """
     options = [DialogOption(name[0], name, "", name) for name in MARK_STATES]
     if known:

@@ -207,7 +207,7 @@ class MarkStore:
         """Return the marks on the turns of some conversations, by conversation and turn.
 
         Conversations without marks are left out, and so are those that cannot be read. If the marks
-        cannot be read, returns none.
+        cannot be read, the result is empty.
         """
         wanted, found = set(conversations), {}
         by_conversation: dict[str, list[Mark]] = {}
@@ -255,7 +255,7 @@ def _find_places_in_files(
 def _group_marks_by_turn(
     marks: Iterable[Mark], places: Mapping[str, MarkPlace]
 ) -> dict[int, list[Mark]]:
-    """Return the marks on each turn, oldest first. Their turns and calls are those of now."""
+    """Return the marks on each turn, oldest first, with their current turns and calls."""
     found: dict[int, list[Mark]] = {}
     for mark in sorted(marks, key=lambda one: one.created):
         if place := places.get(mark.id):

@@ -28,8 +28,8 @@ def add_marks_to_hits(
 ) -> SearchAnswer:
     """Return the answer with the user's marks on the turns of its hits.
 
-    `workspaces` maps `Hit.workspace` to the workspace: the root, or None in a search of one workspace. A
-    hit that is also in other workspaces has their marks, too.
+    `workspaces` maps the value of `Hit.workspace`, which is None in a search of one workspace, to the
+    workspace. A hit that is also in other workspaces has their marks, too.
     """
     wanted = {hit.conversation_id for hit in answer.hits if hit.conversation_id}
     found = {

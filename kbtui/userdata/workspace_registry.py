@@ -49,7 +49,7 @@ class RegisteredWorkspace(NamedTuple):
 def register_workspace(workspace: Workspace, settings: Settings) -> None:
     """Record that a workspace is opened now, unless the settings exclude it.
 
-    The demo is not recorded. Errors are ignored: a workspace that cannot be recorded can be used.
+    The demo is not recorded. Errors are ignored: a workspace that cannot be recorded can still be used.
     """
     root = str(workspace.root)
     if _is_in_directories(root, [os.path.realpath(paths.get_cache_home())]):
@@ -161,7 +161,7 @@ def _make_unique_project_names(projects: dict[str, ProjectIdentity]) -> dict[str
 
 
 def _make_distinct_path_ending(path: str, others: Collection[str]) -> str:
-    """Return the shortest ending of `path`, of at least two directories, that no other path has."""
+    """Return the last directories of `path`: two, or more if another path ends with the same directories."""
     steps: Sequence[str] = path.strip("/").split("/")
     for count in range(2, len(steps)):
         ending = "/".join(steps[-count:])

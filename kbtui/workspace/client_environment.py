@@ -1,7 +1,7 @@
 """The environment variables for which kbtui works: those of this process, or those of a client.
 
-An engine serves clients with different environments, so that for example HOME differs. Threads and
-tasks that work for a client run within `ClientEnvironment.use`. There, `paths.read_variable` and
+An engine serves clients with different environments, for example with different values of HOME. Threads
+and tasks that work for a client run within `ClientEnvironment.use`. There, `paths.read_variable` and
 everything that depends on it use the client's variables.
 """
 

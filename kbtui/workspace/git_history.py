@@ -77,7 +77,7 @@ class GitHistory:
         self.root = root
 
     def read_file(self, commit: str, path: str) -> str | None:
-        """Return the text of a file in a commit; None if it has no such file."""
+        """Return the text of a file in a commit; None if the commit has no such file."""
         output = self._run_git("cat-file", "blob", f"{commit}:{path}")
         return None if output is None else output.decode("utf-8", "replace")
 

@@ -34,7 +34,7 @@ def big(built: Builder) -> Builder:
         ("conversation_grep", {"pattern": "e", "limit": 1_000_000}, r'continue with ids=\["jp-c\d+"'),
         ("conversation_grep", {"pattern": "e", "limit": 10**6, "context": 10**6}, "continue with ids="),
         ("conversation_list", {"limit": 10**6}, r"\d+ more: use offset=\d+"),
-        ("learn", {"topic": "guide", "subjects": "**"}, "Call `learn` again with these in `subjects`"),
+        ("learn", {"topic": "guide", "subjects": "**"}, "call `learn` again with a few of these names in `subjects`"),
         ("learn", {"topic": "guide", "subjects": "long"}, r'topic "guide", subjects "long:\d+-9000"'),
         ("learn", {"topic": "guide", "subjects": "wide"}, 'topic "guide", subjects "wide:2"'),
         ("learn", {"topic": "guide", "subjects": ["x" * 400] * 2_000}, "Nothing in topic"),

@@ -732,7 +732,7 @@ class CodexParser(JsonlConversationParser):
         self._unclear = [one._replace(event=None) for one in self._unclear]
 
     def _attribute_unattributed_messages(self) -> None:
-        """Turn messages of unknown author into requests.
+        """Convert messages of unknown author into requests.
 
         Nothing changes if the file has separate events for requests.
         """

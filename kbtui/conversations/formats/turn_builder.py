@@ -288,7 +288,7 @@ class TurnBuilder(ProblemCollector):
     def make_conversation_with_event_count(
         self, info: ConversationInfo, problems: list[str], **fields: Any
     ) -> Conversation:
-        """Return what `make_conversation` returns, with the number of events and the last time in `info`."""
+        """Set the number of events and the time of the last event in `info`, and call `make_conversation`."""
         count = sum(len(turn.events) for turn in self.turns)
         last = self.last_time or info.last_event_at
         info = replace(info, events_count=count, last_event_at=last)

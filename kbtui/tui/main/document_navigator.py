@@ -182,7 +182,7 @@ class DocumentNavigator:
         )
 
     def _show_document_beginning(self, target: NavigationTarget, document: ReaderDocument) -> None:
-        """Show the beginning of a large document, if it contains the position to show."""
+        """Show the beginning of a large document if the position to show is in this beginning."""
         if is_start_position_loaded(document, target):
             self._show_document_in_reader(target, document)
         self._status.set_activity_text("open", f"reading the rest of {target.key} …")
@@ -420,7 +420,7 @@ def _make_topic_document(library: Library, name: str) -> ReaderDocument:
 def _make_difference_document(
     library: Library, key: str, cite: CitationKey, width: int
 ) -> ReaderDocument:
-    """Make the document that compares a subject's text that was given to a turn with its present text."""
+    """Make the document that compares the text of a subject that a turn was given with the current text."""
     from kbtui.citations.citation_and_conversation_export import format_given_text_remark
     from kbtui.tui.reader.difference_document import build_difference_document
 

@@ -73,7 +73,7 @@ class StatusBar(StyledWidget):
 
     @property
     def may_passages_lack_vectors(self) -> bool:
-        """Whether an engine with a model is connected, and it has or may have passages without a vector."""
+        """Whether the connected engine has a model, and has or may have passages without a vector."""
         event = self._last_ready_event
         return event is not None and not self.is_model_off and event.get("left") != 0
 
@@ -84,7 +84,7 @@ class StatusBar(StyledWidget):
 
     @property
     def embedding_features(self) -> frozenset[str]:
-        """What key hints depend on: "embedding" if there is much to pause or to continue, and "paused"."""
+        """The conditions for key hints: "embedding" if there is much to embed, or both it and "paused" during a pause."""
         if self.is_embedding_paused:
             return frozenset({"embedding", "paused"})
         event = self._last_ready_event
@@ -262,7 +262,7 @@ class KeyHintLine(StyledWidget):
 
     scopes: reactive[tuple[Scope, ...]] = reactive(("everywhere",))
     offers: reactive[frozenset[str]] = reactive(frozenset())
-    """Which `TuiCommand.needs` the open document meets, and "find" while the user searches it."""
+    """The values of `TuiCommand.needs` that the open document meets, and "find" while the user searches in it."""
     input_id = reactive("")
     """The id of the focused input, or "". The hints for an input replace those for `scopes`."""
     suggestions: reactive[dict[str, Spans]] = reactive(dict)

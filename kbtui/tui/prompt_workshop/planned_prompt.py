@@ -214,7 +214,7 @@ class PendingPreloadMarks(dict[tuple[str, str | None], PreloadOrDisableMark]):
         return mark.state if mark else find_subject_or_topic_state(written, topic, slug)
 
     def toggle_mark(self, mark: PreloadOrDisableMark, knowledge: KnowledgeBase) -> None:
-        """Give a subject or topic the state of `mark`, or take this state away if it has it already.
+        """Give a subject or topic the state of `mark`. If it already has this state, take the state away.
 
         If the state is taken away, the subject or topic gets the state that the files define (see
         `knowledge`). If this is the state that was taken away, it gets the state "plain".

@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 LINES_PER_BLOCK = 80
 """A hunk with more lines than this is split into several blocks, so that only the visible ones are laid out."""
 TWO_NUMBERS_WIDTH = 70
-"""In a reader that is narrower than this, each line has one number: of the new file, or of the old for a removed line."""
+"""In a reader that is narrower than this, each line has only one number.
+
+It is the number in the new file. For a removed line, it is the number in the old file.
+"""
 MAX_MARKED_CHARACTERS = 2_000
 """In a line that is longer than this, no words are marked."""
 MAX_PAIRS = 100
-"""If more pairs of removed and added lines could belong together, the first line is paired with the first."""
+"""If there are more possible pairs of a removed and an added line, the lines are paired in order, without a search."""
 TAB_WIDTH = 4
 _ROLES = {"+": "inserted", "-": "deleted"}
 
@@ -43,8 +46,8 @@ class DiffBlock(ReaderBlock):
     """Lines of a hunk, each beginning with " ", "-" or "+".
 
     `old_number` and `new_number` are the numbers of the first line in the old and the new file; 0 if
-    they are unknown. `digits` is the width of a number, 0 without numbers. With `continues`, a line
-    above the block says that lines are left out there.
+    they are unknown. `digits` is the width of a number; 0 means that no numbers are shown. With
+    `continues`, a line above the block says that lines are left out there.
     """
 
     lines: tuple[str, ...]
@@ -58,7 +61,7 @@ class DiffBlock(ReaderBlock):
     ) -> StyledLines:
         """Return the lines, wrapped, with numbers, colours and marked words.
 
-        The source line of each is its number in the new file.
+        The source line of each returned line is the number of this line in the new file.
         """
         texts = [sanitize(line[1:]).expandtabs(TAB_WIDTH) for line in self.lines]
         marks = [line[0] for line in self.lines]

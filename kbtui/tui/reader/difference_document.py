@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 WIDE_SCREEN = 120
 """A screen with at least this many columns is wide."""
 SIDE_BY_SIDE_WIDTHS = {True: 64, False: 100}
-"""How many cells the reader needs to show both versions side by side, on a wide (True) or other screen."""
+"""Whether the screen is wide -> how many cells the reader needs to show both versions side by side."""
 CONTEXT_PARAGRAPHS = 1
 """How many unchanged paragraphs are shown before and after each change."""
 TAB_WIDTH = 4
@@ -100,11 +100,12 @@ def build_difference_document(
     head: Sequence[ReaderBlock] = (),
     screen_width: int = 80,
 ) -> ReaderDocument:
-    """Build the document that shows how `old` became `new`, which is None if the subject is gone.
+    """Build the document that shows how `old` became `new`. `new` is None if the subject is gone.
 
     `names` are the names of both versions. Unchanged paragraphs that are far from a change are left
-    out. `head` are the first blocks of the document. The changes are the blocks of the kind "change". On a screen with `screen_width` columns that
-    is wide, a narrower reader shows the versions side by side.
+    out. `head` are the first blocks of the document. The changes are the blocks of the kind "change".
+    `screen_width` is the number of columns of the screen. On a wide screen, a reader shows the versions
+    side by side at a smaller width than on other screens.
     """
     width = SIDE_BY_SIDE_WIDTHS[screen_width >= WIDE_SCREEN]
     compared = compare_paragraphs(old, new or "")

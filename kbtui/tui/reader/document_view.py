@@ -249,7 +249,8 @@ class DocumentViewport:
     def show_reloaded_document(self, document: ReaderDocument) -> None:
         """Replace the document with its new version. Keep the position, but stay at the end if the user is there.
 
-        If only marks have changed, there is no new text to follow.
+        If only marks have changed, keep the position even at the end, because there is no new text to
+        follow.
         """
         signature = document.conversation_signature
         is_same_file = signature and signature == self.document.conversation_signature
@@ -458,9 +459,9 @@ class DocumentViewport:
             self._open_fold_kinds ^= {kind}
 
     def switch_to_next_open_tool_folds(self) -> str:
-        """Open the next of these: no tool calls, only those with diffs, all; return "none", "diffs" or "all".
+        """Open only the tool calls with diffs, then all, then none; return "none", "diffs" or "all".
 
-        Documents without diffs have no second state, and those with nothing but diffs neither.
+        The step "diffs" is left out if no tool call has a diff, or if all have one.
         """
         kinds = self.document.fold_kinds
         here = [kind for kind in TOOL_FOLD_KINDS if kind in kinds.values()]

@@ -269,7 +269,7 @@ def describe_missing_line(document: ReaderDocument, line: int) -> str:
 def _find_best_matching_block(
     document: ReaderDocument, span: list[int], pattern: re.Pattern[str], passage: str
 ) -> tuple[int, int] | None:
-    """Return the indices of the best block in `span` and of a match in this block; None without a match.
+    """Return the indices of the best block in `span` and of a match in this block; None if there is no match.
 
     Only blocks with a match of `pattern` are considered. A block that also contains the beginning
     of the passage is best. If no block contains it, the block with the most different matches is best.

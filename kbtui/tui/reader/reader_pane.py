@@ -366,7 +366,7 @@ class ReaderPane(BorderOnlyPane, Vertical):
         self.document_view.redraw_after_viewport_change()
 
     def action_switch_tool_folds(self) -> None:
-        """Open no tool calls, only those with diffs, or all, in this order."""
+        """Open only the tool calls with diffs, then all tool calls, then none."""
         document = self.viewport.document
         if not {"tool", "diff"} & set(document.fold_kinds.values()) and not document.is_partial:
             self._post_status_message("No tool calls here.", "dim")
