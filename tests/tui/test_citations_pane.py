@@ -145,6 +145,9 @@ async def test_the_difference_to_what_the_turn_was_given_opens_and_follows_the_f
     call = called("l", "learn", then, topic="project", subjects="limits")
     book.conversation(8, [[asked("How many?"), *call, said("Ten.")]], title="Limits")
     async with running(book.root, size=(160, 40)) as tui:
+        await tui.open("project/limits")
+        await tui.press("O")
+        await tui.until("No earlier version is known")
         await tui.open("jp-c17800000008")
         await tui.until("unchanged")
         await tui.press("3", "d")
