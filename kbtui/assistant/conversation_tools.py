@@ -374,7 +374,7 @@ def answer_conversation_grep(
         fact = f"{excluded} is the current conversation"
         answer.notices.append(ConversationToolNotice(fact, "use include_current=true"))
     if unsearched := sum(not result.events.is_complete for result in results):
-        count = format_counted_noun(unsearched, "conversation")
+        count = format_counted_noun(unsearched, "conversation was", "conversations were")
         fact = f"the search stopped after {REGEX_SECONDS} seconds; {count} not searched completely"
         hint = "use a simpler `pattern`, or search only some `ids` or `scopes`"
         command_hint = "use a simpler pattern, --id, --scope or --label"
@@ -506,8 +506,8 @@ def answer_conversation_read(
 ) -> ConversationReadAnswer:
     """Answer a call of `conversation_read`.
 
-    If `extract_citations` is given, which returns the citations of a conversation, each turn names the
-    subjects that have changed since this turn was given them.
+    `extract_citations` returns the citations of a conversation. If it is given, each turn names the
+    subjects that have changed since the turn was given them.
 
     `id` can also name a turn or call (`jp-c17457886043:3.2`). `max_chars` limits the size of the
     answer as XML, even if another format is printed; None means no limit. A single turn that

@@ -531,7 +531,7 @@ def _iterate_patches_of_shell_call(arguments: dict[str, Any]) -> Iterator[_RawAc
 
 
 def _find_patch_text(script: str, arguments: dict[str, Any]) -> str:
-    """Return the text in which an apply-patch text is searched: the word of a list, or the whole script."""
+    """Return the text that can contain an apply-patch text: a word of the command, or the whole script; or ""."""
     words = next((arguments[key] for key in _COMMANDS if key in arguments), None)
     if isinstance(words, list):
         for word in words:

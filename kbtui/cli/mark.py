@@ -167,4 +167,5 @@ def _import_marks(library: Library, args: Namespace) -> int:
 def _format_import(total: int, saved: int, lost: int) -> Iterator[str]:
     yield f"{format_counted_noun(total, 'mark')}, {saved} of them new or newer\n"
     if lost:
-        yield f"{lost} without their text here; `kbtui mark ls --unmatched` lists them\n"
+        yield f"{format_counted_noun(lost, 'mark has', 'marks have')} no matching text here; "
+        yield "`kbtui mark ls --unmatched` lists them\n"

@@ -170,7 +170,7 @@ def _find_common_git_directory(top: str) -> str | None:
 
 
 MAX_CLONES_FOLLOWED = 5
-"""From a clone of local clones, at most this many steps lead to the original repository."""
+"""To find the original repository, at most this many clones are followed, each to the one that it was cloned from."""
 
 
 class ProjectIdentity(NamedTuple):

@@ -212,8 +212,8 @@ class SharedObjects(Generic[Shared]):
 class SharedEmbeddingModels:
     """The models that an engine has loaded, and its processes that embed many passages.
 
-    Workspaces with the same model share it and its process, so each is in memory only once. `last_used`
-    says when a query or a passage last needed one, as a value of `time.monotonic`.
+    Workspaces with the same model share this model and its process, so both are in memory only once.
+    `last_used` says when a query or a passage last needed one, as a value of `time.monotonic`.
     """
 
     def __init__(self) -> None:

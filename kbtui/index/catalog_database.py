@@ -547,11 +547,11 @@ class CatalogDatabase:
     def read_final_answers(
         self, requests: Mapping[tuple[str, int], int], max_characters: int
     ) -> dict[tuple[str, int], str]:
-        """Map turns to the beginnings of their final answers, each of about `max_characters` at most.
+        """Map turns to the beginnings of their final answers, each at most about `max_characters` long.
 
-        `requests` maps a turn, a pair of entry id and turn number, to the position of a chunk of its request.
-        The final answer is the last text of the assistant without another event in it. Turns without
-        an answer are left out.
+        `requests` maps a turn, a pair of entry id and turn number, to the position of a chunk of its
+        request. The final answer consists of the assistant's last texts that no other event separates.
+        Turns without an answer are left out.
         """
         found = {}
         for (entry_id, turn), ordinal in requests.items():

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     Request = dict[str, Any]
 
 STARTS_MAX = 2
-"""If the process ends while it embeds texts, a new process tries again; at most this many are started for them."""
+"""If the process ends while it embeds texts, another one is started for them. At most this many are started."""
 SAMPLE_TEXTS = 32
 """The methods are compared on this many texts."""
 METHODS: dict[str, Callable[[EmbeddingModelSource], Embedder]] = {

@@ -360,7 +360,7 @@ class _MultiIndexSearch:
         return self._add_outdated_subjects_to_hits(hits), HitCounts(total, omitted, left_out)
 
     def _add_outdated_subjects_to_hits(self, hits: list[Hit]) -> list[Hit]:
-        """Add to hits the subjects that their turns were given and that have changed since."""
+        """Add to each hit the subjects that its turn was given and that have changed since; return the hits."""
         found: dict[str, Hit] = {}
         for position, run in self._runs.items():
             root = str(self._indexes[position].workspace.root)

@@ -331,7 +331,7 @@ LATER_MATCH_SHARE = 0.5
 def _add_answers(
     run: SearchRun, hits: list[Hit], positions: dict[tuple[str, int], int]
 ) -> list[Hit]:
-    """Add the beginning of the turn's final answer to each hit on a request, and return the hits.
+    """Add to each hit on a request the beginning of the turn's final answer; return the hits.
 
     `positions` maps the turns of these hits to the positions of their chunks.
     """
@@ -353,7 +353,7 @@ def _cut_at_word(text: str, length: int) -> str:
 
 
 def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Add the last later turn that also matches the query well to each hit in a turn, and return the hits."""
+    """Add to each hit in a turn the last later turn that also matches the query well; return the hits."""
     entry_ids = {hit.entry_id for hit in hits if hit.turn}
     if not entry_ids:
         return hits
@@ -380,7 +380,7 @@ def _add_later_turns(run: SearchRun, hits: list[Hit]) -> list[Hit]:
 
 
 def add_outdated_subjects_to_hits(run: SearchRun, hits: list[Hit]) -> list[Hit]:
-    """Add the subjects that a turn was given and that have changed since to each hit, and return the hits."""
+    """Add to each hit the subjects that its turn was given and that have changed since; return the hits."""
     turns = {(hit.entry_id, hit.turn) for hit in hits if hit.conversation_id and hit.turn}
     if not turns:
         return hits

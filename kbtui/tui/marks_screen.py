@@ -1,4 +1,4 @@
-"""The screen that lists the marks, to open, change and remove them, and the dialog that edits one mark."""
+"""The marks screen, in which the user opens, changes and removes marks, and the dialog that edits a mark."""
 
 from __future__ import annotations
 

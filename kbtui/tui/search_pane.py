@@ -284,7 +284,7 @@ class SearchResultsPane(BorderOnlyPane, Vertical):
         return ListRow(hit.chunk_id, left, [(where, "dim")], others, data=hit)
 
     def _measure_hit_row(self, ref: str) -> tuple[int, str]:
-        """Return the width in cells for the text of a hit, and the hit's reference, which is shortened if it is long."""
+        """Return the number of cells for the text of a hit, and the hit's reference. A long reference is shortened."""
         width = max(20, self.list.scrollable_content_region.width - 4)
         return width, truncate_text_start(sanitize_to_one_line(ref), max(18, width * 2 // 5))
 

@@ -130,7 +130,7 @@ def test_a_search_that_takes_too_long_ends_and_says_so(
 ) -> None:
     monkeypatch.setattr(conversation_tools, "REGEX_SECONDS", -1)
     answer = grep_answer(workspace_at(rich.parent), pattern="needle", regex=True, scopes=["chat"])
-    assert (answer["total"], "1 conversation not searched completely" in answer["hint"]) == (
+    assert (answer["total"], "1 conversation was not searched completely" in answer["hint"]) == (
         0,
         True,
     )

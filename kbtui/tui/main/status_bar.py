@@ -84,7 +84,7 @@ class StatusBar(StyledWidget):
 
     @property
     def embedding_features(self) -> frozenset[str]:
-        """The conditions for key hints: "embedding" if there is much to embed, or both it and "paused" during a pause."""
+        """The conditions for key hints: {"embedding"} if there is much to embed, {"embedding", "paused"} during a pause."""
         if self.is_embedding_paused:
             return frozenset({"embedding", "paused"})
         event = self._last_ready_event
