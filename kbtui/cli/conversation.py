@@ -221,7 +221,7 @@ def _grep_conversations(library: Library, args: Namespace) -> int:
     if limit is not None and limit < 1:
         raise UsageError(f"must be at least 1, not {limit}", where="--limit")
     if args.all and ids is not None:
-        raise UsageError("an id names the conversation, so --all has no use", where="--id")
+        raise UsageError("cannot be combined with --all", where="--id")
 
     def grep_workspace(workspace: Workspace) -> ConversationGrepAnswer:
         short_ids.update(shorten_conversation_ids(list_conversation_signatures(workspace)))

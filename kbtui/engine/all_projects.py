@@ -77,9 +77,9 @@ class AllProjects:
 
         Without `vectors`, the answer has only keyword hits.
 
-        A workspace that cannot be searched is named in a notice. Raises the error if the index of this
-        workspace cannot be searched. Raises `UsageError` if the request asks for explanations or for
-        similar passages.
+        A workspace that cannot be searched is named in a notice. If the index of this workspace cannot
+        be searched, raises the error that says why. Raises `UsageError` if the request asks for
+        explanations or for similar passages.
         """
         if request.like is not None or request.why is not None or request.explain:
             hint = "leave out --all, or name the workspace with -w"

@@ -85,9 +85,9 @@ class SubjectVersionReader(ReferenceReader):
         """Return the texts that a subject had, newest first, and which turns were given which of them.
 
         The texts come from Git if the subject is in a repository, and from the conversations in which a
-        turn was given the whole subject. If a turn was given only a part, it is listed with the newest
-        version that contains this part and is not newer than the turn. Raises `NothingFound`, and
-        `KbtuiError` if the subject cannot be read.
+        turn was given the whole subject. A turn that was given only a part is listed with one version
+        that contains this part: the newest one that is not newer than the turn. Raises `NothingFound`,
+        and `KbtuiError` if the subject cannot be read.
         """
         from kbtui.citations.given_text import ComparableText, compare_given_text
 

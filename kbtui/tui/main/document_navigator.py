@@ -420,7 +420,7 @@ def _make_topic_document(library: Library, name: str) -> ReaderDocument:
 def _make_difference_document(
     library: Library, key: str, cite: CitationKey, width: int
 ) -> ReaderDocument:
-    """Make the document that compares the text of a subject that a turn was given with the current text."""
+    """Make the document that compares two texts of a subject: the one that a turn was given, and the current one."""
     from kbtui.citations.citation_and_conversation_export import format_given_text_remark
     from kbtui.tui.reader.difference_document import build_difference_document
 
