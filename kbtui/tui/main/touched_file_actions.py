@@ -129,12 +129,11 @@ class TouchedFileActions:
         width = max(map(len, kinds[: len(LETTERS)]))
         for letter, turn, done in zip(LETTERS, found.turns, kinds, strict=False):
             date = f"{turn.time.astimezone():%Y-%m-%d}" if turn.time else "-"
-            # The title is last, because a narrow dialog cuts the end of the row.
-            title = sanitize_to_one_line(turn.title)
-            name = f"{date:<10}  {done:<{width}}  turn {turn.turn}  {title}"
-            options.append(
-                DialogOption(letter, name, sanitize_to_one_line(turn.request[:200]), turn.ref)
-            )
+            # The dialog never cuts the name of an option; on a narrow screen, it cuts the preview.
+            name = f"{date:<10}  {done:<{width}}  turn {turn.turn}"
+            said = [turn.title, turn.request[:200]]
+            preview = " · ".join(sanitize_to_one_line(one) for one in said if one)
+            options.append(DialogOption(letter, name, preview, turn.ref))
 
         def open_turn(chosen: str | None) -> None:
             if chosen is not None:
