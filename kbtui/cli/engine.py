@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 from kbtui.cli.command_output import (
     ProgressLine,
@@ -52,19 +53,23 @@ def run_engine_command(args: Namespace) -> int:
     that are running start it again. `pause` stops the embedding of this workspace's passages until you
     run `continue`, even if another engine starts in between.
     """
-    from kbtui.engine import EngineNotRunning
-    from kbtui.library import open_workspace
-
-    library = open_workspace(args.workspace)
     if args.action in ("pause", "continue"):
+        from kbtui.library import open_workspace
+
+        library = open_workspace(args.workspace)
         library.pause_embedding(args.action == "pause")
         if args.action == "pause":
             print("embedding is paused; `kbtui engine continue` continues it")
         else:
             print("embedding continues")
         return 0
+    from kbtui.engine.engine_launcher import EngineNotRunning, connect_or_start_engine
+    from kbtui.workspace import find_workspace
+
+    # The settings are not loaded, so that the user can stop the engine even if they are invalid.
+    workspace = find_workspace(Path(args.workspace) if args.workspace else None)
     try:
-        engine = library.connect_engine(start=False)
+        engine = connect_or_start_engine(workspace, start=False)
     except EngineNotRunning:
         if args.json:
             print_json_result({"running": False})

@@ -20,7 +20,7 @@ from kbtui.index.index_generations import (
     is_rust_panic,
 )
 from kbtui.index.indexer import WorkspaceIndexWriter
-from kbtui.userdata.workspace_registry import register_workspace
+from kbtui.userdata.workspace_registry import is_workspace_registered, register_workspace
 from kbtui.workspace.client_environment import make_thread_with_client_environment
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class IndexWorker:
         self._lock = threading.Lock()
         self._pending: list[threading.Event] = []
         self._running: list[threading.Event] = []
-        self._is_rebuild_requested = self._is_retry_requested = False
+        self._is_rebuild_requested = self._is_retry_requested = self._is_registered = False
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._index: WorkspaceIndexWriter | None = None
@@ -167,7 +167,6 @@ class IndexWorker:
         return self._folder.name if self._folder else None
 
     def _refresh_index_until_stopped(self) -> None:
-        register_workspace(self._workspace, self._settings)
         while not self._stop.is_set():
             self._wait_for_request_or_due_compacting()
             self._wake.clear()
@@ -219,6 +218,7 @@ class IndexWorker:
                     self._is_retry_requested = self._is_retry_requested or retry
                     return True
                 self.first_refresh.set()
+                self._register_workspace(index)
                 self._start_index_damage_check(index.folder)
                 self._compact_index(index, changes)
                 self._close_after = CLOSE_INDEX_SECONDS if changes else 0.0
@@ -239,6 +239,22 @@ class IndexWorker:
                     self.first_refresh.set()
                     return False
         return False
+
+    def _register_workspace(self, index: WorkspaceIndexWriter) -> None:
+        """Register the workspace once while it is open, and again if the user has forgotten it meanwhile.
+
+        An empty directory in which someone ran a command is not a workspace for searches of all projects.
+        """
+        workspace = self._workspace
+        if self._is_registered and is_workspace_registered(workspace):
+            return
+        if (
+            workspace.is_jp_workspace
+            or workspace.kbtui_directory.is_dir()
+            or not index.catalog.has_no_entries(hidden=False)
+        ):
+            register_workspace(workspace, self._settings)
+            self._is_registered = True
 
     def _compact_index(self, index: WorkspaceIndexWriter, changes: IndexRefreshChanges) -> None:
         """Compact a small index now. The compacting of a large index is scheduled for later."""

@@ -70,6 +70,11 @@ def register_workspace(workspace: Workspace, settings: Settings) -> None:
         write_file_atomically(workspace.data_dir / _REGISTRY_FILE, data)
 
 
+def is_workspace_registered(workspace: Workspace) -> bool:
+    """Return whether a workspace has a record in the registry."""
+    return (workspace.data_dir / _REGISTRY_FILE).exists()
+
+
 def list_registered_workspaces(
     settings: Settings, here: Workspace | None = None
 ) -> list[RegisteredWorkspace]:
@@ -111,7 +116,7 @@ def list_registered_workspaces(
 def forget_workspace(root: Path) -> bool:
     """Remove a workspace from the registry; return False if it was not registered.
 
-    Its bookmarks, its query log and its index are kept. The next engine that opens it registers it again.
+    Its bookmarks, its query log and its index are kept. It is registered again when an engine next refreshes its index.
     """
     directory = Workspace(root).data_dir
     try:

@@ -14,6 +14,7 @@ from kbtui.userdata.workspace_registry import (
     register_workspace,
 )
 from kbtui.workspace import Settings, Workspace, open_workspace_at_root
+from kbtui.workspace.user_settings import get_settings_path
 
 
 def make_workspace(path: Path) -> Workspace:
@@ -134,3 +135,32 @@ def test_a_wrong_setting_names_its_line(home: Path, text: str, said: str) -> Non
         f"config.toml:2: {said}" in err.decode()
         or f"config.toml:2: `exclude` in the table [workspaces] {said}" in err.decode()
     )
+
+
+def test_an_empty_directory_is_not_listed_and_a_forgotten_workspace_is_listed_again(
+    tmp_path: Path,
+) -> None:
+    make_workspace(tmp_path / "used")
+    (tmp_path / "empty").mkdir()
+    try:
+        for name in ("used", "empty"):
+            assert on_pipe(["-w", str(tmp_path / name), "index", "--no-vectors"])[2] == 0
+        assert list_projects() == {"used": ["used"]}
+        assert on_pipe(["workspaces", "forget", str(tmp_path / "used")])[2] == 0
+        assert on_pipe(["-w", str(tmp_path / "used"), "index", "--no-vectors"])[2] == 0
+        assert list_projects() == {"used": ["used"]}
+    finally:
+        on_pipe(["engine", "stop"])
+
+
+def test_invalid_settings_do_not_prevent_that_the_engine_is_stopped(
+    tmp_path: Path, home: Path
+) -> None:
+    workspace = make_workspace(tmp_path / "used")
+    assert on_pipe(["-w", str(workspace.root), "index", "--no-vectors"])[2] == 0
+    path = get_settings_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('model = ["broken')
+    assert on_pipe(["engine", "status"])[2] == 0
+    out, _, code = on_pipe(["engine", "stop"])
+    assert (code, out[:18]) == (0, b"stopped the engine")
