@@ -228,8 +228,9 @@ def list_file_actions(
 ) -> Iterator[tuple[Turn, FileAction]]:
     """Yield what turns did to files, in order. See `summarize_turn` for the other parameters.
 
-    A written file counts as created if the agent says so, or if no earlier action was on this path. The
-    paths of all actions are added to `known_paths`.
+    A written file counts as created if no earlier action shows that there is a file with this path, even
+    if the agent says that it was created: JP says so of a file that it replaced. `known_paths` has the
+    paths of the files that exist after the earlier actions; it is updated.
     """
     known = set() if known_paths is None else known_paths
     for turn in turns:
@@ -249,10 +250,12 @@ def list_file_actions(
                 )
                 kind = raw.kind
                 is_write = any(edit.is_whole_file for edit in raw.edits)
+                edits = raw.edits
                 if kind == "created" and is_write and path in known:
-                    said = event.result.text[:_RESULT_BEGINNING] if event.result else ""
-                    kind = "created" if _CREATED.search(said) else "changed"
-                known.add(path)
+                    kind, edits = "changed", tuple(one._replace(old=None) for one in edits)
+                known.discard(old_path or path)
+                if kind != "deleted":
+                    known.add(path)
                 yield (
                     turn,
                     FileAction(
@@ -260,7 +263,7 @@ def list_file_actions(
                         path,
                         event.call,
                         event.index,
-                        raw.edits,
+                        edits,
                         raw.hunks,
                         old_path or None,
                         _get_end_time(event) or turn.started_at,

@@ -133,6 +133,18 @@ def test_a_written_file_is_created_only_once() -> None:
     assert list_actions(said_so)[0].kind == "changed"
 
 
+@pytest.mark.parametrize("tool", ["fs_create_file", "Write"])
+def test_a_file_that_was_read_before_is_not_created(tool: str) -> None:
+    read = make_call("Read", {"file_path": "a.py"}, "old")
+    write = make_call(tool, {"path": "a.py", "content": "1"}, "File created successfully")
+    gone = make_call("fs_delete_file", {"path": "a.py"})
+    kinds = [one.kind for one in list_actions(read, write, gone, write)]
+    assert kinds == ["read", "changed", "deleted", "created"]
+    assert list_actions(read, write)[1].format_diff().startswith("--- a/a.py\n")
+    moved = make_call("fs_move_file", {"source": "a.py", "target": "b.py"})
+    assert list_actions(read, moved, write)[-1].kind == "created"
+
+
 def test_commands_and_failures_are_listed() -> None:
     turn = Turn(
         1,
@@ -195,3 +207,23 @@ def test_the_changes_of_a_conversation_are_printed_as_one_diff(
     assert capfd.readouterr().out == "src/a.py  changed  +1 −1  turn 1\n"
     assert main([*where, "--json", "--file", "src/b.py"]) == 1
     assert json.loads(capfd.readouterr().out)["turns"][0]["files"] == []
+
+
+@pytest.mark.parametrize("name", ["a.py", "./a.py", "../src/a.py", "src/a.py", "/src/a.py"])
+def test_changes_accept_the_path_of_a_file_in_any_form(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    builder = Builder(tmp_path / "ws")
+    call = called("c1", "fs_modify_file", DIFF.replace("a.py", "src/a.py"), path="src/a.py")
+    builder.conversation(1, [[asked("Change it"), *call]])
+    (builder.root / "src").mkdir()
+    (builder.root / "src/a.py").write_text("new\n")
+    monkeypatch.chdir(builder.root / "src")
+    where = ["-w", str(builder.root), "conversation", "changes", "jp-c17800000001", "--file"]
+    assert main([*where, f"{builder.root}{name}" if name[0] == "/" else name]) == 0
+    assert "changed src/a.py" in capfd.readouterr().out
+    assert main([*where, "../b.py"]) == 1
+    assert capfd.readouterr().err == "kbtui: b.py was not changed in jp-c17800000001\n"
