@@ -144,8 +144,11 @@ def answer_conversation_list(
     short_ids = shorten_conversation_ids(info.id for info in infos)
     infos = [info for info in infos if info.archived is archived and info.agent in names]
     infos = _select_conversations_by_label(infos, labels)
-    file_turns = _find_turns_of_file(workspace, file, masked=masked) if file else {}
+    file_turns: dict[str, list[FileTurnSummaryJson]] = {}
+    problems: dict[str, str] = {}
     if file:
+        file_turns, problems = _find_turns_of_file(workspace, file, masked=masked)
+        problems = {info.ref: problems[info.id] for info in infos if info.id in problems}
         infos = [info for info in infos if info.id in file_turns]
     if title_contains:
         wanted = title_contains.casefold()
@@ -184,7 +187,15 @@ def answer_conversation_list(
         fact = f"there {only}"
         notice = ConversationToolNotice(fact, "use a smaller offset", "use a smaller --offset")
         page.notices.append(notice)
+    if problems:
+        page.notices.append(_make_problems_notice(problems))
     return page
+
+
+def _make_problems_notice(problems: Mapping[str, str]) -> ConversationToolNotice:
+    from kbtui.library.file_history import describe_conversation_problems
+
+    return ConversationToolNotice(describe_conversation_problems(problems))
 
 
 _FILE_TURNS_SHOWN = 20
@@ -193,8 +204,11 @@ _FILE_TURNS_SHOWN = 20
 
 def _find_turns_of_file(
     workspace: Workspace, name: str, *, masked: bool
-) -> dict[str, list[FileTurnSummaryJson]]:
-    """Return the turns that changed or read a file of the workspace, newest first, by conversation."""
+) -> tuple[dict[str, list[FileTurnSummaryJson]], dict[str, str]]:
+    """Return the turns that changed or read a file of the workspace, newest first, by conversation.
+
+    The second result says which conversations cannot be read completely, and why.
+    """
     from kbtui.library.file_history import LineRange, blame_file
     from kbtui.refs import split_slug_and_line_range
 
@@ -220,7 +234,10 @@ def _find_turns_of_file(
                     "request": cut_line_around_match(" ".join(request.split())),
                 }
             )
-    return turns
+    problems = {
+        id_: _mask_secrets_if_requested(masked, problem) for id_, problem in found.problems.items()
+    }
+    return turns, problems
 
 
 def _select_conversations_by_label(

@@ -52,6 +52,7 @@ def run_blame_command(args: Namespace) -> int:
     from kbtui.conversations.conversation_repository import list_conversation_signatures
     from kbtui.conversations.shortened_ids import shorten_conversation_ids
     from kbtui.library import open_workspace
+    from kbtui.library.file_history import describe_conversation_problems
 
     with open_workspace(args.workspace) as library:
         with WaitingLine("reading conversations"):
@@ -73,6 +74,8 @@ def run_blame_command(args: Namespace) -> int:
     if not args.json:
         for lines in _describe_unexplained_lines(found.unexplained):
             print_to_stderr(lines)
+    if found.problems and not args.json:
+        print_to_stderr(describe_conversation_problems(found.problems))
     if not turns:
         what = "wrote these lines of" if found.lines else "changed or read"
         print_to_stderr(f"no turn {what} {found.path}")
@@ -129,35 +132,43 @@ def _describe_unexplained_lines(unexplained: list[UnexplainedLines]) -> Iterator
         by_commit.setdefault(one.commit.commit if one.commit else None, []).append(one)
     for found in list(by_commit.values())[:_UNEXPLAINED_MAX]:
         lines = format_line_ranges([one.lines for one in found])
+        verb = "comes" if lines.startswith("line ") else "come"
         commit = found[0].commit
         if commit is None:
             yield f"no turn wrote {lines}"
             continue
         date = datetime.fromtimestamp(commit.time, UTC).strftime("%Y-%m-%d")
         summary = sanitize_to_one_line(commit.summary)
-        yield f"no turn wrote {lines}, which come from commit {commit.commit[:8]} of {date}: {summary}"
+        yield f"no turn wrote {lines}, which {verb} from commit {commit.commit[:8]} of {date}: {summary}"
     if (more := len(by_commit) - _UNEXPLAINED_MAX) > 0:
         yield f"no turn wrote the lines of {format_counted_noun(more, 'more commit')}"
 
 
 def print_conversation_changes(library: Library, args: Namespace) -> int:
     """Print what a conversation, a turn or a call did to files: as a diff, by file, or as JSON."""
+    from pathlib import Path
+
     from kbtui.conversations.conversation_repository import (
         check_turn_and_call_exist,
         find_conversation,
         load_conversation,
     )
-    from kbtui.library.file_history import summarize_turns
+    from kbtui.library.file_history import resolve_file_name, summarize_turns
     from kbtui.refs import make_conversation_ref, parse_conversation_ref
 
     ref = parse_conversation_ref(args.id, library.workspace.id)
+    path = None
+    if args.file is not None:
+        path = resolve_file_name(
+            library.workspace, decode_command_argument(args.file), str(Path.cwd())
+        )
     with WaitingLine("reading"):
         info = find_conversation(library.workspace, ref.conversation or "")
         conversation = load_conversation(info)
         if ref.turn is not None:
             check_turn_and_call_exist(conversation, ref)
         activities = {
-            turn: _select_activity(activity, ref.call, args.file)
+            turn: _select_activity(activity, ref.call, path)
             for turn, activity in summarize_turns(library.workspace, conversation).items()
             if ref.turn in (None, turn)
         }
@@ -185,7 +196,10 @@ def print_conversation_changes(library: Library, args: Namespace) -> int:
     for problem in conversation.problems:
         print_to_stderr(f"{info.ref}: {problem}")
     if not changes and not args.json:
-        print_to_stderr(f"no files changed in {ref}")
+        if path is None:
+            print_to_stderr(f"no files changed in {ref}")
+        else:
+            print_to_stderr(sanitize_to_one_line(f"{path} was not changed in {ref}"))
     return 0 if changes else 1
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import make_conversation_ref
+from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import TypedDict
 
     from kbtui.citations.file_changes import FileAction, FileActionJson, FileEdit, TurnActivity
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
         author: str | None
         summary: str | None
 
+    class ConversationProblemJson(TypedDict):
+        """Why a conversation, or a part of it, cannot be read."""
+
+        conversation: str
+        problem: str
+
     class FileTurnHistoryJson(TypedDict):
         """A `FileTurnHistory` as JSON."""
 
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
         earlier_names: list[str]
         turns: list[FileTurnJson]
         unexplained: list[UnexplainedLinesJson]
+        problems: list[ConversationProblemJson]
 
 
 FILE_BYTES_MAX = 8 << 20
@@ -163,7 +171,8 @@ class FileTurnHistory(NamedTuple):
     """The turns that changed or read a file, newest first; or those that wrote some of its lines.
 
     `path` is relative to the workspace if the file is in it. `earlier_names` are the file's paths before
-    it was moved.
+    it was moved. `problems` says which conversations cannot be read completely, and why: other turns
+    of these conversations may have changed or read the file.
     """
 
     path: str
@@ -171,6 +180,7 @@ class FileTurnHistory(NamedTuple):
     turns: list[FileTurn]
     unexplained: list[UnexplainedLines]
     earlier_names: list[str]
+    problems: dict[str, str]
 
     def as_json(self) -> FileTurnHistoryJson:
         """Return the answer as JSON."""
@@ -180,6 +190,9 @@ class FileTurnHistory(NamedTuple):
             "earlier_names": self.earlier_names,
             "turns": [turn.as_json() for turn in self.turns],
             "unexplained": [one.as_json() for one in self.unexplained],
+            "problems": [
+                {"conversation": id_, "problem": problem} for id_, problem in self.problems.items()
+            ],
         }
 
 
@@ -272,13 +285,16 @@ def blame_file(
         for earlier in history.list_earlier_names(os.path.join(prefix, path)):  # noqa: PTH118
             if (known := _remove_prefix(earlier.path, prefix)) is not None:
                 names.add_earlier_name(known, earlier.until)
-    found = _find_turns_with_actions_on_file(workspace, names, shorten_path)
+    found, problems = _find_turns_with_actions_on_file(workspace, names, shorten_path)
     if not found and not os.path.exists(os.path.join(root, path)):  # noqa: PTH110, PTH118
+        message = "no turn has read or changed this file"
+        if problems:
+            message += f"; {describe_conversation_problems(problems)}"
         hint = "name a file that exists, or that a turn has read or changed"
-        raise NothingFound("no turn has read or changed this file", where=name, hint=hint)
+        raise NothingFound(message, where=name, hint=hint)
     earlier_names = [one for one in names.until if one != path]
     if lines is None:
-        return FileTurnHistory(path, None, found, [], earlier_names)
+        return FileTurnHistory(path, None, found, [], earlier_names, problems)
     text_lines = _read_file_lines(os.path.join(root, path), name)  # noqa: PTH118
     lines = _cut_lines_at_end_of_file(lines, len(text_lines), name)
     wanted = range(lines.first - 1, lines.last)
@@ -291,7 +307,29 @@ def blame_file(
         edits.select_turns(writers),
         _list_unexplained_lines([n for n in wanted if n not in writers], origins),
         earlier_names,
+        problems,
     )
+
+
+_PROBLEMS_NAMED_MAX = 3
+
+
+def describe_conversation_problems(problems: Mapping[str, str]) -> str:
+    """Return a sentence that says which conversations cannot be read completely, and why."""
+    count = format_counted_noun(len(problems), "conversation")
+    parts = [f"{id_}: {problem}" for id_, problem in problems.items()]
+    more = len(parts) - _PROBLEMS_NAMED_MAX
+    named = parts[:_PROBLEMS_NAMED_MAX] + ([f"and {more:,} more"] if more > 0 else [])
+    return f"{count} could not be read completely: {'; '.join(named)}"
+
+
+def resolve_file_name(workspace: Workspace, name: str, directory: str | None = None) -> str:
+    """Return the path of the file that a user names, as the actions of turns have it.
+
+    `name` is relative to `directory` or to the workspace. Raises `UsageError` if it is not a path.
+    """
+    shorten_path = make_path_shortener(workspace)
+    return _resolve_named_path(str(workspace.root), name, directory, shorten_path)
 
 
 class _FileNames:
@@ -326,8 +364,11 @@ def _resolve_named_path(
     if not name.strip() or "\0" in name:
         raise UsageError("this is not the path of a file", where=name)
     candidates = [os.path.join(base, name) for base in (directory, root) if base]  # noqa: PTH118
-    existing = (one for one in candidates if os.path.isfile(one))  # noqa: PTH113
-    return shorten_path(os.path.normpath(next(existing, candidates[-1])))
+    # A name such as ../a.py can only be meant relative to the directory, even if the file is gone.
+    default = candidates[0] if name.startswith(("./", "../")) else candidates[-1]
+    checks = (os.path.isfile, os.path.exists)
+    existing = (one for is_there in checks for one in candidates if is_there(one))
+    return shorten_path(os.path.normpath(next(existing, default)))
 
 
 def _remove_prefix(path: str, prefix: str) -> str | None:
@@ -338,8 +379,8 @@ def _remove_prefix(path: str, prefix: str) -> str | None:
 
 def _find_turns_with_actions_on_file(
     workspace: Workspace, names: _FileNames, shorten_path: Callable[[str], str]
-) -> list[FileTurn]:
-    """Return the turns with an action on the file, newest first.
+) -> tuple[list[FileTurn], dict[str, str]]:
+    """Return the turns with an action on the file, newest first, and the problems of conversations by id.
 
     If a turn moved the file, its earlier path is added to `names`.
     """
@@ -370,7 +411,16 @@ def _find_turns_with_actions_on_file(
         for id_, actions in read.items()
         for turn in _group_by_turn(conversations[id_], actions, names)
     ]
-    return sorted(turns, key=_make_time_key, reverse=True)
+    problems = {
+        info.id: problem
+        for info in infos
+        if (
+            problem := conversations[info.id].describe_problems()
+            if info.id in read
+            else info.problem
+        )
+    }
+    return sorted(turns, key=_make_time_key, reverse=True), problems
 
 
 def _make_time_key(turn: FileTurn) -> tuple[float, str, int]:
@@ -441,11 +491,15 @@ class _FileNameScanner:
         self._is_too_short = any(len(needle) < 3 for needle in self._plain_and_coded)
 
     def may_contain_name(self, info: ConversationInfo) -> bool:
-        """Return whether a conversation may contain the name. True if its file cannot be searched."""
+        """Return whether a conversation may contain the name.
+
+        True if its file cannot be searched, or if the end of its file is missing: this end may contain the name.
+        """
         from kbtui.files import iterate_regular_file_blocks
 
         path = info.events_path
-        is_scanned = info.agent in SCANNED_AGENTS and path and path.suffix in SCANNED_SUFFIXES
+        suffix = path.suffix if path else ""
+        is_scanned = info.agent in SCANNED_AGENTS and suffix in SCANNED_SUFFIXES
         if not is_scanned or self._is_too_short:
             return True
         needles = self._plain_and_coded if info.agent == "jp" else self._plain
@@ -459,7 +513,8 @@ class _FileNameScanner:
                 rest = data[-overlap:]
         except OSError:
             return True
-        return False
+        is_cut_off = bool(rest) and not rest.rstrip().endswith((b"]", b"}"))
+        return is_cut_off and suffix != ".md"
 
 
 class _EditsOfTurns:

@@ -206,6 +206,29 @@ def test_blame_of_lines_names_their_writers_and_the_lines_without_one(
     assert main([*where, "src/b.py", "--diff"]) == 0
 
 
+@pytest.mark.parametrize("left", [0.3, 0.95])
+def test_blame_says_which_conversations_cannot_be_read_completely(
+    edited: Library, capfd: pytest.CaptureFixture[str], left: float
+) -> None:
+    root = edited.workspace.root
+    file = root / ".jp/conversations/17800000900/events.json"
+    data = file.read_bytes()
+    file.write_bytes(data[: int(len(data) * left)])
+    wanted = "1 conversation could not be read completely: jp-c17800000900: "
+    for name, code in (("src/a.py", 0), ("missing.py", 1)):
+        assert main(["-w", str(root), "blame", name]) == code
+        assert wanted in capfd.readouterr().err
+    assert main(["-w", str(root), "blame", "src/a.py", "--json"]) == 0
+    (problem,) = json.loads(capfd.readouterr().out)["problems"]
+    assert problem["conversation"] == "jp-c17800000900"
+    assert problem["problem"]
+    listing = ["-w", str(root), "conversation", "ls", "--file", "src/a.py"]
+    assert main(listing) == 0
+    assert wanted in capfd.readouterr().err
+    assert main([*listing, "--json"]) == 0
+    assert wanted in json.loads(capfd.readouterr().out)["hint"]
+
+
 def test_assistants_find_the_conversations_that_changed_a_file(
     edited: Library, capfd: pytest.CaptureFixture[str]
 ) -> None:
