@@ -47,7 +47,7 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     text = "only marks whose text cannot be found any more"
     ls.add_argument("--unmatched", action="store_true", help=text)
     rm = commands.add_parser("rm", help="remove marks")
-    text = "the id of a mark; or a turn or call, to remove all marks on it"
+    text = "the id of a mark; or a turn or call, to remove the marks that are on it now"
     rm.add_argument("names", metavar="ID|REF", nargs="+", help=text)
     export = commands.add_parser("export", help="write all marks as JSON")
     text = "write to FILE (default: standard output)"
@@ -139,7 +139,7 @@ def _export_marks(library: Library, args: Namespace) -> int:
 
 
 def _import_marks(library: Library, args: Namespace) -> int:
-    from kbtui.conversations.turn_marks import Mark
+    from kbtui.conversations.turn_marks import parse_exported_mark
     from kbtui.userdata.mark_store import MarkStore
 
     try:
@@ -150,7 +150,7 @@ def _import_marks(library: Library, args: Namespace) -> int:
         shape = json.loads(data)
         if not isinstance(shape, dict) or not isinstance(shape.get("marks"), list):
             raise ValueError("it has no list of marks")
-        marks = [Mark.from_json(one) for one in shape["marks"]]
+        marks = [parse_exported_mark(one) for one in shape["marks"]]
     except (ValueError, RecursionError) as error:
         hint = "give a file that `kbtui mark export` wrote"
         raise UsageError(

@@ -7,11 +7,12 @@ with its text if turns are added or if the conversation is rewritten, and never 
 from __future__ import annotations
 
 import json
+import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.refs import make_conversation_ref
+from kbtui.refs import make_conversation_ref, parse_conversation_ref
 from kbtui.text import sanitize_to_one_line
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ MAX_PASSAGE_CHARACTERS, MAX_NOTE_CHARACTERS = 10_000, 2_000
 """Longer passages and notes are cut to this many characters."""
 MAX_SHORT_CHARACTERS = 400
 """In answers to assistants, texts of a mark are cut to this many characters."""
+_ID_CHARACTERS = 10
+_LARGEST_NUMBER = 10**9
+"""The largest number of a turn or call that an exported mark may have."""
+_LATEST_TIME = 253402300799
+"""The last second of the year 9999 in Unix time, the latest that `datetime` supports."""
 
 
 class MarkAnchor(NamedTuple):
@@ -134,6 +140,35 @@ class Mark(NamedTuple):
         }
 
 
+def parse_exported_mark(shape: Any) -> Mark:
+    """Parse a mark of an exported file, which anyone may have edited.
+
+    Raises `ValueError` for all that `Mark.from_json` refuses, and for values that no mark can have.
+    """
+    mark = Mark.from_json(shape)
+    by_state = mark.superseded_by is None or mark.state == "superseded"
+    checks = {
+        "id": re.fullmatch(rf"[0-9a-f]{{{_ID_CHARACTERS}}}", mark.id) is not None,
+        "conversation": _is_whole_conversation_id(mark.conversation),
+        "turn": 1 <= mark.turn <= _LARGEST_NUMBER,
+        "call": mark.call is None or 1 <= mark.call <= _LARGEST_NUMBER,
+        "superseded_by": by_state and mark.superseded_by != "",
+        # NaN, which Python reads in JSON, is in no range.
+        "created": 0 <= mark.created <= _LATEST_TIME,
+        "changed": 0 <= mark.changed <= _LATEST_TIME,
+    }
+    if wrong := [name for name, is_valid in checks.items() if not is_valid]:
+        raise ValueError(f"the mark {mark.id[:40]!r} has an invalid {wrong[0]}")
+    return mark
+
+
+def _is_whole_conversation_id(text: str) -> bool:
+    try:
+        return parse_conversation_ref(text) == make_conversation_ref(text)
+    except UsageError:
+        return False
+
+
 class MarkPlace(NamedTuple):
     """Where a marked text is now: its turn, and its tool call if it is in one."""
 
@@ -181,7 +216,7 @@ def make_mark(
     )
     identity = anchor.timestamp or anchor.event_id or anchor.history
     parts = (conversation.info.id, anchor.digest, passage or "", identity)
-    mark_id = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:10]
+    mark_id = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:_ID_CHARACTERS]
     by = superseded_by if state == "superseded" else None
     call = ref.call if passage is None else event.call
     title = conversation.info.title or ""

@@ -460,7 +460,8 @@ class Library(SubjectVersionReader):
     def find_marks(self, text: str) -> list[PlacedMark]:
         """Return the mark with this id, or the marks on the turn or call of a reference.
 
-        Raises `NothingFound` if there is none.
+        A mark whose text cannot be found is on no turn, so only its id selects it. Raises `NothingFound`
+        if there is no mark.
         """
         return self._marks.find_marks(text)
 

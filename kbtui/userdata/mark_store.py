@@ -147,7 +147,8 @@ class MarkStore:
     def find_marks(self, text: str) -> list[PlacedMark]:
         """Return the mark with this id, or the marks on the turn or call of a reference.
 
-        Raises `NothingFound` if there is none.
+        A mark whose text cannot be found is on no turn, so only its id selects it. Raises `NothingFound`
+        if there is no mark.
         """
         placed = self.list_placed_marks()
         found = [one for one in placed if one.mark.id == text]
@@ -159,7 +160,12 @@ class MarkStore:
                 ref = expand_conversation_reference(self._workspace, ref)
             except UsageError:
                 ref = None
-            found = [one for one in placed if ref is not None and one.ref == str(ref)]
+            same = [one for one in placed if ref is not None and one.ref == str(ref)]
+            found = [one for one in same if one.place]
+            if same and not found:
+                message = f"no mark on {text} has its text any more"
+                hint = "`kbtui mark ls --unmatched` prints the ids that select such marks"
+                raise NothingFound(message, hint=hint)
         if not found:
             raise NothingFound(f"there is no mark {text}", hint="`kbtui mark ls` lists the marks")
         return found

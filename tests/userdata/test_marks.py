@@ -322,6 +322,41 @@ def test_marks_without_their_text_are_listed_and_move_to_another_machine(
     assert len(kbtui(capsys, "ls", "--unmatched").splitlines()) == 2
     file.write_text('{"marks": [{"id": 1}]}')
     assert main(["mark", "import", str(file)]) == 2
+    # A reference removes only marks that are on its turn now. The lost mark was set on turn 1.
+    kbtui(capsys, "rm", f"{ID}:1", code=1)
+    kbtui(capsys, "add", f"{ID}:1", "rejected")
+    kbtui(capsys, "rm", f"{ID}:1")
+    lost = kbtui(capsys, "ls", "--unmatched")
+    assert len(lost.splitlines()) == 2
+    kbtui(capsys, "rm", lost.splitlines()[0].rpartition("; ")[2].rstrip(")"))
+    kbtui(capsys, "ls", "--unmatched", code=1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"changed": float("nan")},
+        {"changed": float("inf")},
+        {"created": 253402300800},
+        {"turn": 0},
+        {"turn": 10**9 + 1},
+        {"call": -1},
+        {"conversation": "no id"},
+        {"conversation": f"{ID}:1"},
+        {"superseded_by": f"{ID}:2"},
+        {"id": "a" * 11},
+    ],
+)
+def test_an_import_refuses_values_that_no_mark_has(
+    built: Builder, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, object]
+) -> None:
+    kbtui(capsys, "add", f"{ID}:1", "decided")
+    shape = json.loads(kbtui(capsys, "export"))
+    kbtui(capsys, "rm", f"{ID}:1")
+    file = tmp_path / "marks.json"
+    file.write_text(json.dumps({"marks": [*shape["marks"], {**shape["marks"][0], **changes}]}))
+    kbtui(capsys, "import", str(file), code=2)
+    kbtui(capsys, "ls", code=1)
 
 
 def test_python_sets_and_lists_marks(built: Builder) -> None:
