@@ -39,8 +39,8 @@ def declare_mark_command_arguments(parser: ArgumentParser) -> None:
     text = "mark only this passage of the turn; white space may differ"
     add.add_argument("--passage", metavar="TEXT", help=text)
     ls = commands.add_parser("ls", aliases=["list"], help="list the marks, newest first")
-    text = "only marks on this conversation"
-    ls.add_argument("ref", metavar="ID", nargs="?", help=text)
+    text = "only marks on this conversation, turn or call"
+    ls.add_argument("ref", metavar="REF", nargs="?", help=text)
     ls.add_argument(
         "--state", choices=["decided", "rejected", "superseded"], help="only this state"
     )

@@ -429,29 +429,54 @@ class Library(SubjectVersionReader):
         """Mark a turn or a tool call as `decided`, `rejected` or `superseded`, or a `passage` of its text.
 
         An earlier mark on the same text is replaced. `superseded_by` is a reference to what applies
-        instead; its target is not checked. Raises `UsageError` if `ref` names no turn or an argument is
+        instead; only a topic must exist. Raises `UsageError` if `ref` names no turn or an argument is
         invalid, and `NothingFound` if the turn does not exist or does not contain the passage.
         """
         target = self.parse_entered_reference(ref) if isinstance(ref, str) else ref
         if target.kind != "conversation":
             raise UsageError("only turns of conversations can be marked", where=str(ref))
-        if superseded_by:
-            superseded_by = str(self.parse_entered_reference(superseded_by))
+        if superseded_by is not None:
+            other = self._parse_superseding_reference(superseded_by)
+            if passage is None and other == target:
+                raise UsageError(f"{other} cannot supersede itself", where=superseded_by)
+            superseded_by = str(other)
         return self._marks.mark_turn(
             target, state, note=note, superseded_by=superseded_by, passage=passage
         )
 
+    def _parse_superseding_reference(self, text: str) -> Ref:
+        """Parse what applies instead of a marked turn; raises `UsageError` if this is no reference."""
+        hint = "write a reference, such as jp-c17457886043:3 or topic/slug"
+        if not text.strip():
+            raise UsageError("the reference is empty", where="superseded by", hint=hint)
+        ref = self.parse_entered_reference(text)
+        # Any word has the form of a topic's name.
+        if ref.kind == "topic" and ref.topic not in self.load_knowledge().topics:
+            message = f"{text!r} is neither a reference nor a topic"
+            raise UsageError(message, where="superseded by", hint=hint)
+        return ref
+
     def marks(self, conversation: str | None = None) -> list[PlacedMark]:
         """Return all marks, or those of one conversation, newest first, with the places of their texts.
 
-        A mark whose text cannot be found has no `place`. Raises `UsageError` for an invalid id.
+        `conversation` can also be a reference to a turn or call, which selects the marks on it and in
+        it. A mark whose text cannot be found has no `place`, and is selected by the turn and call that
+        it had. Raises `UsageError` for an invalid reference.
         """
         if conversation is None:
             return self._marks.list_placed_marks()
+        from kbtui.conversations.turn_marks import MarkPlace
+
         ref = self.parse_entered_reference(conversation)
         if ref.conversation is None:
             raise UsageError(f"{conversation!r} is not a conversation", where="conversation")
-        return self._marks.list_placed_marks(ref.conversation)
+        marks = self._marks.list_placed_marks(ref.conversation)
+        places = [one.place or MarkPlace(one.mark.turn, one.mark.call) for one in marks]
+        return [
+            one
+            for one, place in zip(marks, places, strict=True)
+            if ref.turn in (None, place.turn) and ref.call in (None, place.call)
+        ]
 
     def unmark(self, mark_id: str) -> bool:
         """Remove a mark by its id; return False if there is none."""

@@ -186,11 +186,18 @@ def test_the_command_sets_lists_replaces_and_removes(
         (f"{ID}:2", "superseded", True),
     ]
     assert kbtui(capsys, "ls", "--state", "rejected").startswith(f"{ID}:1.1  rejected")
+    for ref, count in ((ID, 3), (f"{ID}:1", 2), (f"{ID}:1.1", 1), (f"{ID}:2", 1)):
+        assert len(kbtui(capsys, "ls", ref).splitlines()) == count
+    kbtui(capsys, "ls", f"{ID}:3", code=1)
     kbtui(capsys, "rm", shape["marks"][1]["id"], f"{ID}:2")
     assert len(kbtui(capsys, "ls", ID).splitlines()) == 1
     for words in (
         ["add", ID, "decided"],
         ["add", f"{ID}:1", "decided", "--by", ID],
+        ["add", f"{ID}:1", "superseded", "--by", ""],
+        ["add", f"{ID}:1", "superseded", "--by", "banana"],
+        ["add", f"{ID}:1", "superseded", "--by", "no reference"],
+        ["add", f"{ID}:1", "superseded", "--by", f"{ID}:1"],
         ["add", "topic/slug", "decided"],
         ["import", "nowhere.json"],
     ):
