@@ -209,15 +209,17 @@ def _find_turns_of_file(
 
     The second result says which conversations cannot be read completely, and why.
     """
-    from kbtui.library.file_history import LineRange, blame_file
-    from kbtui.refs import split_slug_and_line_range
+    from kbtui.library.file_history import blame_file, split_file_name_and_lines
 
-    path, lines = split_slug_and_line_range(name)
+    try:
+        path, lines = split_file_name_and_lines(workspace, name)
+    except UsageError as error:
+        raise UsageError(error.message, where="file", hint=error.hint) from error
     root = os.path.realpath(workspace.root)
     if not os.path.realpath(os.path.join(root, path)).startswith(f"{root}/"):  # noqa: PTH118
         raise UsageError("the file is outside the workspace", where="file")
     try:
-        found = blame_file(workspace, path, LineRange(*lines) if lines else None)
+        found = blame_file(workspace, path, lines)
     except KbtuiError as error:
         raise type(error)(error.message, where="file", hint=error.hint) from error
     turns: dict[str, list[FileTurnSummaryJson]] = {}

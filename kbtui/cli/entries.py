@@ -394,6 +394,7 @@ def _show_entry(library: Library, args: Namespace) -> int:
 
 
 def _show_subject_history(library: Library, args: Namespace) -> int:
+    from kbtui.cli.file_changes import print_git_problem
     from kbtui.text_difference import format_unified_difference
 
     ref = library.parse_entered_reference(args.ref)
@@ -404,6 +405,7 @@ def _show_subject_history(library: Library, args: Namespace) -> int:
     if library.index_notices_text:
         print_to_stderr(library.index_notices_text)
     versions = library.list_subject_versions(ref)
+    print_git_problem(library.workspace)
     turns = [turn for version in versions for turn in version.given_to]
     short_refs = library.open_index_reader().shorten_references(turns)
     library.close()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kbtui.citations.file_changes import FileAction, TurnActivity
     from kbtui.library import Library
     from kbtui.library.file_history import FileTurn, LineRange, UnexplainedLines
+    from kbtui.workspace import Workspace
 
 _DIFF_COLORS = {"+": 32, "-": 31, "@": 36}
 """First character of a line in a diff -> its colour in an escape sequence for the terminal."""
@@ -74,12 +75,25 @@ def run_blame_command(args: Namespace) -> int:
     if not args.json:
         for lines in _describe_unexplained_lines(found.unexplained):
             print_to_stderr(lines)
+    print_git_problem(library.workspace)
     if found.problems and not args.json:
         print_to_stderr(describe_conversation_problems(found.problems))
     if not turns:
         what = "wrote these lines of" if found.lines else "changed or read"
         print_to_stderr(f"no turn {what} {found.path}")
     return 0 if turns else 1
+
+
+def print_git_problem(workspace: Workspace) -> None:
+    """Say on standard error that the workspace has a repository whose history cannot be read."""
+    from kbtui.workspace.git_history import find_git_problem
+
+    if problem := find_git_problem(str(workspace.root)):
+        print_to_stderr(
+            sanitize_to_one_line(
+                f"the history in Git cannot be read and is left out: git: {problem}"
+            )
+        )
 
 
 def _format_file_turn(turn: FileTurn, short_ids: dict[str, str], *, shows_diff: bool) -> str:

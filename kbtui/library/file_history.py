@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbtui.errors import NothingFound, UsageError
-from kbtui.refs import make_conversation_ref
+from kbtui.refs import make_conversation_ref, split_slug_and_line_range
 from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def blame_file(
 
     `name` is relative to `directory` or to the workspace. With `lines`, find the turns whose edits wrote
     these lines of the current file. Raises `NothingFound` if the file does not exist and no turn has read
-    or changed it, or if the file has none of the lines. Raises `UsageError` for an invalid path or range.
+    or changed it, if it is a directory, or if it has none of the lines. Raises `UsageError` for an invalid path or range.
     """
     from kbtui.workspace.git_history import find_git_history
 
@@ -286,6 +286,8 @@ def blame_file(
             if (known := _remove_prefix(earlier.path, prefix)) is not None:
                 names.add_earlier_name(known, earlier.until)
     found, problems = _find_turns_with_actions_on_file(workspace, names, shorten_path)
+    if not found and os.path.isdir(os.path.join(root, path)):  # noqa: PTH112, PTH118
+        raise NothingFound("this is a directory", where=name, hint="name one of its files")
     if not found and not os.path.exists(os.path.join(root, path)):  # noqa: PTH110, PTH118
         message = "no turn has read or changed this file"
         if problems:
@@ -309,6 +311,29 @@ def blame_file(
         earlier_names,
         problems,
     )
+
+
+def split_file_name_and_lines(
+    workspace: Workspace, name: str, directory: str | None = None
+) -> tuple[str, LineRange | None]:
+    """Split `src/a.py:12-20` into the name of the file and the lines, which are None if there are none.
+
+    Raises `UsageError` for an invalid range, also if the text after the last colon is no range but the text
+    before it is the name of an existing file, relative to `directory` or to the workspace.
+    """
+    bases = [base for base in (directory, str(workspace.root)) if base]
+
+    def is_file(name: str) -> bool:
+        if "\0" in name:
+            return False
+        return any(os.path.isfile(os.path.join(base, name)) for base in bases)  # noqa: PTH113, PTH118
+
+    path, lines = split_slug_and_line_range(name)
+    before, colon, after = name.rpartition(":")
+    if lines is None and colon and is_file(before) and not is_file(name):
+        hint = "write FILE:12 for a line or FILE:12-20 for several; the first line is 1"
+        raise UsageError(f"{after!r} is not a valid range of lines", where=name, hint=hint)
+    return path, LineRange(*lines) if lines else None
 
 
 _PROBLEMS_NAMED_MAX = 3

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kbtui.errors import KbtuiError, NothingFound, UsageError
 from kbtui.library.index_and_engine_access import IndexAndEngineAccess
-from kbtui.refs import Ref, make_subject_ref, parse_ref, split_slug_and_line_range
+from kbtui.refs import Ref, make_subject_ref, parse_ref
 from kbtui.text import format_counted_noun
 
 if TYPE_CHECKING:
@@ -185,10 +185,9 @@ class ReferenceReader(IndexAndEngineAccess):
         it ends with a range of lines (`src/main.py:12-20`), find only the turns that wrote these lines.
         Raises the errors of `blame_file`.
         """
-        from kbtui.library.file_history import LineRange, blame_file
+        from kbtui.library.file_history import blame_file, split_file_name_and_lines
 
-        path, lines = split_slug_and_line_range(name)
-        wanted = LineRange(*lines) if lines else None
+        path, wanted = split_file_name_and_lines(self.workspace, name, directory)
         try:
             return blame_file(self.workspace, path, wanted, directory)
         except NothingFound:

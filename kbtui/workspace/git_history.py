@@ -125,8 +125,31 @@ class GitHistory:
                 versions.append(FileVersion(commit, int(time), author, summary, paths[-1]))
         return versions
 
+    def find_problem(self) -> str | None:
+        """Return why the history cannot be read; None if it can be read, or has no commits yet."""
+        try:
+            done = self._start_git("log", "-1", "--no-show-signature", "--format=%H")
+        except subprocess.TimeoutExpired:
+            return f"it took more than {GIT_SECONDS:.0f} seconds"
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            return getattr(error, "strerror", None) or str(error)
+        said = done.stderr.decode("utf-8", "replace").strip()
+        if done.returncode == 0 or "does not have any commits yet" in said:
+            return None
+        first = said.partition("\n")[0].removeprefix("fatal: ")
+        return first or f"it ended with code {done.returncode}"
+
     def _run_git(self, *arguments: str) -> bytes | None:
         """Return the output of a command of `git`; None if it fails."""
+        try:
+            done = self._start_git(*arguments)
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return None
+        is_usable = done.returncode == 0 and len(done.stdout) <= OUTPUT_BYTES_MAX
+        return done.stdout if is_usable else None
+
+    def _start_git(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        """Run a command of `git`. Raises `OSError`, `ValueError` or `SubprocessError` if it cannot run."""
         settings = [word for setting in _SAFE_SETTINGS for word in ("-c", setting)]
         command = ["git", "--no-pager", "--literal-pathspecs", *settings, "-C", self.root]
         environment = {
@@ -141,20 +164,23 @@ class GitHistory:
             "GIT_NO_REPLACE_OBJECTS": "1",
             "LC_ALL": "C",
         }
-        try:
-            done = subprocess.run(
-                [*command, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-                timeout=GIT_SECONDS,
-                check=False,
-            )
-        except (OSError, ValueError, subprocess.SubprocessError):
-            return None
-        is_usable = done.returncode == 0 and len(done.stdout) <= OUTPUT_BYTES_MAX
-        return done.stdout if is_usable else None
+        return subprocess.run(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment,
+            timeout=GIT_SECONDS,
+            check=False,
+        )
+
+
+def find_git_problem(directory: str) -> str | None:
+    """Return why the history of the repository around a directory cannot be read.
+
+    None if it can be read, if it has no commits yet, or if there is no repository.
+    """
+    history = find_git_history(directory)
+    return None if history is None else history.find_problem()
 
 
 def find_git_history(directory: str) -> GitHistory | None:

@@ -229,6 +229,49 @@ def test_blame_says_which_conversations_cannot_be_read_completely(
     assert wanted in json.loads(capfd.readouterr().out)["hint"]
 
 
+@pytest.mark.parametrize("lines", ["-3", "1-", "1,5", "x", "", "0", "5-2", "9" * 20])
+def test_blame_says_that_lines_are_invalid(
+    edited: Library, capfd: pytest.CaptureFixture[str], lines: str
+) -> None:
+    assert main(["-w", str(edited.workspace.root), "blame", f"lib/é.py:{lines}"]) == 2
+    shown = capfd.readouterr().err
+    assert "is not a valid range of lines" in shown
+    assert "12" in shown
+
+
+def test_blame_says_that_a_directory_is_no_file(
+    edited: Library, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(edited.workspace.root / "lib")
+    for name in ("lib", "lib/", ".", "../lib"):
+        assert main(["-w", str(edited.workspace.root), "blame", name]) == 1
+        assert "this is a directory" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_blame_says_that_git_fails(
+    edited: Library,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_missing: bool,
+) -> None:
+    where = ["-w", str(edited.workspace.root), "blame", "lib/é.py:1"]
+    run_git(edited.workspace.root, "init", "-q")
+    assert main(where) == 0
+    assert capfd.readouterr().err == ""
+    program = tmp_path / "bin/git"
+    program.parent.mkdir()
+    if not is_missing:
+        program.write_text("#!/bin/sh\necho 'fatal: out of luck' >&2\nexit 128\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}")
+    assert main(where) == 0
+    (line,) = capfd.readouterr().err.splitlines()
+    reason = "No such file or directory" if is_missing else "out of luck"
+    assert line.endswith(f"the history in Git cannot be read and is left out: git: {reason}")
+
+
 def test_assistants_find_the_conversations_that_changed_a_file(
     edited: Library, capfd: pytest.CaptureFixture[str]
 ) -> None:
