@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -243,3 +244,9 @@ def test_the_history_of_a_subject_names_the_turns_that_were_given_each_version(
     assert lines[1].endswith("  from a conversation")
     assert lines[2] == f"  given to {turns[1]}"
     assert lines[3].endswith("  Ada  say eleven")
+    # Without commits that can be read, the history says that it has only the other versions.
+    shutil.rmtree(built.root / ".git/objects")
+    done = run(built, "entry", "history", "guide/limits")
+    assert "say eleven" not in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert "the history in Git cannot be read and is left out: git: " in line
