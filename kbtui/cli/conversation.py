@@ -341,6 +341,7 @@ def _print_conversations_with_matches(
 
 def _print_conversation(library: Library, args: Namespace) -> int:
     from kbtui.assistant.conversation_tools import answer_conversation_read
+    from kbtui.cli.mark import report_unreadable_marks
 
     with WaitingLine("reading"):
         answer = answer_conversation_read(
@@ -355,6 +356,7 @@ def _print_conversation(library: Library, args: Namespace) -> int:
     _print_conversation_answer(
         "read", answer, args.format, lambda writer: writer.format_conversation_turns(answer)
     )
+    report_unreadable_marks(library)
     has_events = any(turn["events"] for turn in answer.turns)
     return 0 if has_events or (answer.turns and not args.include) else 1
 
@@ -366,6 +368,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         select_requested_turns,
     )
     from kbtui.citations.citation_and_conversation_export import format_conversation_markdown
+    from kbtui.cli.mark import report_unreadable_marks
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
     from kbtui.refs import parse_conversation_ref
 
@@ -388,6 +391,7 @@ def _export_conversation(library: Library, args: Namespace) -> int:
         print_result(text)
     else:
         write_output_file(library.workspace, args.output, text)
+    report_unreadable_marks(library)
     for problem in conversation.problems:
         print_to_stderr(f"{conversation.info.ref}: {problem}")
     return 0 if turns else 1

@@ -489,13 +489,19 @@ declare_show_command_arguments = declare_open_command_arguments
 
 def run_show_command(args: Namespace) -> int:
     """Print a topic, a subject or lines of it, a conversation, a turn, a tool call or a passage."""
+    from kbtui.cli.mark import report_unreadable_marks
     from kbtui.library import open_workspace
+    from kbtui.refs import parse_conversation_ref
 
-    text = open_workspace(args.workspace).read(args.ref)
+    library = open_workspace(args.workspace)
+    text = library.read(args.ref)
     if sys.stdout.isatty():
         print_through_pager(sanitize(text).rstrip("\n") + "\n")
     else:
         print_result(text)
+    with suppress(UsageError):
+        parse_conversation_ref(args.ref)
+        report_unreadable_marks(library)
     return 0
 
 

@@ -13,7 +13,7 @@ from kbtui.cli.command_output import (
     print_to_stderr,
     write_output_file,
 )
-from kbtui.errors import UsageError
+from kbtui.errors import KbtuiError, UsageError
 from kbtui.text import format_counted_noun, sanitize_to_one_line
 
 TYPE_CHECKING = False
@@ -114,10 +114,22 @@ def _format_mark(placed: PlacedMark) -> str:
     title = sanitize_to_one_line(mark.title or "Untitled")
     lines = [f"{placed.ref}  {mark.label}  ({title}; {mark.id})"]
     if placed.problem == "conversation":
-        lines.append("    the conversation is gone or cannot be read")
+        lines.append("    the conversation is gone")
+    elif placed.problem == "unreadable":
+        lines.append("    the conversation or a part of it cannot be read")
     elif placed.problem == "text":
         lines.append("    no turn has the marked text any more")
     return "\n".join(lines)
+
+
+def report_unreadable_marks(library: Library) -> None:
+    """Print on stderr why the marks cannot be read, if so. Commands print conversations without them then."""
+    from kbtui.userdata.mark_store import MarkStore
+
+    try:
+        MarkStore(library.workspace).list_marks()
+    except KbtuiError as error:
+        print_to_stderr(f"marks are not shown: {error}")
 
 
 def _remove_marks(library: Library, args: Namespace) -> int:

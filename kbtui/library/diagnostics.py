@@ -35,7 +35,7 @@ FindingCode = Literal[
     "engine_without_workspace",
     "environment_directory_missing", "format_unusable", "hard_links", "index_counted",
     "index_damaged", "keywords_only", "knowledge_counted", "learn_tool_outdated",
-    "learn_tool_unneeded", "locale_not_utf8", "model_off", "model_ready", "model_unavailable",
+    "learn_tool_unneeded", "locale_not_utf8", "marks_unusable", "model_off", "model_ready", "model_unavailable",
     "not_installed", "package_incomplete", "package_missing", "package_version",
     "packages_installed", "problem", "query_log_unusable", "refresh_failed", "settings",
     "source_not_approved", "source_run_failed", "source_topic_unknown", "sources_counted",
@@ -130,6 +130,7 @@ FINDING_TEXTS: dict[FindingCode, str | Callable[[Any], str]] = {
     "learn_tool_outdated": "{file} is out of date: the topics that it describes have changed; `kbtui tools install` updates it",
     "learn_tool_unneeded": "{file} offers `learn`, but no topic has a subject to learn; `kbtui tools install` updates it",
     "locale_not_utf8": "the locale's encoding is {encoding}: some characters cannot be shown; try LANG=C.UTF-8",
+    "marks_unusable": "marks are not shown: {detail}",
     "model_off": "switched off in the settings, so search uses keywords only",
     "model_ready": lambda values: (
         values["model"] or "all-MiniLM-L6-v2, installed with kbtui; its files are intact"
@@ -301,6 +302,7 @@ def _find_missing_module_file(found: Distribution) -> str | None:
 def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
     import shutil
 
+    from kbtui.userdata.mark_store import MarkStore
     from kbtui.userdata.user_data_store import UserData
     from kbtui.workspace import paths
 
@@ -336,6 +338,10 @@ def _diagnose_workspace(library: Library) -> Iterator[FindingWithoutArea]:
             UserData(workspace).query_log.check_query_log_file()
     except WorkspaceError as error:
         yield "wrong", "query_log_unusable", {"detail": str(error)}
+    try:
+        MarkStore(workspace).check_marks()
+    except WorkspaceError as error:
+        yield "wrong", "marks_unusable", {"detail": str(error)}
 
 
 def _find_nearest_existing_directory(folder: Path) -> Path:

@@ -167,7 +167,10 @@ class MarksScreen(StyledScreen):
             ]
             below: list[Spans] = [[("  ", ""), (sanitize_to_one_line(mark.title), "dim")]]
             if placed.problem == "conversation":
-                below.append([("  the conversation is gone or cannot be read", "warning")])
+                below.append([("  the conversation is gone", "warning")])
+            elif placed.problem == "unreadable":
+                text = "  the conversation or a part of it cannot be read"
+                below.append([(text, "warning")])
             elif placed.problem:
                 below.append([("  no turn has the marked text any more", "warning")])
             rows.append(ListRow(mark.id, left, [(ref, "dim")], below, data=placed))

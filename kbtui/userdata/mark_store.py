@@ -36,16 +36,20 @@ CREATE INDEX IF NOT EXISTS marks_of_conversation ON marks (conversation)
 """
 
 
+MarkProblem = Literal["", "conversation", "unreadable", "text"]
+
+
 class PlacedMark(NamedTuple):
     """A mark, and where its text is now.
 
     If the text cannot be found, `place` is None, and `problem` is the reason: "conversation" if the
-    conversation is gone or cannot be read, "text" if no turn has this text any more.
+    conversation is gone, "unreadable" if it or a part of it cannot be read, "text" if no turn has this
+    text any more.
     """
 
     mark: Mark
     place: MarkPlace | None
-    problem: Literal["", "conversation", "text"] = ""
+    problem: MarkProblem = ""
 
     @property
     def ref(self) -> str:
@@ -67,14 +71,23 @@ class MarkStore:
             _TABLES,
             hint="check the file's permissions and the free space on its disk",
             sync=True,
+            damage_hint="move it and its -wal and -shm files away; `kbtui mark import` adds the marks of an earlier export",
         )
+
+    def check_marks(self) -> None:
+        """Raise `WorkspaceError` if the marks cannot be read."""
+        self._file.check_database_file()
+        self.list_marks()
 
     def list_marks(self, conversation: str | None = None) -> list[Mark]:
         """Return all marks, or those of one conversation, newest first."""
         condition = "" if conversation is None else " WHERE conversation = ?"
         values = () if conversation is None else (conversation,)
         rows = self._file.select_rows(f"SELECT mark FROM marks{condition}", *values)
-        marks = [Mark.from_json(json.loads(text)) for (text,) in rows]
+        try:
+            marks = [Mark.from_json(json.loads(text)) for (text,) in rows]
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._file.make_damage_error(str(error)) from error
         return sorted(marks, key=lambda mark: (-mark.created, mark.id))
 
     def mark_turn(
@@ -174,16 +187,19 @@ class MarkStore:
         """Return all marks, or those of one conversation, with the places of their texts, newest first."""
         marks = self.list_marks(conversation)
         places: dict[str, MarkPlace] = {}
-        gone = set()
+        problems: dict[str, MarkProblem] = {}
         for name in dict.fromkeys(mark.conversation for mark in marks):
             try:
-                places |= self._find_places(tuple(one for one in marks if one.conversation == name))
+                own = tuple(one for one in marks if one.conversation == name)
+                found, is_whole = self._find_places(own)
+                places |= found
+                problems[name] = "text" if is_whole else "unreadable"
             except KbtuiError:
-                gone.add(name)
+                problems[name] = "conversation"
         return [
             PlacedMark(mark, places[mark.id])
             if mark.id in places
-            else PlacedMark(mark, None, "conversation" if mark.conversation in gone else "text")
+            else PlacedMark(mark, None, problems[mark.conversation])
             for mark in marks
         ]
 
@@ -226,15 +242,15 @@ class MarkStore:
                 by_conversation.setdefault(mark.conversation, []).append(mark)
         for name, own in by_conversation.items():
             try:
-                found[name] = _group_marks_by_turn(own, self._find_places(tuple(own)))
+                found[name] = _group_marks_by_turn(own, self._find_places(tuple(own))[0])
             except KbtuiError:
                 continue
         return found
 
-    def _find_places(self, marks: tuple[Mark, ...]) -> Mapping[str, MarkPlace]:
+    def _find_places(self, marks: tuple[Mark, ...]) -> tuple[Mapping[str, MarkPlace], bool]:
         """Return the places of the marks of one conversation, by the mark's id.
 
-        The result is kept until the marks or the conversation's files change. Raises `KbtuiError` if the
+        The second value is whether the whole conversation can be read. The result is kept until the marks or the conversation's files change. Raises `KbtuiError` if the
         conversation cannot be read.
         """
         from kbtui.conversations.conversation_repository import find_conversation
@@ -251,11 +267,12 @@ class MarkStore:
 @lru_cache(maxsize=32)
 def _find_places_in_files(
     workspace: Workspace, signature: str, marks: tuple[Mark, ...]
-) -> Mapping[str, MarkPlace]:
+) -> tuple[Mapping[str, MarkPlace], bool]:
     from kbtui.conversations.conversation_repository import find_conversation, load_conversation
 
     info = find_conversation(workspace, marks[0].conversation)
-    return find_mark_places(load_conversation(info), marks)
+    conversation = load_conversation(info)
+    return find_mark_places(conversation, marks), conversation.describe_problems() is None
 
 
 def _group_marks_by_turn(

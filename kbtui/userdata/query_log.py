@@ -191,10 +191,7 @@ class QueryLog:
 
     def check_query_log_file(self) -> None:
         """Raise `WorkspaceError` if the file is damaged."""
-        for (found,) in self._store.select_rows("PRAGMA quick_check(1)"):
-            if found != "ok":
-                message = f"kbtui cannot use this file: {found}"
-                raise WorkspaceError(message, where=str(self.path), hint=_HINT)
+        self._store.check_database_file()
 
     def remove_old_logged_searches(self, days: int, now: float | None = None) -> int:
         """Remove searches older than `days` days; return how many were removed. Never raises.

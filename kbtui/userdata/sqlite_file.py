@@ -21,14 +21,25 @@ BUSY_SECONDS = 5.0
 """How many seconds a write waits until another process has finished writing."""
 
 
+_DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
 class SqliteFile:
     """A store in one SQLite file. If `sync` is false, a write ends before its data is on the disk."""
 
     def __init__(
-        self, path: Path, tables: str, *, hint: str, sync: bool, upgrades: Sequence[str] = ()
+        self,
+        path: Path,
+        tables: str,
+        *,
+        hint: str,
+        sync: bool,
+        damage_hint: str = "",
+        upgrades: Sequence[str] = (),
     ) -> None:
         # `upgrades` has a script for each earlier version of the tables, from version 1 on.
         self.path, self._tables, self._hint = path, tables, hint
+        self._damage_hint = damage_hint or hint
         self._sync, self._upgrades = sync, upgrades
 
     @contextmanager
@@ -85,6 +96,17 @@ class SqliteFile:
         for end in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + end).unlink(missing_ok=True)
 
+    def check_database_file(self) -> None:
+        """Raise `WorkspaceError` if the file is damaged or cannot be read."""
+        for (found,) in self.select_rows("PRAGMA quick_check(1)"):
+            if found != "ok":
+                raise self.make_damage_error(found)
+
+    def make_damage_error(self, reason: str) -> WorkspaceError:
+        """Return an error that says that the file is damaged, and what to do."""
+        message = f"the file is damaged: {reason}"
+        return WorkspaceError(message, where=str(self.path), hint=self._damage_hint)
+
     @contextmanager
     def wrap_sqlite_errors(self, hint: str = "") -> Iterator[None]:
         """Convert errors of SQLite and the operating system to `WorkspaceError`s with the path."""
@@ -92,6 +114,8 @@ class SqliteFile:
             yield
         except (sqlite3.Error, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
+            if getattr(error, "sqlite_errorcode", None) in _DAMAGE_CODES and not hint:
+                raise self.make_damage_error(reason) from error
             message = f"kbtui cannot use this file: {reason}"
             raise WorkspaceError(message, where=str(self.path), hint=hint or self._hint) from error
 

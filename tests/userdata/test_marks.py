@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,6 +21,7 @@ from kbtui.errors import NothingFound, UsageError
 from kbtui.index.index_reader import IndexReader
 from kbtui.index.indexer import WorkspaceIndexWriter
 from kbtui.library import open_workspace
+from kbtui.library.diagnostics import run_diagnostics
 from kbtui.refs import parse_ref
 from kbtui.search.search_request_and_answer import SearchAnswer, SearchRequest, SemanticRanking
 from kbtui.userdata.mark_store import MarkStore
@@ -242,7 +244,19 @@ def test_a_mark_is_shown_wherever_its_turn_is_printed(
     (built.workspace.data_dir / "marks.sqlite").write_bytes(b"no database" * 100)
     assert main(["conversation", "read", ID]) == 0
     assert "mark:" not in capsys.readouterr().out
+    for words in (
+        ["show", f"{ID}:1"],
+        ["conversation", "read", ID],
+        ["conversation", "export", ID],
+    ):
+        assert main(words) == 0
+        assert "marks are not shown: " in capsys.readouterr().err
     assert main(["mark", "ls"]) == 3
+    err = capsys.readouterr().err
+    assert "the file is damaged" in err
+    assert "kbtui mark import" in err
+    findings = {one.code for one in run_diagnostics(open_workspace(built.root))}
+    assert "marks_unusable" in findings
 
 
 def test_hits_have_their_marks_and_are_filtered_by_them(built: Builder, tmp_path: Path) -> None:
@@ -337,6 +351,10 @@ def test_marks_without_their_text_are_listed_and_move_to_another_machine(
     assert len(lost.splitlines()) == 2
     kbtui(capsys, "rm", lost.splitlines()[0].rpartition("; ")[2].rstrip(")"))
     kbtui(capsys, "ls", "--unmatched", code=1)
+    (built.root / ".jp/conversations/17800000001/events.json").write_text("[{")
+    assert "the conversation or a part of it cannot be read" in kbtui(capsys, "ls")
+    shutil.rmtree(built.root / ".jp/conversations/17800000001")
+    assert "the conversation is gone" in kbtui(capsys, "ls")
 
 
 @pytest.mark.parametrize(
