@@ -185,7 +185,7 @@ def _pair_similar_paragraphs(
 ) -> list[ComparedParagraph]:
     """Pair each old paragraph with the most similar new paragraph. The pairs keep the order of both texts.
 
-    `old_line` and `new_line` are the numbers of the lines at which the two parts begin.
+    `old` begins at line `old_line` of the old text, and `new` at line `new_line` of the new text.
     """
     compared: list[ComparedParagraph] = []
     at = new_at = 0

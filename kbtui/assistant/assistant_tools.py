@@ -98,7 +98,7 @@ _LABELS = _make_string_list_schema(
 _ARCHIVED = _make_boolean_schema("Use archived conversations instead of live ones.")
 
 _MAX_CHARS = _make_integer_schema(
-    "Maximum number of characters of the answer. A shorter answer says what is left out and how to get it.",
+    "Maximum number of characters of the answer. A shortened answer says what is left out and how to get it.",
     minimum=MIN_ANSWER_LIMIT,
     maximum=ANSWER_LIMIT,
     default=ANSWER_LIMIT,
@@ -120,9 +120,9 @@ KNOWLEDGE_SEARCH = ToolDefinition(
     "or `conversation_read` with the `id` `jp-c…:turn` or `claude-…:turn`. A passage need not contain all "
     'words of the query, but it must contain every "phrase in quotes" and no -word. Filters '
     f"are {format_filter_keys('search', without=('topic', 'in', 'type'))}, as in after:2w or agent:codex. Shortly "
-    "after kbtui starts, passages may be found by keywords only; the first line then says so. A passage of a request is followed by the "
-    "beginning of the answer in its turn, and by the last later turn about the same matter: read that turn before you rely on "
-    "an older one. If nothing is found, try once more with other words or fewer filters, then "
+    "after kbtui starts, passages may be found by keywords only; the first line then says so. A passage from a request is followed "
+    "by the beginning of the answer. If a later turn takes up the same matter, `Taken up again in ID:turn` follows: read that "
+    "turn before you rely on this one. If nothing is found, try once more with other words or fewer filters, then "
     "`conversation_grep` for exact text. If that finds nothing either, say that nothing is known about it.",
     {
         "query": _make_string_schema("What to look for: words or a question."),

@@ -112,7 +112,7 @@ def _list_argument_completions(
 MAX_CONVERSATIONS = 20
 """Until the user types a digit of an id, at most this many of JP's conversations are offered."""
 MAX_TITLES = 200
-"""If more than this many ids of an agent other than JP match, they are offered without titles."""
+"""If an agent other than JP has more matching ids than this, its ids are offered without titles."""
 
 
 def _find_workspace(path: str | None) -> Workspace:

@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("entries", "print what a reference points to"),
     "open": ("tui_commands", "open a reference in the TUI"),
     "cites": ("entries", "list what a reference cites, and what cites it"),
-    "blame": ("file_changes", "list the turns that changed or read a file, or wrote its lines"),
+    "blame": ("file_changes", "list the turns that changed or read a file or wrote given lines"),
     "entries": ("entries", "list entries with type, status, size and citations"),
     "entry": ("entries", "create, edit or remove a subject; inspect an entry"),
     "insights": (

@@ -53,7 +53,7 @@ def declare_source_command_arguments(parser: ArgumentParser) -> None:
     add.add_argument("kind", choices=kinds, metavar="KIND", help="url_crawl, file_upload or mcp")
     text = "what to fetch: a URL, a file or directory, or an MCP server's command"
     add.add_argument("what", nargs="?", metavar="WHAT", help=text)
-    text = "the name of the source and its directory (default: made from WHAT)"
+    text = "the name of the source and its directory (default: derived from WHAT)"
     add.add_argument("--name", metavar="N", help=text)
     edit = actions.add_parser("edit", help="change a source and approve the change")
     edit.add_argument("name", metavar="NAME", help="a source's name")

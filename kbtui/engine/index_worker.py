@@ -36,7 +36,7 @@ DAMAGE_CHECK_DELAY = 1.0
 DAMAGE_CHECK_INTERVAL = 600.0
 """A refresh is followed by a damage check, unless the last check was less than this many seconds ago."""
 DAMAGE_CHECK_VALIDITY = 60.0
-"""For this many seconds after a damage check, reports that the index may be damaged are ignored."""
+"""Reports of possible damage within this many seconds of a damage check start no other check."""
 COMPACT_AT_ONCE_MAX = 2000
 """If at most this many passages must be rewritten, an index is compacted after each refresh.
 

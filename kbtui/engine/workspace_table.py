@@ -38,13 +38,12 @@ MAX_SEARCHES = 16
 TAKEOVER_SECONDS, TAKEOVER_ASK_SECONDS = 15.0, 1.0
 """How long the engine waits for another process to unlock an index, and the interval of its requests to do so."""
 MODEL_IDLE_SECONDS, BACKLOG_IDLE_SECONDS = 300.0, 60.0
-"""If no query and no passage has needed the model for this many seconds, its memory is freed.
+"""The engine restarts to free memory if nothing has needed the model for this many seconds.
 
-The second value applies after many passages were embedded, because embedding leaves 80 MB of fragmented
-memory that only a restart of the engine frees.
+The second value applies after many passages were embedded, which leaves 80 MB of fragmented memory.
 """
 END_SECONDS = 12.0
-"""An engine that ends waits at most this many seconds until its workspaces are closed."""
+"""Before it ends, an engine waits at most this many seconds for its workspaces to close."""
 
 
 class WorkspaceSlot:
@@ -331,7 +330,7 @@ class WorkspaceTable:
 
 
 def lock_index(workspace: Workspace) -> FileLock:
-    """Lock the index of a workspace. If an older engine has locked it, ask this engine to end.
+    """Lock the index of a workspace. If an older engine has locked it, ask that engine to end.
 
     Raises `EngineUnavailable` if another process keeps the lock. Raises `OSError` if the lock file cannot
     be opened.

@@ -574,7 +574,7 @@ class CatalogDatabase:
         return found
 
     def find_turns_of_spoken_chunks(self, numbers: Collection[int]) -> dict[int, tuple[str, int]]:
-        """Map the numbers of chunks of requests and answers to pairs of entry id and turn number."""
+        """Map chunk numbers to entry id and turn number, but only those of chunks of a request or an answer."""
         rows = self._db.execute(
             "SELECT number, entry_id, turn FROM chunks "
             f"WHERE number IN ({_make_sql_placeholders(numbers)}) "

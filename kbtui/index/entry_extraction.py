@@ -352,8 +352,8 @@ def _make_conversation_entry_part(
     """Return the part to write, and a description of what is indexed once the part is written.
 
     `known` describes what is indexed now. `new_chunks` are the chunks of `part`, still without ids.
-    Only the first `settled_count` of them are final; the others are read again with the next part. The
-    last chunks in the index get new neighbours, so they are written again.
+    The first `settled_count` of them are final; the rest are read again with the next part. The last
+    chunks already in the index are also in the part to write, because their neighbours change.
     """
     count = known.chunks
     around = catalog.list_entry_chunks(entry.id, count - 2 * CONTEXT_CHUNKS, count)

@@ -87,7 +87,7 @@ Only the best `LEAN_CANDIDATES` keyword hits are considered. The first of them w
 MAX_FRAGMENTS = 24
 """Without `force`, the table is compacted only if it has more fragments, or more new writes, than this."""
 OVERFETCH = 3
-"""A search that needs N rows fetches this many times N rows, to find the nearest chunks of more entries."""
+"""For N results, a search fetches at least this many times N rows, to find chunks of more entries."""
 
 
 _TEXT_COLUMNS = ("kind", "topic", "type", "agent", "role", "entry")

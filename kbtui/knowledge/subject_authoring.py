@@ -247,9 +247,9 @@ _USUAL_EDITORS = ("sensible-editor", "nano", "micro", "vim", "vi")
 def find_editor_command(*, or_installed: bool = False) -> list[str]:
     """Return the command that starts the user's editor.
 
-    Raises `UsageError` if no editor is set, or if the editor needs a terminal and there is none.
-    kbtui chooses no editor itself, because users may not know how to quit an editor that they did not
-    choose. Only with `or_installed`, a common editor that is installed is used if none is set.
+    If no editor is set and `or_installed` is true, this is a common editor that is installed. By
+    default, kbtui chooses none, because users may not know how to quit an editor that they did not
+    choose. Raises `UsageError` if there is no editor, or if it needs a terminal and there is none.
     """
     import shlex
     import shutil

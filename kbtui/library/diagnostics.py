@@ -356,8 +356,8 @@ _MAX_DEFINITION_BYTES = 1 << 20
 def run_diagnostics(library: Library | None) -> Iterator[DiagnosticFinding]:
     """Run the checks of all areas and yield their findings. Does not start an engine.
 
-    Without a library, only the checks that need no workspace run. The checks read every visible
-    subject. They read conversations for `READING_SECONDS` seconds.
+    If `library` is None, only the checks that need no workspace run. The others read every visible
+    subject, and read conversations for `READING_SECONDS` seconds.
     """
     for area, check in (_WORKSPACE_CHECKS if library is not None else _ENVIRONMENT_CHECKS).items():
         try:

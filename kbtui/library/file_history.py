@@ -687,7 +687,7 @@ def _list_line_origins(
 def _list_unexplained_lines(
     indices: list[int], origins: dict[int, LineOrigin]
 ) -> list[UnexplainedLines]:
-    """Return ranges of adjacent lines that come from the same commit."""
+    """Join adjacent lines from the same commit into ranges. `indices` count from 0 and ascend."""
     found: list[UnexplainedLines] = []
     for index in indices:
         origin = origins.get(index)

@@ -305,7 +305,9 @@ class ReferenceReader(IndexAndEngineAccess):
         target = self._parse_reference_or_path(name) if isinstance(name, str) else name
         if isinstance(target, Ref) and target.kind == "topic":
             hint = "name one of its subjects: topic/slug"
-            raise UsageError("a topic has no citations", where=str(name), hint=hint)
+            raise UsageError(
+                "a topic cannot be cited, only its subjects", where=str(name), hint=hint
+            )
         used_by = self.find_citing_turns(target)
         try:
             return Citations(str(target), self._list_citations_made_by_target(target), used_by)

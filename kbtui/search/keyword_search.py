@@ -248,8 +248,7 @@ def extract_words_ending_in_symbols(word: str) -> list[str]:
 
 
 OVERFETCH_FACTOR = 3
-"""To find the best N chunks and the best chunks of more entries, a search first fetches this many times N rows.
-"""
+"""For N results, a search first fetches this many times N rows, to find chunks of more entries."""
 MAX_FETCHED_CHUNKS = 20_000
 MAX_PAIRED_CHUNKS = 200
 """Only this many of the best chunks are searched for pairs of adjacent words of the query."""

@@ -126,7 +126,7 @@ class _MultiIndexSearch:
         self._runs: dict[int, SearchRun] = {}
         """The searches of the indexes that can have hits, by the position of the index."""
         self._places: dict[int, dict[int, _PassageInIndex]] = {}
-        """The places of each ranked passage, by the position of the index."""
+        """Maps each ranked passage to its places: from the position of an index to the place in that index."""
         self._legs: dict[str, ChunkRanking] = {}
         self._checkers: dict[int, HitFreshnessChecker] = {}
         self._finders: dict[int, QueryMatchFinder] = {}
@@ -213,7 +213,7 @@ class _MultiIndexSearch:
     def _rank_by_meaning(
         self, vectors: VectorSearch, vector: list[float], words: ChunkRanking
     ) -> ChunkRanking:
-        """Rank the chunks of all indexes by meaning. Move `vector` towards one of the best chunks by keywords first."""
+        """Move `vector` towards one of the best keyword hits, then rank the chunks of all indexes by similarity to it."""
         from kbtui.index.vector_store import LEAN_CANDIDATES, move_vector_towards
 
         goal = None
@@ -406,7 +406,7 @@ class _MultiIndexSearch:
         return self._finders[position]
 
     def _shorten_references(self, hits: list[Hit]) -> dict[str, str]:
-        """Return the short forms of the references of hits, each from the workspace of the hit."""
+        """Map the reference of each hit to its short form in the workspace of the hit."""
         found: dict[str, str] = {}
         positions = {str(index.workspace.root): at for at, index in enumerate(self._indexes)}
         for position in sorted({positions[hit.workspace or ""] for hit in hits}):

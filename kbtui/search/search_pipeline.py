@@ -494,7 +494,7 @@ class LegFusion:
             for name, ranked in legs.items()
         }
         self.has_two_rankings = sum(1 for ranked in legs.values() if ranked) > 1
-        """Whether both legs have found something. If not, the order of the only leg is kept."""
+        """Whether both legs have found something. If only one has, the hits keep its order."""
         self._scales = {
             name: LegScale(ranked, depth=depth, is_lexical=name == "lexical")
             for name, ranked in legs.items()

@@ -117,7 +117,7 @@ MAIN_SCREEN_COMMANDS: tuple[TuiCommand, ...] = (
         define_command("copy", "y", "copy reference", "Copy the reference of the selected or open item.", 1, about="item"),
         define_command("copy_more", "Y", "copy text", "Copy the line, block, turn or document, or the command that shows it.", about="item"),
         define_command("edit", "e", "edit", "Open the subject, or the file of a tool call, in $EDITOR at the current line.", about="item"),
-        define_command("blame", "A", "turns of this file", "List the turns that changed or read this subject or the file of this tool call.", about="item"),
+        define_command("blame", "A", "turns of this file", "List the turns that changed or read the file of this subject or tool call.", about="item"),
         define_command("prompt", "p", "prompt", "Show the whole <knowledge> prompt and its size."),
         define_command("workshop", "P", "prompt workshop", "Choose the subjects in the prompt, try patterns, and see how large the prompt is.", action="open_prompt_workshop"),
         define_command("doctor", "D", "doctor", "Check the topics, conversations, index, engine and model.", action="open_doctor"),

@@ -422,8 +422,8 @@ class _ConversationRowMaker:
     ) -> Iterator[ListRow]:
         """Yield the row of each conversation and, if it is unfolded, the rows of its parts.
 
-        Each row has a label, such as the conversation's age. A row does not show its age if the row
-        above it has the same age. `before` is the label of the row above the first one.
+        The label of a row, for example its age, depends on the sort order. A row does not repeat the
+        age in the row above it. `before` is the label of the row above the first one.
         """
         sort = self._state.sort
         for info in infos:

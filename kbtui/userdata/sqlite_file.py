@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BUSY_SECONDS = 5.0
-"""How many seconds a write waits until another process has finished writing."""
+"""The maximum time in seconds that a write waits for another process to finish writing."""
 
 
 _DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -33,8 +33,7 @@ class LatestOnlyWorker:
     At most `limit` calls run at the same time. If other calls wait, all but the newest are discarded.
     The result is delivered through the message queue of the widget or screen `owner`. `drop` is called
     with each result that is not delivered. The threads are daemons, so quitting never waits for them.
-    `cancellation` makes a context manager, in which a call runs. A newer call uses it to cancel the
-    older call.
+    Each call runs in a context manager that `cancellation` returns; a newer call cancels it.
     """
 
     def __init__(

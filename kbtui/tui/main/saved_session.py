@@ -188,7 +188,7 @@ class SavedSessionManager:
     def save_session_on_exit(self) -> None:
         """Save the session, unless it is new and unchanged.
 
-        It is unchanged if the user has opened no second place and kept the layout and the theme.
+        A new session is unchanged while the user has opened only one place and kept the layout and theme.
         """
         if not self._is_on or not self._main.navigator.history.targets:
             return

@@ -67,7 +67,7 @@ class StatusBar(StyledWidget):
 
     @property
     def is_model_off(self) -> bool:
-        """Whether the engine embeds nothing, because the settings switch the model off."""
+        """Whether the settings switch the model off, so the engine embeds nothing."""
         event = self._last_ready_event
         return bool(event and (event.get("keywords_only") or {}).get("cause") == "model_off")
 
