@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from kbtui.errors import NothingFound, UsageError
 from kbtui.refs import make_conversation_ref, parse_conversation_ref
-from kbtui.text import sanitize_to_one_line
+from kbtui.text import replace_surrogates, sanitize_to_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -146,6 +146,9 @@ def parse_exported_mark(shape: Any) -> Mark:
     Raises `ValueError` for all that `Mark.from_json` refuses, and for values that no mark can have.
     """
     mark = Mark.from_json(shape)
+    exported = json.dumps(mark.as_json(), ensure_ascii=False)
+    if replace_surrogates(exported) != exported:
+        raise ValueError("a mark contains half of a character (a lone surrogate)")
     by_state = mark.superseded_by is None or mark.state == "superseded"
     checks = {
         "id": re.fullmatch(rf"[0-9a-f]{{{_ID_CHARACTERS}}}", mark.id) is not None,

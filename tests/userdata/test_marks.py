@@ -370,6 +370,7 @@ def test_marks_without_their_text_are_listed_and_move_to_another_machine(
         {"conversation": f"{ID}:1"},
         {"superseded_by": f"{ID}:2"},
         {"id": "a" * 11},
+        {"note": "\ud800"},
     ],
 )
 def test_an_import_refuses_values_that_no_mark_has(
